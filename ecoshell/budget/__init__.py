@@ -1,0 +1,1 @@
+"""The budget: prices, one ledger for all processes of the user, and the gate every model call passes."""

@@ -1,0 +1,52 @@
+"""What was spent, added up by day, session, model, role or tool."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Literal
+
+from ecoshell.messages import Usage
+
+By = Literal["day", "session", "model", "role", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """The sum of one key's entries.
+
+    `spent_nano` adds up the calls whose price is known and is None when there are only others; `unpriced` says how many
+    others there are. `usage` counts the whole reservation of a call that reported none. An empty key means: no tool.
+    """
+
+    key: str
+    spent_nano: int | None
+    held_nano: int
+    usage: Usage
+    calls: int
+    unpriced: int
+
+
+def cost_rows(db: sqlite3.Connection, by: By, session: str | None = None) -> tuple[CostRow, ...]:
+    """One row for each key, of all entries or of one session's, in the order in which the keys first appear."""
+    only = "" if session is None else "AND session = :session"
+    found = db.execute(
+        f"""SELECT {by} AS key, SUM(spent_nano) AS spent,
+            COALESCE(SUM(CASE WHEN state IN ('held', 'aside') THEN held_nano END), 0) AS held,
+            SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
+            SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state != 'aside') AS calls,
+            SUM(state IN ('settled', 'unreported') AND spent_nano IS NULL) AS unpriced
+        FROM entries WHERE state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)""",
+        {"session": session},
+    )
+    return tuple(_row(row) for row in found)
+
+
+def _row(row: sqlite3.Row) -> CostRow:
+    spent = row["spent"]
+    return CostRow(
+        key=row["key"],
+        spent_nano=0 if spent is None and not row["unpriced"] else spent,
+        held_nano=row["held"],
+        usage=Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]),
+        calls=row["calls"],
+        unpriced=row["unpriced"],
+    )

@@ -1,0 +1,101 @@
+"""The gate: the ledger for asynchronous callers, with nothing lost when a waiting task is cancelled."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from ecoshell.budget.caps import CapState, Scope
+from ecoshell.budget.holds import Account, Ask, Hold, Settlement
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import Amount
+from ecoshell.errors import StoreError
+from ecoshell.messages import Usage
+
+__all__ = ["Account", "Ask", "Gate", "Hold", "Settlement", "finished"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Gate:
+    """What every model call passes: reserve, clamp, settle.
+
+    The ledger's transactions run in threads. A cancelled reservation is given back; a settlement is always finished.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+
+    async def hold(self, ask: Ask) -> Hold:
+        """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelBarred or StoreError."""
+        return await self._reserve(self.ledger.hold, ask)
+
+    async def set_aside(self, ask: Ask) -> Hold:
+        """Reserve the price of the final answer, in place of what the same turn had set aside before."""
+        return await self._reserve(self.ledger.set_aside, ask)
+
+    async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
+        """Turn what was set aside into the final call; always fits when that call is no larger."""
+        return await self._reserve(self.ledger.exchange, aside, ask)
+
+    async def settle(self, hold: Hold, usage: Usage | None, *, tool: str = "") -> Settlement:
+        """End a hold with the reported usage; without one the whole hold counts as spent."""
+        return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool))
+
+    async def release(self, hold: Hold) -> None:
+        """Give a hold back in full, because nothing was sent."""
+        await finished(asyncio.to_thread(self.ledger.release, hold))
+
+    async def charge_tool(self, account: Account, tool: str, nano: int) -> None:
+        """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
+        await finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano))
+
+    async def attribute(self, entry: int, tool: str) -> None:
+        """Note which tool a settled call was about."""
+        await asyncio.to_thread(self.ledger.attribute, entry, tool)
+
+    async def bar(self, model: str, reason: str) -> None:
+        """Refuse the model under every cap from now on."""
+        await finished(asyncio.to_thread(self.ledger.bar, model, reason))
+
+    async def caps(self, account: Account) -> tuple[CapState, ...]:
+        """The caps over this account's turn, as they stand now."""
+        return await asyncio.to_thread(self.ledger.caps, account.session, account.turn)
+
+    async def set_cap(self, account: Account, scope: Scope, amount: Amount | None) -> None:
+        """Set a cap, or remove the scope's caps with None; turn and session caps are those of the account's session."""
+        await finished(asyncio.to_thread(self.ledger.set_cap, account.session, scope, amount))
+
+    async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
+        working = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            await finished(self._undo(working))
+            raise
+
+    async def _undo(self, working: asyncio.Future[Hold]) -> None:
+        """Give back a reservation that nobody waits for any more."""
+        # What cannot be given back keeps counting and is listed among the unreconciled; the cancellation goes first.
+        with contextlib.suppress(StoreError):
+            await asyncio.wait([working])
+            if working.exception() is None:
+                await asyncio.to_thread(self.ledger.release, working.result())
+
+
+async def finished(work: Awaitable[T]) -> T:
+    """The result of a piece of work that runs to its end even when the waiting task is cancelled."""
+    working = asyncio.ensure_future(work)
+    cancelled = False
+    while not working.done():
+        try:
+            await asyncio.shield(working)
+        except asyncio.CancelledError:
+            cancelled = True
+        except Exception:  # noqa: BLE001 - raised again below, by `result`
+            break
+    if cancelled:
+        working.exception()  # looked at, so that a failure beside a cancellation is not reported as forgotten
+        raise asyncio.CancelledError
+    return working.result()

@@ -1,0 +1,237 @@
+"""Prices by model name: the user's own first, then the file in litellm's package, read without importing litellm."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates, Tier
+
+_FILE_NAME = "model_prices_and_context_window_backup.json"
+_CHAT_MODES = frozenset({"chat", "completion", "responses"})
+_SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile"})
+"""Providers that run on a machine of the user's own and bill nobody."""
+_HOSTED_AFTER_ALL = "-cloud"
+"""How the names end that an Ollama server passes on to Ollama's own machines."""
+
+_SOURCE = "litellm's price file"
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the price file says of a model besides its price; unknown is None."""
+
+    name: str
+    provider: str
+    context: int | None
+    max_output: int | None
+    native_tools: bool
+
+
+class PriceBook:
+    """Prices and facts by litellm's model names; `user` prices win. Nothing is read before the first question."""
+
+    def __init__(self, user: Mapping[str, Price] | None = None, file: Path | None = None) -> None:
+        self._user = dict(user or {})
+        self._file = file
+        self._shelf: _Shelf | None = None
+
+    def price(self, model: str) -> Price | None:
+        """What the model costs; None when nobody says."""
+        if model in self._user:
+            return self._user[model]
+        found = self._lookup(model)
+        if found is None:
+            return ZERO_PRICE if _is_self_hosted(model) else None
+        name, entry = found
+        return self._user.get(name) or price_of(name, entry)
+
+    def facts(self, model: str) -> ModelFacts | None:
+        """Context size, output limit and the like; None for a model the file does not have."""
+        found = self._lookup(model)
+        if found is None:
+            return None
+        entry = found[1]
+        return ModelFacts(
+            name=model,
+            provider=str(entry.get("litellm_provider", "")),
+            context=_count(entry, "max_input_tokens", "max_tokens"),
+            max_output=_count(entry, "max_output_tokens", "max_tokens"),
+            native_tools=entry.get("supports_function_calling") is True,
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Every model one can talk with, sorted: those of the file and those the user gave a price."""
+        everything = self._open().everything()
+        return tuple(sorted({*self._user, *(name for name, entry in everything.items() if _talks(entry))}))
+
+    def _lookup(self, model: str) -> tuple[str, Entry] | None:
+        """The entry by its exact name, without its provider prefix, or with the one prefix there is."""
+        shelf = self._open()
+        entry = shelf.entry(model)
+        if entry is not None:
+            return (model, entry) if _talks(entry) else None
+        prefix, slash, bare = model.partition("/")
+        if slash:
+            entry = shelf.entry(bare)
+            if entry is None or not _talks(entry) or not _is_of(entry, prefix):
+                return None
+            return bare, entry
+        owners = [name for name in shelf.prefixed(model) if _talks(shelf.everything()[name])]
+        return (owners[0], shelf.everything()[owners[0]]) if len(owners) == 1 else None
+
+    def _open(self) -> "_Shelf":
+        if self._shelf is None:
+            self._shelf = _Shelf(self._file or _packaged_file())
+        return self._shelf
+
+
+class _Shelf:
+    """The price file in memory; one entry is cut out and parsed alone, since parsing 3 MB would stall a screen."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._raw = file.read_bytes() if file is not None else b"{}"
+        self._indented = self._raw.startswith(b'{\n    "')
+        self._everything: dict[str, Entry] | None = None
+
+    def entry(self, name: str) -> Entry | None:
+        if self._everything is not None or not self._indented:
+            return self.everything().get(name)
+        key = f"\n    {json.dumps(name)}: {{".encode()
+        start = self._raw.find(key)
+        if start < 0:
+            return None
+        end = self._raw.index(b"\n    }", start)
+        return _parse(self._raw[start + len(key) - 1 : end] + b"}")
+
+    def prefixed(self, bare: str) -> tuple[str, ...]:
+        """Names that are a provider's prefix and this name."""
+        if f'/{bare}"'.encode() not in self._raw:
+            return ()
+        return tuple(name for name in self.everything() if name.partition("/")[2] == bare)
+
+    def everything(self) -> dict[str, Entry]:
+        if self._everything is None:
+            entries = _parse(self._raw)
+            self._everything = {
+                name: cast("Entry", entry) for name, entry in entries.items() if isinstance(entry, dict)
+            }
+        return self._everything
+
+
+def price_of(name: str, entry: Entry) -> Price | None:
+    """The price an entry of the file gives; None where it names none, or leaves a part of the bill out."""
+    if entry.get("litellm_provider") in _SELF_HOSTED:
+        return None if name.endswith(_HOSTED_AFTER_ALL) else ZERO_PRICE
+    if "citation_cost_per_token" in entry:
+        return None  # bills tokens that nobody can count before
+    ranges = entry.get("tiered_pricing")
+    rates = _ranges(ranges) if ranges else _thresholds(entry)
+    # A hosted model whose output is free is one whose price the file does not know.
+    if not rates or not rates[0].rates.output:
+        return None
+    return Price(rates[0].rates, rates[1:], _SOURCE, _request_fee(name, entry))
+
+
+def _thresholds(entry: Entry) -> tuple[Tier, ...]:
+    """The base rates, then those of the fields that end in `_above_128k_tokens` and the like."""
+    base = _rates(entry, "")
+    if base is None:
+        return ()
+    marker, ending = "input_cost_per_token_above_", "k_tokens"
+    sizes = sorted(
+        int(name[len(marker) : -len(ending)])
+        for name in entry
+        if name.startswith(marker) and name.endswith(ending) and name[len(marker) : -len(ending)].isdecimal()
+    )
+    above = [(size * 1000, _rates(entry, f"_above_{size}k_tokens", base)) for size in sizes]
+    return (Tier(0, base), *(Tier(size, rates) for size, rates in above if rates))
+
+
+def _ranges(ranges: list[Entry]) -> tuple[Tier, ...]:
+    """The rates of `tiered_pricing`: one record for each range of prompt sizes."""
+    tiers = [(int(record["range"][0]), _rates(record, "")) for record in ranges]
+    return tuple(sorted((Tier(above, rates) for above, rates in tiers if rates), key=lambda tier: tier.above))
+
+
+def _rates(entry: Entry, suffix: str, base: Rates | None = None) -> Rates | None:
+    """The rates under one suffix; what a tier leaves out stays as in `base`, what is nowhere is charged in full."""
+
+    def rate(name: str) -> Decimal | None:
+        value = entry.get(name + suffix)
+        return None if value is None else Decimal(str(value)).scaleb(6)
+
+    fresh, output = rate("input_cost_per_token"), rate("output_cost_per_token")
+    if base is not None:
+        fresh, output = fresh or base.input, output or base.output
+    if fresh is None or output is None:
+        return None
+    cached, write, reasoning = (
+        rate("cache_read_input_token_cost"),
+        rate("cache_creation_input_token_cost"),
+        rate("output_cost_per_reasoning_token"),
+    )
+    if base is not None:
+        cached = base.cached_input if cached is None and base.cached_input != base.input else cached
+        write = max(base.cache_write, fresh) if write is None else write
+        reasoning = max(base.reasoning, output) if reasoning is None else reasoning
+    return Rates(
+        fresh,
+        fresh if cached is None else cached,
+        fresh if write is None else write,
+        output,
+        output if reasoning is None else reasoning,
+    )
+
+
+def _request_fee(name: str, entry: Entry) -> Decimal:
+    """Dollars a call costs besides its tokens: a flat fee, or the search that some models make every time."""
+    fee = Decimal(str(entry.get("input_cost_per_request", 0)))
+    searches = entry.get("search_context_cost_per_query")
+    always_searches = entry.get("litellm_provider") == "perplexity" or "-search-" in name
+    if searches and always_searches:
+        fee += max(Decimal(str(cost)) for cost in searches.values())
+    return fee
+
+
+def _talks(entry: Entry) -> bool:
+    return entry.get("mode") in _CHAT_MODES
+
+
+def _is_of(entry: Entry, provider: str) -> bool:
+    """Whether the entry belongs to this provider; litellm splits some into kinds, such as `vertex_ai-llama_models`."""
+    owner = str(entry.get("litellm_provider", ""))
+    return (
+        owner == provider
+        or owner.startswith((f"{provider}-", f"{provider}_"))
+        or owner == f"text-completion-{provider}"
+    )
+
+
+def _is_self_hosted(model: str) -> bool:
+    prefix, slash, name = model.partition("/")
+    return bool(slash) and prefix in _SELF_HOSTED and not name.endswith(_HOSTED_AFTER_ALL)
+
+
+def _count(entry: Entry, *names: str) -> int | None:
+    """The first of these fields that is a count."""
+    values = (entry.get(name) for name in names)
+    return next((int(value) for value in values if isinstance(value, (int, Decimal)) and value > 0), None)
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    return json.loads(raw, parse_float=Decimal)
+
+
+def _packaged_file() -> Path | None:
+    """litellm's own copy of the price file; None when litellm is not installed."""
+    found = importlib.util.find_spec("litellm")
+    if found is None or not found.origin:
+        return None
+    file = Path(found.origin).parent / _FILE_NAME
+    return file if file.is_file() else None

@@ -1,0 +1,102 @@
+"""Everything that can go wrong on purpose, in one small tree.
+
+EcoshellError              what happened, what was kept, what to do
+├── UsageError             what was typed cannot be taken (exit 2)
+├── SettingsError          the configuration is wrong: file, line, key (exit 2)
+├── StoreError             a database is locked, full, read-only or damaged
+├── ModelError
+│   ├── ModelMissing       no such model, file, extra or key
+│   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
+│   └── ModelBroken        it answered, and the answer cannot be used
+├── BudgetError
+│   ├── LimitReached       the next call could pass a cap (exit 3)
+│   ├── PriceUnknown       a cap in dollars stands, and this model has no price
+│   └── ModelBarred        the model once billed more than it may; no calls under a cap
+└── ToolError              a tool refused or failed; told to the model as an observation
+"""
+
+
+class EcoshellError(Exception):
+    """A failure the user is told about: what happened, what was kept, and what to do."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kept = kept
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.message, self.kept, self.fix) if part)
+
+
+class UsageError(EcoshellError):
+    """What was typed cannot be taken; `fix` says what can."""
+
+    exit_status = 2
+
+
+class SettingsError(EcoshellError):
+    """The configuration is wrong; the message names the file, the line and the key."""
+
+    exit_status = 2
+
+
+class StoreError(EcoshellError):
+    """A database is locked, full, read-only or damaged."""
+
+
+class ModelError(EcoshellError):
+    """A model could not be had or used."""
+
+
+class ModelMissing(ModelError):
+    """There is no such model, file, installed extra or API key."""
+
+
+class ModelUnavailable(ModelError):
+    """The network or the provider did not answer; trying again may help.
+
+    `billed` is False only when the provider cannot have charged anything: the connection was refused, the call was turned away.
+    """
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
+        super().__init__(message, kept=kept, fix=fix)
+        self.billed = billed
+
+
+class ModelBroken(ModelError):
+    """The model answered, and the answer cannot be used."""
+
+
+class BudgetError(EcoshellError):
+    """A call was refused for the sake of a cap."""
+
+
+class LimitReached(BudgetError):
+    """The next call could pass a cap.
+
+    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are whole nano-dollars or tokens, as `unit` says.
+    """
+
+    exit_status = 3
+
+    def __init__(self, message: str, *, scope: str, need: int, left: int, unit: str, fix: str = "") -> None:
+        super().__init__(message, fix=fix)
+        self.scope = scope
+        self.need = need
+        self.left = left
+        self.unit = unit
+
+
+class PriceUnknown(BudgetError):
+    """A cap in dollars stands and this model's price is not known."""
+
+
+class ModelBarred(BudgetError):
+    """This model once billed more than prompt and `max_tokens` allow, so no call goes to it under a cap."""
+
+
+class ToolError(EcoshellError):
+    """A tool refused or failed; the model reads the message as an observation."""

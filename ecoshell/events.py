@@ -1,0 +1,285 @@
+"""Everything that happens in a turn, as small frozen values; the core emits them and every interface reads them.
+
+Amounts of money are whole nano-dollars and end in `_nano`; tokens are whole numbers; times are seconds.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import Unit
+from ecoshell.messages import Effect, Usage
+
+Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Anything that happened; `type` names it in JSON."""
+
+    type: ClassVar[str] = "event"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStarted(Event):
+    type: ClassVar[str] = "turn_started"
+    turn: int
+    question: str
+    model: str
+    mode: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsOffered(Event):
+    """What the model knows as the turn starts: how many names, which documents up front, and why."""
+
+    type: ClassVar[str] = "tools_offered"
+    names: tuple[str, ...]
+    upfront: tuple[str, ...]
+    presentation: str
+    context_tokens: int
+    """Tokens the names and documents take now."""
+    everything_tokens: int
+    """Tokens every document together would take."""
+    exact: bool
+    """Whether the counts come from the model's own tokenizer."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(Event):
+    type: ClassVar[str] = "step_started"
+    step: int
+    role: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrived(Event):
+    """A piece of streamed text; `channel` tells a thought from the answer."""
+
+    type: ClassVar[str] = "text_arrived"
+    text: str
+    channel: Literal["thought", "answer"]
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rationale(Event):
+    """A finished thought, whole."""
+
+    type: ClassVar[str] = "rationale"
+    text: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRegistered(Event):
+    type: ClassVar[str] = "tool_registered"
+    name: str
+    tokens: int
+    exact: bool
+    step: int
+    by: Literal["agent", "user", "upfront"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUnregistered(Event):
+    type: ClassVar[str] = "tool_unregistered"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted(Event):
+    type: ClassVar[str] = "call_started"
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished(Event):
+    type: ClassVar[str] = "call_finished"
+    id: str
+    name: str
+    ok: bool
+    observation: str
+    truncated: bool
+    seconds: float
+    refused: str = ""
+    """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetHeld(Event):
+    """The worst case of the next model call is reserved; `held_nano` is None when the price is unknown."""
+
+    type: ClassVar[str] = "budget_held"
+    entry: int
+    role: str
+    model: str
+    held_nano: int | None
+    held_tokens: int
+    max_tokens: int
+    clamped: bool
+    """Whether `max_tokens` was lowered to what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettled(Event):
+    """A model call is paid; without reported usage the whole reservation counts as spent. Spent is None at an unknown price."""
+
+    type: ClassVar[str] = "budget_settled"
+    entry: int
+    role: str
+    model: str
+    spent_nano: int | None
+    usage: Usage
+    reported: bool
+    seconds: float
+    overrun_nano: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChanged(Event):
+    """The caps as they stand now."""
+
+    type: ClassVar[str] = "budget_changed"
+    caps: tuple[CapState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalWanted(Event):
+    type: ClassVar[str] = "approval_wanted"
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    effects: tuple[Effect, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven(Event):
+    type: ClassVar[str] = "approval_given"
+    id: str
+    decision: str
+    by: str
+    """Who decided: the person, a rule, or nobody (no person and no --yes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitHit(Event):
+    """The next call could pass a cap; the turn waits for a choice, or answers from what there is."""
+
+    type: ClassVar[str] = "limit_hit"
+    scope: str
+    unit: Unit
+    need: int
+    left: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChosen(Event):
+    type: ClassVar[str] = "limit_chosen"
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(Event):
+    """Something the person should know that stops nothing."""
+
+    type: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Event):
+    type: ClassVar[str] = "answer"
+    text: str
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorHappened(Event):
+    type: ClassVar[str] = "error"
+    kind: str
+    message: str
+    kept: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished(Event):
+    type: ClassVar[str] = "turn_finished"
+    turn: int
+    status: Status
+    answer: str
+    spent_nano: int | None
+    """None when a part of it is unknown."""
+    usage: Usage
+    steps: int
+    registered: tuple[str, ...]
+    seconds: float
+    saved_tokens: int = 0
+    """Input tokens not sent because documents were not registered, counted over the turn's steps."""
+
+
+Emit = Callable[[Event], None]
+"""Takes an event at once; ordering is the order of the calls."""
+
+
+AnyEvent = (
+    TurnStarted
+    | ToolsOffered
+    | StepStarted
+    | TextArrived
+    | Rationale
+    | ToolRegistered
+    | ToolUnregistered
+    | CallStarted
+    | CallFinished
+    | BudgetHeld
+    | BudgetSettled
+    | BudgetChanged
+    | ApprovalWanted
+    | ApprovalGiven
+    | LimitHit
+    | LimitChosen
+    | Notice
+    | Answer
+    | ErrorHappened
+    | TurnFinished
+)
+_BY_NAME: dict[str, type[Event]] = {cls.type: cls for cls in get_args(AnyEvent)}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a JSON object whose `type` names it."""
+    return {"type": event.type, **dataclasses.asdict(event)}
+
+
+def from_json(record: Mapping[str, Any]) -> Event:
+    """The event a JSON object stands for; raises ValueError for an unknown type, and ignores fields this version does not know."""
+    found = _BY_NAME.get(str(record.get("type")))
+    if found is None:
+        raise ValueError(f"unknown event type {record.get('type')!r}")
+    values: dict[str, Any] = {}
+    for spec in dataclasses.fields(found):
+        if spec.name in record:
+            values[spec.name] = _revive(spec.name, record[spec.name])
+    return found(**values)
+
+
+def _revive(name: str, value: Any) -> Any:
+    """Give back the tuples and nested values that JSON turned into lists and objects."""
+    if name == "usage":
+        return Usage(**value)
+    if name == "caps":
+        return tuple(CapState(**cap) for cap in value)
+    if isinstance(value, list):
+        return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return value

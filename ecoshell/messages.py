@@ -1,0 +1,102 @@
+"""The nouns that models, tools and strategies exchange."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Speaker = Literal["system", "user", "assistant", "tool"]
+Effect = Literal["read", "write", "execute", "network"]
+
+TOOL_REGISTER = "tool_register"
+TOOL_SEARCH = "tool_search"
+TOOL_CALL = "tool_call"
+FINISH = "finish"
+META_TOOLS = frozenset({TOOL_REGISTER, TOOL_SEARCH, TOOL_CALL, FINISH})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One action: a tool's name and its arguments; `id` pairs it with its observation."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    id: str = ""
+
+    def signature(self) -> str:
+        """The call as a person reads it: `name(key=value, …)`."""
+        inside = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.arguments.items())
+        return f"{self.name}({inside})"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of the conversation as a model receives it."""
+
+    speaker: Speaker
+    text: str = ""
+    call: Call | None = None
+    """The call an assistant message makes, or the call a tool message answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDocument:
+    """What registering a tool tells the model: description and parameters (a JSON schema)."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    server: str = ""
+    """Where the tool comes from; empty for built-in tools."""
+
+    def as_function(self) -> dict[str, Any]:
+        """The document in the shape providers take in their tool array."""
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
+        }
+
+    def as_text(self) -> str:
+        """The document as it stands in a prompt or in the result of a registration."""
+        return json.dumps(
+            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
+            ensure_ascii=False,
+            separators=(", ", ": "),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a call came to, as the model reads it."""
+
+    text: str
+    ok: bool = True
+    truncated: bool = False
+    seconds: float = 0.0
+    refused: str = ""
+    """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one model call; `cached` and `cache_write` are parts of `input`, `reasoning` is part of `output`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.cache_write + other.cache_write,
+            self.reasoning + other.reasoning,
+        )
+
+    @property
+    def total(self) -> int:
+        """Input and output together: what a cap in tokens counts."""
+        return self.input + self.output

@@ -1,0 +1,50 @@
+"""Where ecoshell keeps its files: platformdirs' folders, or all under `ECOSHELL_HOME`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The three folders of one user."""
+
+    config: Path
+    data: Path
+    cache: Path
+
+    @property
+    def settings_file(self) -> Path:
+        return self.config / "config.toml"
+
+    @property
+    def ledger_file(self) -> Path:
+        return self.data / "ledger.sqlite"
+
+    @property
+    def sessions_file(self) -> Path:
+        return self.data / "sessions.sqlite"
+
+    @property
+    def approvals_file(self) -> Path:
+        return self.data / "approvals.json"
+
+    @property
+    def history_file(self) -> Path:
+        return self.data / "history.txt"
+
+    @property
+    def draft_file(self) -> Path:
+        return self.data / "draft.txt"
+
+
+def user_paths() -> Paths:
+    """The folders of the user who runs this process; nothing is created."""
+    home = os.environ.get("ECOSHELL_HOME")
+    if home:
+        root = Path(home).expanduser().absolute()
+        return Paths(root / "config", root / "data", root / "cache")
+    from platformdirs import PlatformDirs  # not needed when a home is given
+
+    folders = PlatformDirs("ecoshell", appauthor=False)
+    return Paths(folders.user_config_path, folders.user_data_path, folders.user_cache_path)

@@ -1,0 +1,37 @@
+"""Text that a tool or a model wrote: shown as data, never obeyed by the terminal that shows it."""
+
+
+def visible(text: str) -> str:
+    """The text with every character that could steer a terminal or mislead the eye made readable.
+
+    ESC becomes `␛`; other control characters `\\x9b`; bidirectional overrides, invisible tags, line separators and lone
+    surrogates `\\u202e`. Newlines and tabs stay, and a carriage return before a newline is dropped.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return text.replace("\r\n", "\n").translate(_SHOWN)
+
+
+def visible_line(text: str) -> str:
+    """The text on one line: as `visible` shows it, with every run of white space as one space."""
+    return " ".join(visible(text).split())
+
+
+def _escape(code: int) -> str:
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+_KEPT = frozenset(b"\n\t")
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+_MISLEADING = (
+    0x061C,  # Arabic letter mark
+    *range(0x200E, 0x2010),  # left-to-right and right-to-left marks
+    *range(0x2028, 0x202F),  # line and paragraph separators, embeddings and overrides
+    *range(0x2066, 0x206A),  # isolates
+    *range(0xD800, 0xE000),  # surrogates, which no terminal's encoding can carry
+    0xFEFF,  # zero-width no-break space
+    *range(0xE0000, 0xE0080),  # tags, which carry whole sentences that nobody sees
+)
+_SHOWN = {code: _escape(code) for code in (*_CONTROLS, *_MISLEADING) if code not in _KEPT} | {0x1B: "␛"}

@@ -1,0 +1,41 @@
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.price import Price, Rates
+
+MakeAsk = Callable[..., Ask]
+
+# A dollar per thousand tokens, in and out: one token is a million nano-dollars.
+THOUSAND = Price(Rates(*[Decimal(1000)] * 5), source="test")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(path)
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account(session="s1", turn=1, role="single", model="m", purpose="step")
+
+
+@pytest.fixture
+def ask(account: Account) -> MakeAsk:
+    """Makes an ask from prompt and output tokens; a token costs a million nano-dollars unless a price is given."""
+
+    def make(prompt: int = 100, output: int = 50, *, price: Price | None = THOUSAND, account: Account = account) -> Ask:
+        return Ask(price, prompt, output, account)
+
+    return make

@@ -1,0 +1,418 @@
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import Account, Ask, Hold
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO, Amount
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.errors import LimitReached, ModelBarred, PriceUnknown, StoreError, UsageError
+from ecoshell.messages import Usage
+
+MakeAsk = Callable[..., Ask]
+MILLION = 1_000_000
+
+
+def usd(dollars: str) -> Amount:
+    return Amount(int(Decimal(dollars) * NANO), "usd")
+
+
+def test_a_hold_reserves_the_worst_case_and_a_settlement_what_was_used(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("1"))
+    hold = ledger.hold(ask(100, 50))
+    assert (hold.nano, hold.tokens, hold.max_tokens, hold.clamped) == (150 * MILLION, 150, 50, False)
+    assert ledger.caps("s1", 1) == (CapState("session", "usd", NANO, 0, 150 * MILLION),)
+    settlement = ledger.settle(hold, Usage(input=80, output=10))
+    assert settlement.spent_nano == 90 * MILLION
+    assert settlement.reported
+    assert not settlement.overran
+    assert ledger.caps("s1", 1) == (CapState("session", "usd", NANO, 90 * MILLION, 0),)
+
+
+def test_max_tokens_is_lowered_to_what_the_tightest_cap_leaves(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.150"))
+    ledger.set_cap("s1", "day", usd("0.130"))
+    ledger.set_cap("s1", "month", Amount(1000, "tokens"))
+    hold = ledger.hold(ask(100, 50))
+    assert (hold.max_tokens, hold.clamped, hold.nano) == (30, True, 130 * MILLION)
+
+
+def test_a_cap_in_tokens_counts_prompt_and_output(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", Amount(120, "tokens"))
+    assert ledger.hold(ask(100, 50)).max_tokens == 20
+    with pytest.raises(LimitReached) as hit:
+        ledger.hold(ask(100, 50))
+    assert (hit.value.unit, hit.value.need, hit.value.left) == ("tokens", 116, 0)
+
+
+def test_a_call_that_would_be_clamped_below_its_minimum_is_refused_and_told_the_way_out(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
+    ledger.set_cap("s1", "day", usd("0.115"))
+    with pytest.raises(LimitReached) as hit:
+        ledger.hold(ask(100, 50))
+    assert (hit.value.scope, hit.value.unit) == ("day", "usd")
+    assert (hit.value.need, hit.value.left) == (116 * MILLION, 115 * MILLION)
+    assert "/budget day" in hit.value.fix
+    assert "$0.115" in str(hit.value)
+    assert ledger.verify() == ()
+    assert ledger.rows("session") == ()
+
+
+def test_a_call_shorter_than_the_minimum_needs_only_itself(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.105"))
+    assert ledger.hold(ask(100, 5)).max_tokens == 5
+    ledger.set_cap("s1", "session", usd("0.205"))
+    assert ledger.hold(ask(100, 0)).max_tokens == 0
+
+
+def test_turn_and_session_caps_count_their_own_and_day_and_month_caps_count_all(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
+    for scope in ("turn", "session", "day", "month"):
+        ledger.set_cap("s1", scope, usd("10"))
+    ledger.settle(ledger.hold(ask(account=replace(account, turn=1))), Usage(input=1))
+    ledger.settle(ledger.hold(ask(account=replace(account, turn=2))), Usage(input=2))
+    ledger.settle(ledger.hold(ask(account=replace(account, session="s2"))), Usage(input=4))
+    spent = {cap.scope: cap.spent // MILLION for cap in ledger.caps("s1", 2)}
+    assert spent == {"turn": 2, "session": 3, "day": 7, "month": 7}
+    assert [cap.scope for cap in ledger.caps("s2", 1)] == ["day", "month"]
+
+
+def test_day_and_month_begin_anew_with_the_local_calendar(path: Path, ask: MakeAsk) -> None:
+    now = [datetime(2025, 1, 30, 23, 59)]
+    ledger = Ledger(path, clock=lambda: now[0])
+    ledger.set_cap("s1", "day", usd("1"))
+    ledger.set_cap("s1", "month", usd("1"))
+    first = ledger.hold(ask())
+    now[0] = datetime(2025, 1, 31)
+    ledger.settle(first, Usage(input=100))  # counts for the day of its hold
+    assert [(cap.scope, cap.spent) for cap in ledger.caps("s1", 1)] == [("day", 0), ("month", 100 * MILLION)]
+    now[0] = datetime(2025, 2, 1)
+    assert [cap.spent for cap in ledger.caps("s1", 1)] == [0, 0]
+    assert [row.key for row in ledger.rows("day")] == ["2025-01-30"]
+    ledger.close()
+
+
+def test_a_cap_in_dollars_and_one_in_tokens_stand_together_until_the_scope_is_freed(ledger: Ledger) -> None:
+    ledger.set_cap("s1", "session", usd("1"))
+    ledger.set_cap("s1", "session", Amount(500, "tokens"))
+    ledger.set_cap("s1", "session", usd("2"))
+    assert [(cap.unit, cap.limit) for cap in ledger.caps("s1", 1)] == [("usd", 2 * NANO), ("tokens", 500)]
+    ledger.set_cap("s1", "session", None)
+    assert ledger.caps("s1", 1) == ()
+
+
+def test_without_reported_usage_the_whole_hold_is_spent(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("1"))
+    settlement = ledger.settle(ledger.hold(ask(100, 50)), None)
+    assert (settlement.spent_nano, settlement.usage, settlement.reported) == (150 * MILLION, Usage(100, 50), False)
+    assert ledger.caps("s1", 1)[0].spent == 150 * MILLION
+    assert [entry.state for entry in ledger.unreconciled()] == ["unreported"]
+
+
+def test_a_released_hold_leaves_no_trace_in_the_sums(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("1"))
+    hold = ledger.hold(ask())
+    ledger.release(hold)
+    ledger.release(hold)
+    assert ledger.caps("s1", 1)[0].left == NANO
+    assert ledger.rows("model") == ()
+    assert ledger.last("s1") is None
+
+
+def test_a_hold_is_settled_once(ledger: Ledger, ask: MakeAsk) -> None:
+    hold = ledger.hold(ask())
+    ledger.settle(hold, Usage(input=1))
+    with pytest.raises(StoreError, match="settled already"):
+        ledger.settle(hold, Usage(input=1))
+    ledger.release(hold)
+    assert ledger.rows("session")[0].spent_nano == MILLION
+
+
+def test_under_a_cap_in_dollars_a_model_without_a_price_is_refused_with_the_setting_that_gives_one(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
+    ledger.set_cap("s1", "session", Amount(10_000, "tokens"))
+    ledger.release(ledger.hold(ask(price=None)))
+    ledger.set_cap("s1", "month", usd("1"))
+    with pytest.raises(PriceUnknown) as refused:
+        ledger.hold(ask(price=None))
+    assert '[models."m".price]' in refused.value.fix
+
+
+def test_what_was_spent_at_an_unknown_price_is_unknown_and_not_nothing(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
+    hold = ledger.hold(ask(price=None))
+    assert hold.nano is None
+    assert ledger.settle(hold, Usage(10, 5)).spent_nano is None
+    row = ledger.rows("model")[0]
+    assert (row.spent_nano, row.unpriced, row.usage) == (None, 1, Usage(10, 5))
+    ledger.settle(ledger.hold(ask(account=replace(account, model="other"))), Usage(input=3))
+    known, both = ledger.rows("model")[1], ledger.rows("session")[0]
+    assert (known.spent_nano, known.unpriced) == (3 * MILLION, 0)
+    assert (both.spent_nano, both.unpriced, both.calls) == (3 * MILLION, 1, 2)
+    assert ledger.settle(ledger.hold(ask(price=None)), None).spent_nano is None
+
+
+def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(ledger: Ledger, ask: MakeAsk) -> None:
+    settlement = ledger.settle(ledger.hold(ask(100, 50)), Usage(200, 100))
+    assert (settlement.overrun_nano, settlement.overrun_tokens) == (150 * MILLION, 150)
+    ledger.release(ledger.hold(ask()))  # without a cap there is nothing to pass
+    ledger.set_cap("s1", "day", usd("100"))
+    with pytest.raises(ModelBarred, match=r"m is not called .* billed \$0\.15 more"):
+        ledger.hold(ask())
+    with pytest.raises(ModelBarred):
+        ledger.set_aside(ask())
+    assert list(ledger.barred()) == ["m"]
+    ledger.unbar("m")
+    assert ledger.hold(ask()).max_tokens == 50
+
+
+def test_a_bill_in_tokens_above_the_hold_is_an_overrun_even_when_it_costs_nothing(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
+    settlement = ledger.settle(ledger.hold(ask(100, 50, price=ZERO_PRICE)), Usage(100, 51))
+    assert (settlement.overrun_nano, settlement.overrun_tokens) == (0, 1)
+    assert "m" in ledger.barred()
+
+
+def test_the_final_answers_price_is_held_and_replaced_never_doubled(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.250"))
+    ledger.set_aside(ask(100, 50))
+    ledger.set_aside(ask(110, 50))
+    assert ledger.caps("s1", 1)[0].held == 160 * MILLION
+    with pytest.raises(LimitReached) as hit:
+        ledger.hold(ask(100, 50))
+    assert hit.value.left == 90 * MILLION
+
+
+def test_an_aside_that_no_longer_fits_leaves_the_one_before_in_place(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.160"))
+    aside = ledger.set_aside(ask(100, 50))
+    with pytest.raises(LimitReached):
+        ledger.set_aside(ask(200, 50))
+    assert ledger.caps("s1", 1)[0].held == 150 * MILLION
+    assert ledger.exchange(aside, ask(100, 50)).max_tokens == 50
+
+
+def test_the_final_call_takes_the_place_of_its_aside_even_when_nothing_else_is_left(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
+    ledger.set_cap("s1", "session", usd("0.150"))
+    aside = ledger.set_aside(ask(100, 50))
+    ledger.set_cap("s1", "session", usd("0.010"))
+    hold = ledger.exchange(aside, ask(90, 60))
+    assert (hold.max_tokens, hold.clamped) == (60, False)
+    assert ledger.caps("s1", 1)[0].held == 150 * MILLION
+    ledger.settle(hold, Usage(90, 10))
+    assert ledger.verify() == ()
+
+
+def test_a_final_call_larger_than_its_aside_takes_what_the_caps_still_leave(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.200"))
+    aside = ledger.set_aside(ask(100, 50))
+    hold = ledger.exchange(aside, ask(120, 100))
+    assert (hold.max_tokens, hold.clamped) == (80, True)
+    with pytest.raises(LimitReached):
+        ledger.exchange(hold, ask(300, 50))
+    assert ledger.entry(hold.entry).state == "held"
+
+
+def test_a_final_call_fits_on_the_day_of_its_aside_when_the_next_day_is_full(path: Path, ask: MakeAsk) -> None:
+    now = [datetime(2025, 1, 30, 23, 59)]
+    ledger = Ledger(path, clock=lambda: now[0])
+    ledger.set_cap("s1", "day", usd("0.150"))
+    aside = ledger.set_aside(ask(100, 50))
+    now[0] = datetime(2025, 1, 31)
+    ledger.settle(ledger.hold(ask(100, 50)), None)
+    assert ledger.settle(ledger.exchange(aside, ask(100, 50)), None).spent_nano == 150 * MILLION
+    assert {row.key: row.spent_nano for row in ledger.rows("day")} == {
+        "2025-01-30": 150 * MILLION,
+        "2025-01-31": 150 * MILLION,
+    }
+    ledger.close()
+
+
+def test_an_aside_given_back_meanwhile_makes_the_final_call_an_ordinary_one(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("0.150"))
+    aside = ledger.set_aside(ask(100, 50))
+    ledger.release(aside)
+    ledger.hold(ask(100, 20))
+    with pytest.raises(LimitReached):
+        ledger.exchange(aside, ask(100, 50))
+
+
+def test_a_model_without_a_price_cannot_slip_under_a_cap_in_dollars_through_an_aside(
+    ledger: Ledger, ask: MakeAsk
+) -> None:
+    aside = ledger.set_aside(ask(price=None))
+    ledger.set_cap("s1", "session", usd("1"))
+    with pytest.raises(PriceUnknown):
+        ledger.exchange(aside, ask(price=None))
+
+
+def test_a_tool_with_a_price_is_charged_within_the_caps(ledger: Ledger, account: Account) -> None:
+    ledger.set_cap("s1", "session", usd("0.010"))
+    ledger.charge_tool(account, "search", 8 * MILLION)
+    with pytest.raises(LimitReached):
+        ledger.charge_tool(account, "search", 3 * MILLION)
+    assert ledger.caps("s1", 1)[0].spent == 8 * MILLION
+    row = ledger.rows("tool")[0]
+    assert (row.key, row.spent_nano, row.calls) == ("search", 8 * MILLION, 0)
+
+
+def test_rows_add_up_by_each_key(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+    for role, model, tool in [("planner", "a", "x"), ("caller", "a", "y"), ("planner", "b", "x")]:
+        mine = ask(account=replace(account, role=role, model=model))
+        ledger.settle(ledger.hold(mine), Usage(10, 5, cached=4), tool)
+    ledger.hold(ask())
+    assert {row.key: row.calls for row in ledger.rows("role")} == {"planner": 2, "caller": 1, "single": 1}
+    assert {row.key: row.usage.cached for row in ledger.rows("model")} == {"a": 8, "b": 4, "m": 0}
+    assert {row.key: row.spent_nano for row in ledger.rows("tool")} == {"x": 30 * MILLION, "y": 15 * MILLION, "": 0}
+    assert [row.held_nano for row in ledger.rows("session")] == [150 * MILLION]
+    assert ledger.session_row("s1") == ledger.rows("session")[0]
+    assert ledger.session_row("none") is None
+
+
+def test_a_call_can_be_attributed_to_a_tool_afterwards(ledger: Ledger, ask: MakeAsk) -> None:
+    hold = ledger.hold(ask())
+    ledger.settle(hold, Usage(1, 1))
+    ledger.attribute(hold.entry, "read_file")
+    assert ledger.entry(hold.entry).tool == "read_file"
+
+
+def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> None:
+    price = Price(Rates(*map(Decimal, ("3", "0.3", "3.75", "15", "15"))))
+    hold = ledger.hold(ask(2000, 100, price=price))
+    last = ledger.last("s1")
+    assert last is not None
+    assert last.arithmetic() == (
+        "held: the worst case is reserved",
+        "2,000 prompt at most × $3.75/M = $0.0075",
+        "100 output at most × $15/M = $0.0015",
+        "total $0.009",
+    )
+    ledger.settle(hold, Usage(1500, 20, cached=1000))
+    assert ledger.entry(hold.entry).arithmetic() == (
+        "500 fresh input × $3/M = $0.0015",
+        "1,000 cached input × $0.3/M = $0.0003",
+        "20 output text × $15/M = $0.0003",
+        "total $0.0021",
+    )
+    lost = ledger.hold(ask(2000, 100, price=price))
+    ledger.settle(lost, None)
+    assert "no usage was reported" in ledger.entry(lost.entry).arithmetic()[0]
+    unknown = ledger.hold(ask(price=None))
+    ledger.settle(unknown, Usage(7, 3))
+    assert ledger.entry(unknown.entry).arithmetic() == ("7 input, 3 output", "at an unknown price")
+    over = ledger.hold(ask(10, 10))
+    ledger.settle(over, Usage(30, 10))
+    assert ledger.entry(over.entry).arithmetic()[-1] == "more than the $0.02 held, by $0.02"
+
+
+def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: Ledger, ask: MakeAsk) -> None:
+    hold = ledger.hold(ask(100, 50))
+    ledger.settle(hold, None)
+    assert ledger.reconcile(hold.entry, Usage(60, 20)).spent_nano == 80 * MILLION
+    assert ledger.unreconciled() == ()
+    ledger.reconcile(hold.entry, usd("0.07"))
+    row = ledger.rows("session")[0]
+    assert (row.spent_nano, row.usage) == (70 * MILLION, Usage(60, 20))
+    assert ledger.entry(hold.entry).arithmetic()[-1] == "set by hand to $0.07"
+    ledger.reconcile(hold.entry, Amount(30, "tokens"))
+    assert ledger.rows("session")[0].usage == Usage(input=30)
+    assert ledger.verify() == ()
+
+
+def test_only_calls_that_were_sent_and_have_ended_can_be_reconciled(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
+    running, aside = ledger.hold(ask()), ledger.set_aside(ask())
+    for entry in (running.entry, aside.entry, 999):
+        with pytest.raises(UsageError):
+            ledger.reconcile(entry, usd("0.01"))
+
+
+def test_what_is_written_is_there_after_reopening(path: Path, ask: MakeAsk) -> None:
+    first = Ledger(path)
+    first.set_cap("s1", "session", usd("1"))
+    first.settle(first.hold(ask()), Usage(10, 10))
+    first.bar("m", "because")
+    first.close()
+    second = Ledger(path)
+    assert second.caps("s1", 1)[0].spent == 20 * MILLION
+    assert second.barred() == {"m": "because"}
+    second.close()
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "aside", "settle", "unreported", "release", "final", "tool", "reconcile", "overrun"]),
+        st.integers(0, 300),
+        st.integers(0, 120),
+        st.integers(0, 10),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations, st.integers(100, 1500))
+def test_after_any_operations_the_totals_agree_with_the_entries_and_no_cap_is_passed(
+    tmp_path_factory: pytest.TempPathFactory, ask: MakeAsk, steps: list[tuple[str, int, int, int]], limit: int
+) -> None:
+    ledger = Ledger(tmp_path_factory.mktemp("any") / "ledger.sqlite")
+    ledger.set_cap("s1", "session", Amount(limit * MILLION, "usd"))
+    ledger.set_cap("s1", "day", Amount(limit, "tokens"))
+    pending: list[Hold] = []
+    overran = False
+    for kind, prompt, output, which in steps:
+        with suppress(LimitReached, ModelBarred):
+            _perform(ledger, kind, ask(prompt, output), pending, which)
+        overran = overran or bool(ledger.barred())
+        if not overran:
+            assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps("s1", 1))
+    assert ledger.verify() == ()
+    ledger.close()
+
+
+def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], which: int) -> None:
+    """One operation on the ledger; those that end a hold end one of the pending."""
+    if kind == "hold":
+        pending.append(ledger.hold(ask))
+    elif kind == "tool":
+        ledger.charge_tool(ask.account, "t", ask.prompt_tokens * MILLION)
+    elif kind == "aside":
+        ledger.set_aside(ask)
+    elif kind == "final":
+        pending.append(ledger.exchange(ledger.set_aside(ask), ask))
+    elif pending and kind == "reconcile":
+        hold = pending.pop(which % len(pending))
+        ledger.settle(hold, None)
+        ledger.reconcile(hold.entry, Usage(hold.prompt_tokens, 0))
+    elif pending:
+        hold = pending.pop(which % len(pending))
+        if kind == "release":
+            ledger.release(hold)
+        elif kind == "overrun":
+            ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens))
+        else:
+            ledger.settle(hold, None if kind == "unreported" else Usage(hold.prompt_tokens, hold.max_tokens))
+
+
+def test_verify_names_a_total_that_was_tampered_with(path: Path, ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.settle(ledger.hold(ask()), Usage(10, 10))
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE totals SET spent_nano = 0 WHERE scope = 'day'")
+    assert [line.split(" ")[0] for line in ledger.verify()] == ["day"]

@@ -1,0 +1,106 @@
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ecoshell
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO, Amount
+from ecoshell.messages import Usage
+
+SPENDER = Path(__file__).with_name("spender.py")
+ROOT = Path(ecoshell.__file__).parents[1]
+MakeAsk = Callable[..., Ask]
+
+
+def start(path: Path, seed: int, calls: int) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SPENDER), str(path), str(seed), str(calls)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+
+
+def day_cap(ledger: Ledger) -> CapState:
+    (cap,) = ledger.caps("observer", 1)
+    return cap
+
+
+def test_a_thousand_random_calls_from_four_processes_never_pass_the_shared_day_cap(path: Path) -> None:
+    ledger = Ledger(path, busy_seconds=60)
+    ledger.set_cap("observer", "day", Amount(8 * NANO, "usd"))
+    workers = [start(path, seed, 250) for seed in range(4)]
+    seen = 0
+    while any(worker.poll() is None for worker in workers):
+        cap = day_cap(ledger)
+        assert cap.spent + cap.held <= cap.limit
+        seen += 1
+        assert workers[seen % 4].stdout is not None
+        workers[seen % 4].stdout.readline()
+    counts: Counter[str] = Counter()
+    for worker in workers:
+        assert worker.stdout is not None
+        last = worker.stdout.read().splitlines()
+        assert worker.wait() == 0
+        counts.update(json.loads(last[-1]) if last else {})
+    cap = day_cap(ledger)
+    assert seen > 100
+    assert cap.spent <= cap.limit
+    assert cap.held == 0
+    assert cap.spent > cap.limit * 0.9
+    assert ledger.verify() == ()
+    ledger.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
+def test_processes_killed_at_any_moment_leave_a_sound_ledger_within_the_cap(path: Path, ask: MakeAsk) -> None:
+    chance = random.Random(7)
+    for round_ in range(4):
+        ledger = Ledger(path, busy_seconds=60)
+        ledger.set_cap("observer", "day", Amount(3 * (round_ + 1) * NANO, "usd"))
+        workers = [start(path, 10 * round_ + number, 1_000_000) for number in range(3)]
+        for worker in workers:
+            assert worker.stdout is not None
+            for _ in range(chance.randint(1, 40)):
+                worker.stdout.readline()
+            worker.kill()
+        for worker in workers:
+            worker.wait()
+            assert worker.stdout is not None
+            worker.stdout.close()
+        ledger.close()
+        ledger = Ledger(path)
+        cap = day_cap(ledger)
+        assert ledger.verify() == ()
+        assert cap.spent + cap.held <= cap.limit
+        left_behind = [entry for entry in ledger.unreconciled() if entry.state == "held"]
+        assert sum(entry.held_nano or 0 for entry in left_behind) == cap.held
+        ledger.close()
+
+
+def test_what_a_killed_process_held_can_be_reconciled_and_what_it_set_aside_is_given_back(
+    path: Path, ask: MakeAsk
+) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; sys.path.insert(0, sys.argv[2]); import spender;"
+        "from ecoshell.budget.ledger import Ledger; from ecoshell.budget.holds import Account, Ask;"
+        "account = Account('s', 1, 'single', 'm', 'step'); ledger = Ledger(Path(sys.argv[1]));"
+        "ledger.set_aside(Ask(spender.PRICE, 1000, 100, account)); ledger.hold(Ask(spender.PRICE, 500, 100, account));"
+        "os._exit(9)"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code, str(path), str(SPENDER.parent)], check=False, env=env)
+    ledger = Ledger(path)
+    (entry,) = ledger.unreconciled()
+    assert (entry.state, entry.held_input) == ("held", 500)
+    assert ledger.rows("session")[0].held_nano == entry.held_nano
+    ledger.reconcile(entry.id, Usage(100, 10))
+    assert ledger.rows("session")[0].held_nano == 0
+    assert ledger.verify() == ()
+    ledger.close()

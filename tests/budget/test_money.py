@@ -1,0 +1,74 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.budget.money import NANO, Amount, amount_text, nano_to_usd_text, parse_amount, usd_to_nano
+from ecoshell.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("0.50", Amount(500_000_000, "usd")),
+        ("$0.50", Amount(500_000_000, "usd")),
+        (" $2 ", Amount(2 * NANO, "usd")),
+        ("2.", Amount(2 * NANO, "usd")),
+        (".5", Amount(NANO // 2, "usd")),
+        ("0.000000001", Amount(1, "usd")),
+        ("1000000", Amount(1_000_000 * NANO, "usd")),
+        ("20000tok", Amount(20_000, "tokens")),
+        ("20000 tokens", Amount(20_000, "tokens")),
+        ("1TOK", Amount(1, "tokens")),
+    ],
+)
+def test_amounts_are_read_as_dollars_or_tokens(text: str, amount: Amount) -> None:
+    assert parse_amount(text) == amount
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "-1", "$-1", "-5tok", "0", "0.00", "0tok", "nan", "inf", "1e3", "1e400", "0x10", "1,000", "two", "$", "tok", "1.5tok"]
+    + ["$5tok", "1000000.01", "99999999999999999999tok", "0.0000000001", "1.000000000000000000000000000000000001"]
+    + ["٣", "½", "1 2", "9" * 10_000, "1." + "0" * 58 + "1"],
+)
+def test_what_is_no_amount_is_refused_and_told_what_is(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_amount(text)
+    assert "0.50" in refused.value.fix
+    assert "20000tok" in refused.value.fix
+    assert len(str(refused.value)) < 300
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_an_amount_above_zero_or_a_usage_error(text: str) -> None:
+    try:
+        amount = parse_amount(text)
+    except UsageError:
+        return
+    assert amount.value > 0
+
+
+@given(st.integers(1, 1_000_000 * NANO))
+def test_dollars_written_and_read_again_are_the_same_to_the_nano(nano: int) -> None:
+    text = nano_to_usd_text(nano)
+    assert "e" not in text.lower()
+    assert parse_amount(text) == Amount(nano, "usd")
+    assert usd_to_nano(Decimal(text)) == nano
+
+
+@given(st.decimals(0, 1_000_000, places=15))
+def test_conversion_to_nano_rounds_up_by_less_than_one(dollars: Decimal) -> None:
+    nano = usd_to_nano(dollars)
+    assert 0 <= nano - dollars * NANO < 1
+
+
+def test_amounts_are_shown_as_people_write_them() -> None:
+    assert nano_to_usd_text(0) == "0"
+    assert nano_to_usd_text(3_100_000) == "0.0031"
+    assert nano_to_usd_text(-1) == "-0.000000001"
+    assert amount_text(500_000_000, "usd") == "$0.50"
+    assert amount_text(2 * NANO, "usd") == "$2"
+    assert amount_text(20_000, "tokens") == "20,000 tokens"
+    assert str(Amount(91_200_000, "usd")) == "$0.0912"

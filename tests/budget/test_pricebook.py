@@ -1,0 +1,169 @@
+"""Against the price file in the installed litellm, read here a second time and independently, in dollars per token."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.messages import Usage
+
+ONE = Price(Rates(*[Decimal(1)] * 5), source="mine")
+M = Decimal(1_000_000)
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, dict[str, Any]]:
+    found = importlib.util.find_spec("litellm")
+    assert found is not None
+    assert found.origin is not None
+    file = Path(found.origin).parent / "model_prices_and_context_window_backup.json"
+    return json.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
+
+
+@pytest.fixture(scope="module")
+def book() -> PriceBook:
+    return PriceBook()
+
+
+NAMES = ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "o3", "gpt-5", "gpt-5-mini", "claude-sonnet-4-5", "claude-opus-4-5"]
+NAMES += ["claude-haiku-4-5", "gemini/gemini-2.5-pro", "gemini/gemini-2.5-flash", "deepseek/deepseek-chat"]
+NAMES += ["mistral/mistral-large-latest"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_entry_gives_the_rates_its_fields_say(
+    name: str, book: PriceBook, published: dict[str, dict[str, Any]]
+) -> None:
+    entry, price = published[name], book.price(name)
+    assert price is not None
+    assert price.rates.input == entry["input_cost_per_token"] * M
+    assert price.rates.output == entry["output_cost_per_token"] * M
+    cached = entry.get("cache_read_input_token_cost", entry["input_cost_per_token"])
+    write = entry.get("cache_creation_input_token_cost", entry["input_cost_per_token"])
+    reasoning = entry.get("output_cost_per_reasoning_token", entry["output_cost_per_token"])
+    assert price.rates.cached_input == cached * M
+    assert price.rates.cache_write == Decimal(write) * M
+    assert price.rates.reasoning == reasoning * M
+
+
+def test_gpt_4o_by_hand(book: PriceBook) -> None:
+    price = book.price("gpt-4o")
+    assert price is not None
+    assert price.cost(Usage(input=1_000_000)) == 2_500_000_000
+    assert price.cost(Usage(input=1_000_000, cached=1_000_000)) == 1_250_000_000
+    assert price.cost(Usage(output=1_000_000)) == 10_000_000_000
+
+
+def test_claude_writes_to_the_cache_at_its_dearer_rate(book: PriceBook) -> None:
+    price = book.price("claude-sonnet-4-5")
+    assert price is not None
+    assert price.cost(Usage(input=1_000_000, cache_write=1_000_000)) == 3_750_000_000
+    assert price.worst(1_000_000, 0) >= 3_750_000_000
+
+
+def test_gemini_costs_more_above_200k_tokens(book: PriceBook) -> None:
+    price = book.price("gemini/gemini-2.5-pro")
+    assert price is not None
+    assert [tier.above for tier in price.tiers] == [200_000]
+    assert price.cost(Usage(input=200_000)) == 250_000_000
+    assert price.cost(Usage(input=200_001)) == 500_002_500
+
+
+def test_prices_given_in_ranges_become_tiers(book: PriceBook) -> None:
+    price = book.price("dashscope/qwen3-coder-plus")
+    assert price is not None
+    assert price.rates.input == 1
+    assert [(tier.above, tier.rates.input) for tier in price.tiers] == [
+        (32_000, Decimal("1.8")),
+        (128_000, Decimal(3)),
+        (256_000, Decimal(6)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("openai/gpt-4o", "gpt-4o"),
+        ("anthropic/claude-sonnet-4-5", "claude-sonnet-4-5"),
+        ("magistral-medium-latest", "mistral/magistral-medium-latest"),
+    ],
+)
+def test_a_name_is_found_with_and_without_its_provider(name: str, same: str, book: PriceBook) -> None:
+    assert book.price(same) is not None
+    assert book.price(name) == book.price(same)
+
+
+@pytest.mark.parametrize("name", ["groq/gpt-4o", "nobody/knows-this", "knows-this", "sample_spec", "dall-e-3", ""])
+def test_a_model_the_file_does_not_have_has_no_price_rather_than_none_to_pay(name: str, book: PriceBook) -> None:
+    assert book.price(name) is None
+
+
+def test_a_hosted_model_listed_at_zero_is_unknown_and_one_on_your_own_machine_is_free(
+    book: PriceBook, published: dict[str, dict[str, Any]]
+) -> None:
+    hosted = "vertex_ai/meta/llama3-405b-instruct-maas"
+    assert published[hosted]["input_cost_per_token"] == 0
+    assert book.price(hosted) is None
+    assert book.price("ollama/llama3") == ZERO_PRICE
+    assert book.price("ollama/a-model-of-my-own") == ZERO_PRICE
+    assert book.price("ollama/gpt-oss:20b-cloud") is None
+
+
+def test_a_model_that_bills_what_nobody_can_count_has_no_price(book: PriceBook) -> None:
+    assert book.price("perplexity/sonar-deep-research") is None
+    assert book.price("azure_ai/model_router") is None
+
+
+def test_a_model_that_always_searches_has_a_fee_for_each_request(book: PriceBook) -> None:
+    price = book.price("perplexity/sonar")
+    assert price is not None
+    assert price.request > 0
+
+
+def test_the_users_price_wins_and_the_file_is_not_even_needed(tmp_path: Path) -> None:
+    book = PriceBook({"gpt-4o": ONE, "my/model": ONE})
+    assert book.price("gpt-4o") == ONE
+    assert book.price("openai/gpt-4o") == ONE
+    assert PriceBook({"my/model": ONE}, tmp_path / "missing.json").price("my/model") == ONE
+
+
+def test_facts_say_context_output_and_native_tools(book: PriceBook) -> None:
+    facts = book.facts("openai/gpt-4o")
+    assert facts is not None
+    assert (facts.provider, facts.context, facts.max_output, facts.native_tools) == ("openai", 128_000, 16_384, True)
+    assert book.facts("nobody/knows-this") is None
+
+
+def test_every_name_can_be_priced_and_no_price_is_negative(book: PriceBook) -> None:
+    names = book.names()
+    assert len(names) > 2000
+    assert "gpt-4o" in names
+    assert "sample_spec" not in names
+    prices = [book.price(name) for name in names]
+    assert sum(price is not None for price in prices) > 0.9 * len(names)
+    assert all(price.cost(Usage(100_000, 1000, 10, 10, 10)) >= 0 for price in prices if price is not None)
+
+
+def test_a_file_in_another_layout_reads_the_same(tmp_path: Path, published: dict[str, dict[str, Any]]) -> None:
+    flat = tmp_path / "flat.json"
+    flat.write_text(json.dumps({"gpt-4o": published["gpt-4o"]}, default=float))
+    assert PriceBook(file=flat).price("gpt-4o") == PriceBook().price("gpt-4o")
+
+
+def test_asking_for_a_price_does_not_import_litellm() -> None:
+    code = "import sys; from ecoshell.budget.pricebook import PriceBook; PriceBook().price('gpt-4o') or sys.exit(2); "
+    done = subprocess.run([sys.executable, "-c", code + "sys.exit('litellm' in sys.modules)"], check=False)
+    assert done.returncode == 0
+
+
+def test_a_bare_name_that_several_providers_price_is_not_guessed(book: PriceBook) -> None:
+    owners = [name for name in book.names() if name.partition("/")[2] == "mistral-large-latest"]
+    assert len(owners) > 1
+    assert book.price("mistral-large-latest") is None
