@@ -58,7 +58,7 @@ class ModelMissing(ModelError):
 class ModelUnavailable(ModelError):
     """The network or the provider did not answer; trying again may help.
 
-    `billed` is False only when the provider cannot have charged anything: the connection was refused, the call was turned away.
+    `billed` is False only when the provider cannot have charged anything: no connection, or the call was turned away.
     """
 
     def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
@@ -77,7 +77,7 @@ class BudgetError(EcoshellError):
 class LimitReached(BudgetError):
     """The next call could pass a cap.
 
-    `scope` is the cap's scope (turn, session, day, month); `need` and `left` are whole nano-dollars or tokens, as `unit` says.
+    `scope` is the cap's scope (turn, session, day, month); `need` and `left` count nano-dollars or tokens (`unit`).
     """
 
     exit_status = 3

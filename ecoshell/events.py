@@ -24,6 +24,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted(Event):
+    """A question is on its way."""
+
     type: ClassVar[str] = "turn_started"
     turn: int
     question: str
@@ -51,6 +53,8 @@ class ToolsOffered(Event):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(Event):
+    """A model is asked for its next thought."""
+
     type: ClassVar[str] = "step_started"
     step: int
     role: str
@@ -78,6 +82,8 @@ class Rationale(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolRegistered(Event):
+    """A tool's document is now before the model."""
+
     type: ClassVar[str] = "tool_registered"
     name: str
     tokens: int
@@ -88,12 +94,16 @@ class ToolRegistered(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolUnregistered(Event):
+    """A tool was taken out by the user."""
+
     type: ClassVar[str] = "tool_unregistered"
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(Event):
+    """A call is on its way through the guards."""
+
     type: ClassVar[str] = "call_started"
     id: str
     name: str
@@ -102,6 +112,8 @@ class CallStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallFinished(Event):
+    """What a call came to."""
+
     type: ClassVar[str] = "call_finished"
     id: str
     name: str
@@ -130,7 +142,7 @@ class BudgetHeld(Event):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSettled(Event):
-    """A model call is paid; without reported usage the whole reservation counts as spent. Spent is None at an unknown price."""
+    """A model call is paid; without reported usage the whole reservation counts; None is an unknown price."""
 
     type: ClassVar[str] = "budget_settled"
     entry: int
@@ -153,6 +165,8 @@ class BudgetChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWanted(Event):
+    """A call waits for a person's word."""
+
     type: ClassVar[str] = "approval_wanted"
     id: str
     name: str
@@ -163,6 +177,8 @@ class ApprovalWanted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalGiven(Event):
+    """A call was allowed or refused."""
+
     type: ClassVar[str] = "approval_given"
     id: str
     decision: str
@@ -184,6 +200,8 @@ class LimitHit(Event):
 
 @dataclass(frozen=True, slots=True)
 class LimitChosen(Event):
+    """What was chosen at a limit."""
+
     type: ClassVar[str] = "limit_chosen"
     choice: str
 
@@ -198,6 +216,8 @@ class Notice(Event):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Event):
+    """The answer, whole; `partial` when a limit ended the search for more."""
+
     type: ClassVar[str] = "answer"
     text: str
     partial: bool = False
@@ -205,6 +225,8 @@ class Answer(Event):
 
 @dataclass(frozen=True, slots=True)
 class ErrorHappened(Event):
+    """What went wrong, what was kept, and what to do."""
+
     type: ClassVar[str] = "error"
     kind: str
     message: str
@@ -214,6 +236,8 @@ class ErrorHappened(Event):
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished(Event):
+    """The last event of every turn."""
+
     type: ClassVar[str] = "turn_finished"
     turn: int
     status: Status
@@ -263,7 +287,7 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> Event:
-    """The event a JSON object stands for; raises ValueError for an unknown type, and ignores fields this version does not know."""
+    """The event a JSON object stands for; raises ValueError for an unknown type, ignores unknown fields."""
     found = _BY_NAME.get(str(record.get("type")))
     if found is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")

@@ -1,0 +1,176 @@
+"""The commands of the chats, one short function each."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ecoshell.agent.commands import Command, CommandTable, Printed
+from ecoshell.agent.printing import amount, caps_table, dollars, table
+from ecoshell.agent.shell import Shell, Standing
+from ecoshell.budget.caps import SCOPES, Scope
+from ecoshell.budget.money import parse_amount
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.sessions.export import as_json, as_markdown
+from ecoshell.untrusted import visible
+
+
+async def _help(shell: Shell, argument: str) -> Printed:
+    return Printed(table(("command", "what it does"), COMMANDS.overview()))
+
+
+async def _budget(shell: Shell, argument: str) -> Printed:
+    """`/budget`, `/budget 0.50`, `/budget 20000tok`, `/budget day 2.00`, `/budget off`, `/budget day off`."""
+    words = argument.split()
+    if words:
+        scope: Scope = "session"
+        if words[0] in SCOPES:
+            scope = next(known for known in SCOPES if known == words.pop(0))
+        if len(words) != 1:
+            raise UsageError(
+                f"/budget {argument} cannot be read.",
+                fix="Say /budget 0.50, /budget 20000tok, /budget day 2.00, /budget month 20 or /budget off.",
+            )
+        cap = None if words[0] == "off" else parse_amount(words[0])
+        await shell.set_cap(scope, cap)
+    return Printed(caps_table(await shell.caps()))
+
+
+async def _tools(shell: Shell, argument: str) -> Printed:
+    if argument:
+        return Printed(visible(shell.document(argument).as_text()))
+    standing = await shell.standing()
+    rows = [
+        (f"＋ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)
+        for tool in standing.tools
+    ]
+    head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
+    return Printed(f"{table(head, rows)}\n\n{_context_line(standing)}")
+
+
+def _context_line(standing: Standing) -> str:
+    registered = sum(tool.registered for tool in standing.tools)
+    return (
+        f"{registered} of {len(standing.tools)} registered; the context carries {standing.context_tokens:,} tokens of "
+        f"names and documents, everything registered would be {standing.everything_tokens:,}."
+    )
+
+
+async def _register(shell: Shell, argument: str) -> Printed:
+    event = await shell.conversation.register(_wanted(argument, "/register read_file"))
+    return Printed(f"＋ registered {argument}  +{getattr(event, 'tokens', 0)} tokens")
+
+
+async def _unregister(shell: Shell, argument: str) -> Printed:
+    await shell.conversation.unregister(_wanted(argument, "/unregister read_file"))
+    return Printed(f"－ unregistered {argument}")
+
+
+async def _model(shell: Shell, argument: str) -> Printed:
+    if argument:
+        if shell.conversation.busy:
+            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the model.")
+        await shell.kit.switch(argument)
+    traits = shell.kit.cast.model.traits
+    price = "unknown" if traits.price is None else traits.price.summary()
+    context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
+    return Printed(f"model {traits.name}\nprice {price}\ncontext {context}")
+
+
+async def _cost(shell: Shell, argument: str) -> Printed:
+    if argument == "last":
+        entry = await asyncio.to_thread(shell.ledger.last, shell.session)
+        return Printed("No model call was made in this session." if entry is None else "\n".join(entry.arithmetic()))
+    if argument:
+        raise UsageError(f"/cost {argument} cannot be read.", fix="Say /cost, or /cost last for the arithmetic.")
+    rows = await asyncio.to_thread(shell.ledger.rows, "session")
+    here = [row for row in rows if row.key == shell.session]
+    if not here:
+        return Printed("Nothing was spent in this session.")
+    row = here[0]
+    used = f"{row.usage.input:,} in ({row.usage.cached:,} cached), {row.usage.output:,} out"
+    spent = (
+        f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; {row.calls} calls; tokens {used}"
+    )
+    return Printed(f"{spent}\n\n{caps_table(await shell.caps())}")
+
+
+async def _sessions(shell: Shell, argument: str) -> Printed:
+    listed = await asyncio.to_thread(shell.store.list, 20)
+    rows = [(one.id, one.updated_text, visible(one.title), one.model) for one in listed]
+    return Printed(table(("session", "last used", "title", "model"), rows))
+
+
+async def _resume(shell: Shell, argument: str) -> Printed:
+    await shell.open(_wanted(argument, "/resume ID (see /sessions)"))
+    return Printed(f"Session {shell.session} goes on.", effect="session")
+
+
+async def _new(shell: Shell, argument: str) -> Printed:
+    await shell.open()
+    return Printed(f"A new session: {shell.session}. The old one is kept; /sessions lists it.", effect="session")
+
+
+async def _export(shell: Shell, argument: str) -> Printed:
+    """`/export`, `/export FILE.md`, `/export FILE.json`."""
+    events = await asyncio.to_thread(lambda: list(shell.store.events(shell.session)))
+    if not argument:
+        return Printed(as_markdown(events))
+    file = Path(os.path.expanduser(argument))  # noqa: ASYNC240, PTH111 - looks at no file
+    text = as_json(events) if file.suffix == ".json" else as_markdown(events)
+    try:
+        await asyncio.to_thread(file.write_text, text, encoding="utf-8")
+    except OSError as failure:
+        raise StoreError(
+            f"{file} could not be written: {failure.strerror}.", kept="The session is kept.", fix="Name another file."
+        ) from failure
+    return Printed(f"Exported to {file}.")
+
+
+async def _clear(shell: Shell, argument: str) -> Printed:
+    return Printed("", effect="clear")
+
+
+async def _quit(shell: Shell, argument: str) -> Printed:
+    return Printed(
+        f"Session {shell.session} is kept; ecoshell --resume {shell.session} goes on with it.", effect="quit"
+    )
+
+
+def _wanted(argument: str, example: str) -> str:
+    if not argument:
+        raise UsageError("A name is missing.", fix=f"Say {example}.")
+    return argument
+
+
+def _unregistered(shell: Shell) -> Iterable[str]:
+    return (name for name in shell.kit.catalog.names if name not in shell.conversation.library)
+
+
+COMMANDS: CommandTable[Shell] = CommandTable(
+    [
+        Command("help", "", "list the commands", _help),
+        Command("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", _budget, lambda _: (*SCOPES, "off")),
+        Command(
+            "tools", "[NAME]", "what is known and registered; a tool's document", _tools, lambda s: s.kit.catalog.names
+        ),
+        Command("register", "NAME", "register a tool by hand", _register, _unregistered),
+        Command("unregister", "NAME", "take a tool out again", _unregister, lambda s: s.conversation.library.names),
+        Command(
+            "model",
+            "[NAME]",
+            "show or change the model",
+            _model,
+            lambda s: ("embedded", "local:", "openai/", "anthropic/"),
+        ),
+        Command("cost", "[last]", "what was spent; the last call's arithmetic", _cost, lambda _: ("last",)),
+        Command("sessions", "", "earlier sessions", _sessions),
+        Command(
+            "resume", "ID", "go on with an earlier session", _resume, lambda s: (one.id for one in s.store.list(20))
+        ),
+        Command("new", "", "begin a new session", _new),
+        Command("export", "[FILE]", "this session as Markdown, or as JSON into FILE.json", _export),
+        Command("clear", "", "clear the screen; the session is kept", _clear),
+        Command("quit", "", "leave; everything is kept", _quit),
+    ]
+)

@@ -1,0 +1,71 @@
+"""The meta-tools: registering, searching, and the one call of the `stable` presentation (SPEC §1)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog.search import Ranker
+from ecoshell.events import CallFinished, CallStarted, ToolRegistered
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
+
+SEARCH_RESULTS = 10
+
+
+class Meta:
+    """Answers the meta-tools itself and passes every other call on."""
+
+    def __init__(
+        self,
+        inner: Source,
+        *,
+        catalog: Catalog,
+        ranker: Ranker,
+        presentation: Presentation,
+        measure: Callable[[ToolDocument], tuple[int, bool]],
+    ) -> None:
+        """`measure` counts the tokens of a document and says whether the count is exact."""
+        self._inner = inner
+        self._catalog = catalog
+        self._ranker = ranker
+        self._presentation = presentation
+        self._measure = measure
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        if call.name == TOOL_REGISTER:
+            return self._register(call, scene)
+        if call.name == TOOL_SEARCH:
+            return self._told(call, scene, self._search(str(call.arguments.get("query", ""))))
+        return await self._inner.act(unwrap(call), scene)
+
+    def _register(self, call: Call, scene: Scene) -> Observation:
+        name = str(call.arguments.get("tool_name", ""))
+        if name not in self._catalog:
+            return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
+        if name in scene.registered:
+            return self._told(call, scene, Observation(f"{name} is registered already; call it."))
+        document = self._catalog.document(name)
+        tokens, exact = self._measure(document)
+        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent"))
+        return Observation(self._presentation.registration_result(document))
+
+    def _search(self, query: str) -> Observation:
+        found = [name for name, _ in self._ranker.rank(query, SEARCH_RESULTS)]
+        if not found:
+            return Observation(f"No tool fits {query!r}.", ok=False)
+        return Observation("Tools that fit, best first: " + ", ".join(found))
+
+    def _told(self, call: Call, scene: Scene, seen: Observation) -> Observation:
+        scene.emit(CallStarted(call.id, call.name, call.arguments))
+        scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+        return seen
+
+
+def unwrap(call: Call) -> Call:
+    """The call inside a `tool_call`; any other call as it is."""
+    if call.name != TOOL_CALL:
+        return call
+    inside: object = call.arguments.get("arguments")
+    arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
+    return Call(str(call.arguments.get("name", "")), arguments, call.id)

@@ -1,0 +1,170 @@
+"""The shell every interface holds: the conversation of the moment, and the way to others."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from ecoshell.agent.commands import CommandTable, Completion, Printed
+from ecoshell.agent.conversation import Conversation
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.person import Person
+from ecoshell.budget.caps import CapState, Scope
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import Amount
+from ecoshell.catalog.skills import SkillLibrary
+from ecoshell.errors import StoreError
+from ecoshell.events import BudgetChanged, Event
+from ecoshell.messages import ToolDocument
+from ecoshell.sessions.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRow:
+    """One known tool; `by` says who registered it and is empty while nobody has."""
+
+    name: str
+    tokens: int
+    registered: bool
+    by: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a status line or a side panel shows."""
+
+    session: str
+    title: str
+    model: str
+    mode: str
+    strategy: str
+    caps: tuple[CapState, ...]
+    spent_nano: int | None
+    """Spent in this session; None when a part of it is unknown."""
+    used_tokens: int
+    tools: tuple[ToolRow, ...]
+    context_tokens: int
+    """Tokens of the names and the registered documents."""
+    everything_tokens: int
+    """Tokens every document together would take."""
+    exact: bool
+
+
+class Shell:
+    """Sessions, the one being talked in, and what they share. Call `open` before anything else."""
+
+    def __init__(
+        self, kit: Kit, *, store: SessionStore, ledger: Ledger, workspace: str, commands: "CommandTable[Shell]"
+    ) -> None:
+        self.kit = kit
+        self.store = store
+        self.ledger = ledger
+        self._workspace = workspace
+        self._commands = commands
+        self._conversation: Conversation | None = None
+        self._past: list[Event] = []
+
+    @property
+    def conversation(self) -> Conversation:
+        """The session being talked in."""
+        if self._conversation is None:
+            raise StoreError("No session is open yet.", fix="Call Shell.open first.")
+        return self._conversation
+
+    @property
+    def session(self) -> str:
+        return self.conversation.session
+
+    @property
+    def person(self) -> Person:
+        return self.kit.person
+
+    @person.setter
+    def person(self, person: Person) -> None:
+        self.kit.person = person
+
+    async def open(self, session: str | None = None) -> None:
+        """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
+        if self._conversation is not None:
+            await self._conversation.stop()
+        if session is None:
+            opened = await asyncio.to_thread(self.store.create, workspace=self._workspace, model=self.kit.model)
+            self._past = []
+        else:
+            opened = await asyncio.to_thread(self.store.find, session)
+            self._past = await asyncio.to_thread(lambda: [event for _, event in self.store.events(opened)])
+        self._conversation = Conversation(self.kit, opened, self._past)
+
+    async def ask(self, question: str) -> AsyncGenerator[Event]:
+        """One turn; see Conversation.ask."""
+        async with aclosing(self.conversation.ask(question)) as events:
+            async for event in events:
+                yield event
+
+    async def stop(self) -> None:
+        """Stop the turn that runs; its stream still ends in TurnFinished."""
+        await self.conversation.stop()
+
+    async def command(self, line: str) -> Printed:
+        """Carry out a slash command; raises EcoshellError, and UsageError for one that does not exist."""
+        return await self._commands.run(self, line)
+
+    def complete(self, text: str) -> list[Completion]:
+        """What a line that begins with a slash could become."""
+        return self._commands.complete(self, text)
+
+    async def past(self) -> list[Event]:
+        """The events of the session from before it was opened here."""
+        return self._past
+
+    async def caps(self) -> tuple[CapState, ...]:
+        """The caps over the session as they stand."""
+        return await self.kit.purse.caps()
+
+    async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
+        """Set a cap, or remove the scope's with None."""
+        await self.kit.purse.set_cap(scope, cap)
+        await self.conversation.note(BudgetChanged(await self.caps()))
+
+    def document(self, name: str) -> ToolDocument:
+        """The document of a known tool; raises UsageError."""
+        return self.conversation.known(name)
+
+    async def standing(self) -> Standing:
+        """What a status line or a side panel shows now."""
+        return await asyncio.to_thread(self._standing)
+
+    def _standing(self) -> Standing:
+        kit, library, session = self.kit, self.conversation.library, self.session
+        sizes = {document.name: kit.cast.measure(document)[0] for document in kit.catalog.documents}
+        names_tokens, exact = kit.cast.tokens(", ".join(kit.catalog.names))
+        spent = self.ledger.session_row(session)
+        return Standing(
+            session=session,
+            title=self.store.title(session),
+            model=kit.model,
+            mode=kit.cast.mode.name,
+            strategy=kit.strategy,
+            caps=self.ledger.caps(session, self.conversation.turn),
+            spent_nano=spent.spent_nano if spent else 0,
+            used_tokens=spent.usage.total if spent else 0,
+            tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
+            context_tokens=names_tokens + library.tokens,
+            everything_tokens=sum(sizes.values()),
+            exact=exact,
+        )
+
+    async def aclose(self) -> None:
+        """Stop what runs, let the model go and close the files."""
+        if self._conversation is not None:
+            await self._conversation.stop()
+        await self.kit.cast.model.aclose()
+        await asyncio.to_thread(self.ledger.close)
+        await asyncio.to_thread(self.store.close)
+
+
+def _row(document: ToolDocument, sizes: dict[str, int], library: SkillLibrary) -> ToolRow:
+    skill = library.get(document.name)
+    by = "" if skill is None else skill.by
+    return ToolRow(document.name, sizes[document.name], skill is not None, by, document.description)

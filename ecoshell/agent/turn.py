@@ -1,0 +1,135 @@
+"""The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
+
+from dataclasses import dataclass, replace
+
+from ecoshell.agent.guards import Scene, Source
+from ecoshell.agent.limit import AnswerNow, LimitDesk, StopNow
+from ecoshell.agent.mode import Mode, View
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog.skills import SkillLibrary
+from ecoshell.errors import BudgetError, LimitReached
+from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepStarted
+from ecoshell.messages import Message, Observation
+from ecoshell.strategies.base import Outcome, Path, Strategy, Think, Thought, Want
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands still during a turn: the opening, what came before, and what is known."""
+
+    opening: str
+    history: tuple[Message, ...]
+    catalog: Catalog
+    names: tuple[str, ...]
+    base: SkillLibrary
+    """What was registered before the turn's first step."""
+    presentation: Presentation
+    large: bool = False
+
+    def registered(self, path: Path) -> tuple[str, ...]:
+        """Names the path may call, in the order of registration."""
+        names = dict.fromkeys((*self.base.names, *path.registered))
+        return tuple(name for name in names if name in self.catalog)
+
+    def view(self, path: Path) -> View:
+        """What a mode sees on this path."""
+        documents = tuple(self.catalog.document(name) for name in self.registered(path))
+        return View(path, self.opening, self.history, self.names, documents, self.presentation, self.large)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a turn ended."""
+
+    status: Status
+    answer: str
+    path: Path
+    steps: int
+
+
+class Turn:
+    """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
+
+    def __init__(
+        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, desk: LimitDesk, emit: Emit
+    ) -> None:
+        self._frame = frame
+        self._mode = mode
+        self._strategy = strategy
+        self._source = source
+        self._desk = desk
+        self._emit = emit
+        self._path = Path("")
+        self._steps = 0
+
+    async def run(self, question: str, max_steps: int) -> Ended:
+        """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
+        self._path = Path(question)
+        thinking = self._strategy(question, max_steps)
+        try:
+            reply: Thought | Observation | None = None
+            while True:
+                want = thinking.send(reply)
+                reply = await self._fulfil(want)
+        except StopIteration as stop:
+            return await self._end(stop.value)
+        except AnswerNow:
+            return await self._conclude()
+        except StopNow:
+            return self.so_far("limit")
+        finally:
+            thinking.close()
+            await self._mode.release()
+
+    def so_far(self, status: Status, answer: str = "") -> Ended:
+        """The turn as an ending here would leave it."""
+        return Ended(status, answer, self._path, self._steps)
+
+    async def _fulfil(self, want: Want) -> Thought | Observation:
+        self._path = want.path
+        if isinstance(want, Think):
+            return await self._think(want.path)
+        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit)
+        return await self._source.act(want.call, scene)
+
+    async def _think(self, path: Path) -> Thought:
+        view = self._frame.view(path)
+        while True:
+            try:
+                await self._mode.set_aside(view)
+                self._emit(StepStarted(self._steps + 1, self._mode.name, self._mode.model))
+                thought = await self._mode.think(view, self._emit)
+                break
+            except LimitReached as hit:
+                self._mode = await self._desk.settle(hit, self._mode, self._emit)
+        self._steps += 1
+        if thought.call is None:
+            return thought
+        if thought.rationale:
+            self._emit(Rationale(thought.rationale, self._mode.name))
+        return replace(thought, call=replace(thought.call, id=thought.call.id or f"c{self._steps}"))
+
+    async def _end(self, outcome: Outcome) -> Ended:
+        self._path = outcome.path
+        if outcome.ending == "exhausted":
+            self._emit(Notice(f"The step limit of {self._steps} was reached; answering from what there is."))
+            return await self._conclude()
+        self._emit(Answer(outcome.answer))
+        return self.so_far(outcome.ending, outcome.answer)
+
+    async def _conclude(self) -> Ended:
+        """Answer from what there is, paid from what was set aside; quote the last result when that cannot be paid."""
+        try:
+            text = await self._mode.conclude(self._frame.view(self._path), self._emit)
+        except BudgetError as refused:
+            self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+            text = _last_result(self._path)
+        if text:
+            self._emit(Answer(text, partial=True))
+        return self.so_far("limit", text)
+
+
+def _last_result(path: Path) -> str:
+    useful = [step for step in path.steps if step.observation.ok]
+    return f"The last result, as it came from {useful[-1].call.name}: {useful[-1].observation.text}" if useful else ""

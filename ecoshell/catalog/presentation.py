@@ -1,0 +1,126 @@
+"""What a model sees of the tools: the array that goes with a request, the text beside the question, and what registering returns.
+
+Three ways (SPEC §1), each a frozen object with the same interface:
+
+- `GROW`, EcoAct as published: the array grows with every registration, which returns a short acknowledgment.
+- `STABLE`: the array stays byte for byte the same for a session, so a cached prefix stays valid; documents are text, and calls go through `tool_call`.
+- `PLAIN`, the agent without EcoAct: every document is in the array from the start, and there is nothing to register.
+
+A document stands in the context once: in the array or in the text, never in both.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
+
+PresentationName = Literal["grow", "stable", "plain"]
+
+
+def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolDocument:
+    """A meta-tool's document; `types` gives each argument's JSON type."""
+    parameters: dict[str, Any] = {"type": "object", "properties": {key: {"type": kind} for key, kind in types.items()}}
+    if required:
+        parameters["required"] = list(types)
+    return ToolDocument(name, description, parameters)
+
+
+REGISTER_DOCUMENT = _meta_tool(TOOL_REGISTER, "Register one tool by name, so that it can be called.", {"tool_name": "string"})
+CALL_DOCUMENT = _meta_tool(
+    TOOL_CALL, "Call a registered tool with arguments that fit its parameters.", {"name": "string", "arguments": "object"}
+)
+SEARCH_DOCUMENT = _meta_tool(TOOL_SEARCH, "Find names of further tools that can be registered.", {"query": "string"})
+FINISH_DOCUMENT = _meta_tool(
+    FINISH,
+    "End the task: give the answer, or give up and say why in the answer.",
+    {"answer": "string", "give_up": "boolean"},
+    required=False,
+)
+
+
+class Presentation(Protocol):
+    """One way to put tools before a model."""
+
+    @property
+    def name(self) -> PresentationName: ...
+
+    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
+        """The tool array of a request; `large` says that `tool_search` is offered."""
+        ...
+
+    def registration_result(self, document: ToolDocument) -> str:
+        """What the model reads when it has registered this tool."""
+        ...
+
+    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+        """The text that goes with the question: names to register, and documents where the array does not hold them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """EcoAct as published: the array grows with each registration."""
+
+    name: PresentationName = "grow"
+
+    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
+        return (REGISTER_DOCUMENT, FINISH_DOCUMENT, *_search(large), *registered)
+
+    def registration_result(self, document: ToolDocument) -> str:
+        return f"{document.name} is registered; call it."
+
+    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+        return _listing(names, upfront, large)
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """The array never changes; documents are text in the conversation."""
+
+    name: PresentationName = "stable"
+
+    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
+        return (REGISTER_DOCUMENT, CALL_DOCUMENT, FINISH_DOCUMENT, *_search(large))
+
+    def registration_result(self, document: ToolDocument) -> str:
+        return document.as_text()
+
+    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+        documents = "\n".join(document.as_text() for document in upfront)
+        parts = (_listing(names, upfront, large), f"Registered already:\n{documents}" if documents else "")
+        return "\n".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Everything is registered from the start: no names, no registering."""
+
+    name: PresentationName = "plain"
+
+    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
+        return (FINISH_DOCUMENT, *registered)
+
+    def registration_result(self, document: ToolDocument) -> str:
+        return f"{document.name} is registered; call it."
+
+    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+        return ""
+
+
+GROW = Grow()
+STABLE = Stable()
+PLAIN = Plain()
+
+
+def _search(large: bool) -> tuple[ToolDocument, ...]:
+    return (SEARCH_DOCUMENT,) if large else ()
+
+
+def _listing(names: Sequence[str], upfront: Sequence[ToolDocument], large: bool) -> str:
+    """The names alone, without those whose documents are there already (EcoAct, "Tool name as informer")."""
+    known = {document.name for document in upfront}
+    listed = ", ".join(name for name in names if name not in known)
+    if not listed:
+        return ""
+    return f"Tools to register (tool_search finds more): {listed}" if large else f"Tools to register: {listed}"

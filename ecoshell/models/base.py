@@ -1,0 +1,125 @@
+"""What every model is to the rest of ecoshell: traits, a token count, and a stream of deltas that ends in a reply."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+from ecoshell.budget.price import Price
+from ecoshell.messages import Call, Message, ToolDocument, Usage
+
+Purpose = Literal["step", "answer", "repair", "rank", "title", "compact"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a model before it is asked anything; unknown is None."""
+
+    name: str
+    price: Price | None
+    """None when unknown; a model that costs nothing has a price of zero."""
+    context: int | None
+    max_output: int | None
+    native_tools: bool
+    """Takes a tool array and answers with tool calls of its own; otherwise calls are JSON in the text."""
+    local: bool
+    small: bool = False
+    """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSize:
+    """Tokens of a prompt: the best count, whether it is exact, and a bound no provider's tokenizer passes."""
+
+    count: int
+    bound: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One ask of a model.
+
+    `tools` is the array the model sees; `callable_now` are the documents a call may name at this moment (a grammar is
+    built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDocument, ...] = ()
+    callable_now: tuple[ToolDocument, ...] = ()
+    want: Literal["call", "either", "text"] = "either"
+    max_tokens: int = 1024
+    temperature: float = 0.0
+    purpose: Purpose = "step"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of streamed text; `usage` is what the call took so far, where the model itself counts it exactly."""
+
+    text: str
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished answer of a model: text, at most one call, and the usage if it was reported.
+
+    `fault` is set when a call was attempted and cannot be used (broken JSON, arguments against the schema);
+    it says what is wrong in words the model can act on.
+    """
+
+    text: str
+    call: Call | None = None
+    usage: Usage | None = None
+    fault: str = ""
+    cut: bool = False
+    """Whether `max_tokens` ended it."""
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A model. `stream` yields deltas and, last, the reply; closing the iterator cancels the call between tokens.
+
+    Raises ModelMissing, ModelUnavailable or ModelBroken.
+    """
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt this request becomes, protocol and tool array included."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRequest:
+    """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once."""
+
+    prefix: str
+    contexts: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One log-probability (natural log, summed over the target's tokens) for each target, and what it took."""
+
+    logprobs: tuple[float, ...]
+    usage: Usage
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A model that can say how likely a text is: what makes a small local model useful for ranking."""
+
+    def score_size(self, request: ScoreRequest) -> PromptSize: ...
+
+    async def score(self, request: ScoreRequest) -> Scores: ...

@@ -1,0 +1,116 @@
+"""The single mode: one model plans, calls and answers."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+
+from ecoshell.agent.context import fit, path_messages
+from ecoshell.agent.mode import View
+from ecoshell.budget.gate import Hold
+from ecoshell.errors import ModelBroken
+from ecoshell.events import Emit
+from ecoshell.messages import FINISH, Message
+from ecoshell.models.base import PromptSize, Reply, Request
+from ecoshell.models.metered import MeteredModel
+from ecoshell.strategies.base import Thought
+
+ASIDE_SLACK = 1024
+"""Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
+
+
+def prompt(name: str) -> str:
+    """The text of a prompt file beside this module."""
+    return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+class Single:
+    """One model in every role."""
+
+    name = "single"
+
+    def __init__(self, model: MeteredModel, *, max_tokens: int, answer_tokens: int) -> None:
+        """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer."""
+        self._model = model
+        self._max_tokens = max_tokens
+        self._answer_tokens = answer_tokens
+        self._aside: Hold | None = None
+        self._system = Message("system", prompt("single"))
+
+    @property
+    def model(self) -> str:
+        return self._model.traits.name
+
+    async def set_aside(self, view: View) -> None:
+        self._aside = await self._model.set_aside(self._conclusion(view), role=self.name, slack=ASIDE_SLACK)
+
+    async def release(self) -> None:
+        if self._aside is not None:
+            aside, self._aside = self._aside, None
+            await self._model.release(aside)
+
+    async def think(self, view: View, emit: Emit) -> Thought:
+        request = self._step(view)
+        reply = await self._model.ask(request, emit, role=self.name)
+        if reply.fault:
+            reply = await self._repaired(request, reply, emit)
+        return Thought(reply.text.strip(), reply.call)
+
+    async def conclude(self, view: View, emit: Emit) -> str:
+        aside, self._aside = self._aside, None
+        request = self._conclusion(view)
+        if aside is not None:
+            request = self._fitted(request, lambda size: size.bound <= aside.prompt_tokens)
+        reply = await self._model.ask(request, emit, role=self.name, aside=aside)
+        if reply.call is not None and reply.call.name == FINISH:
+            return str(reply.call.arguments.get("answer", ""))
+        return reply.text.strip()
+
+    async def _repaired(self, request: Request, reply: Reply, emit: Emit) -> Reply:
+        """One more attempt, told what was wrong with the first."""
+        told = (
+            *request.messages,
+            Message("assistant", reply.text),
+            Message("user", f"That call could not be used: {reply.fault} Make the call again, correctly."),
+        )
+        again = await self._model.ask(replace(request, messages=told, purpose="repair"), emit, role=self.name)
+        if again.fault:
+            raise ModelBroken(
+                f"{self.model} twice made a call that cannot be used: {again.fault}",
+                kept="The session is kept.",
+                fix="Ask again, or choose another model with /model.",
+            )
+        return again
+
+    def _step(self, view: View) -> Request:
+        return self._in_context(self._request(view))
+
+    def _conclusion(self, view: View) -> Request:
+        base = self._request(view)
+        messages = (*base.messages, Message("user", prompt("conclude")))
+        request = replace(base, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
+        return self._in_context(request)
+
+    def _request(self, view: View) -> Request:
+        array = view.presentation.array(view.registered, large=view.large)
+        shown = {document.name for document in array}
+        return Request(
+            messages=(self._system, *view.history, *path_messages(view.opening, view.path)),
+            tools=array,
+            callable_now=(*array, *(document for document in view.registered if document.name not in shown)),
+            max_tokens=self._max_tokens,
+        )
+
+    def _in_context(self, request: Request) -> Request:
+        """The request cut to the model's context size, if that is known."""
+        context = self._model.traits.context
+        if context is None:
+            return request
+        return self._fitted(request, lambda size: size.count <= context - request.max_tokens)
+
+    def _fitted(self, request: Request, fits: Callable[[PromptSize], bool]) -> Request:
+        """The request with its oldest observations cut until its prompt's size fits."""
+
+        def enough(messages: tuple[Message, ...]) -> bool:
+            return fits(self._model.size(replace(request, messages=messages)))
+
+        return replace(request, messages=fit(request.messages, enough))

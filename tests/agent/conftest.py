@@ -1,0 +1,43 @@
+"""A whole shell over real SQLite in a temporary home, played by scripted models."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from agent_play import Recorder
+
+from ecoshell.agent.kit import Cast
+from ecoshell.assembly import assemble
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.single import Single
+from ecoshell.options import Options
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "notes.txt").write_text("one\ntwo\nthree\n")
+    return workspace
+
+
+@pytest.fixture
+def play(home, tmp_path):
+    """Opens a shell whose model speaks these lines: `async with play([…], person=…, budget=…) as shell`."""
+
+    @asynccontextmanager
+    async def opened(lines, *, person=None, price=None, **options):
+        script = tmp_path / "script.jsonl"
+        script.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        shell = await assemble(Options(model=f"script:{script}", workspace=home, price=price, **options), person)
+        model = Recorder(script, price=shell.kit.cast.model.traits.price)
+        metered = MeteredModel(model, shell.kit.purse.gate, shell.kit.purse.account)
+        shell.kit.cast = Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        shell.requests = model.requests
+        try:
+            yield shell
+        finally:
+            await shell.aclose()
+
+    return opened

@@ -1,0 +1,215 @@
+import itertools
+from contextlib import aclosing
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.person import LimitChoice
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    CallFinished,
+    ErrorHappened,
+    LimitHit,
+    Notice,
+    Rationale,
+    ToolRegistered,
+    ToolsOffered,
+    TurnFinished,
+)
+
+COUNT = say("Count them.", "count_text", path="notes.txt")
+PRICE = (Decimal(1), Decimal(4))
+
+
+class AtLimit:
+    """A person who makes these choices at limits."""
+
+    def __init__(self, *choices):
+        self.choices = list(choices)
+        self.hits = []
+
+    async def approve(self, wanted):
+        return "no"
+
+    async def at_limit(self, hit):
+        self.hits.append(hit)
+        return self.choices.pop(0)
+
+
+async def test_a_tool_is_registered_by_name_then_called_then_the_answer_comes(play):
+    lines = [register("count_text", "I need a counter."), COUNT, finish("3 lines")]
+    async with play(lines, registration="names") as shell:
+        events = await turn(shell)
+    told = [type(event) for event in events if isinstance(event, Rationale | ToolRegistered | CallFinished | Answer)]
+    assert told == [Rationale, ToolRegistered, Rationale, CallFinished, Answer]
+    assert "3 lines" in of(events, CallFinished)[0].observation
+    end = events[-1]
+    assert isinstance(end, TurnFinished)
+    assert (end.status, end.answer, end.steps, end.registered) == ("answered", "3 lines", 3, ("count_text",))
+    assert end.saved_tokens > 0
+
+
+async def test_a_call_to_an_unregistered_tool_is_not_executed(play):
+    lines = [say("", "write_file", path="x.txt", text="x"), finish("ok")]
+    async with play(lines, registration="names", yes=True) as shell:
+        events = await turn(shell)
+    refused = of(events, CallFinished)[0]
+    assert (refused.refused, refused.ok) == ("unregistered", False)
+    assert "tool_register" in refused.observation
+
+
+async def test_an_unknown_name_is_answered_with_the_closest_ones(play):
+    async with play([register("count_txt"), finish("ok")], registration="names") as shell:
+        events = await turn(shell)
+    assert of(events, CallFinished)[0].refused == "unknown"
+    assert "count_text" in of(events, CallFinished)[0].observation
+
+
+async def test_registering_twice_says_so_and_shows_the_document_once(play):
+    lines = [register("count_text"), register("count_text"), finish("ok")]
+    async with play(lines, registration="names", presentation="stable") as shell:
+        events = await turn(shell)
+        last = shell.requests[-1]
+    assert len(of(events, ToolRegistered)) == 1
+    document = shell.document("count_text").as_text()
+    assert sum(message.text.count(document) for message in last.messages) == 1
+    assert "registered already" in of(events, CallFinished)[0].observation
+
+
+@pytest.mark.parametrize("presentation", ["grow", "stable"])
+async def test_a_document_stands_in_the_context_once(play, presentation):
+    lines = [register("count_text"), COUNT, finish("3")]
+    async with play(lines, registration="names", presentation=presentation) as shell:
+        await turn(shell)
+        last = shell.requests[-1]
+    description = shell.document("count_text").description
+    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    assert sum(text.count(description) for text in shown) == 1
+
+
+async def test_in_stable_everything_sent_before_stays_to_the_byte(play):
+    lines = [
+        register("count_text", "why"),
+        COUNT,
+        register("read_file"),
+        say("", "read_file", path="notes.txt"),
+        finish("3"),
+    ]
+    async with play(lines, registration="names", presentation="stable") as shell:
+        await turn(shell)
+        requests = shell.requests
+    for earlier, later in itertools.pairwise(requests):
+        assert [tool.as_text().encode() for tool in later.tools] == [tool.as_text().encode() for tool in earlier.tools]
+        assert later.messages[: len(earlier.messages)] == earlier.messages
+        assert len(later.messages) > len(earlier.messages)
+
+
+async def test_later_turns_continue_the_same_prefix_and_know_what_is_registered(play):
+    lines = [register("count_text"), COUNT, finish("3"), COUNT, finish("still 3")]
+    async with play(lines, registration="names", presentation="stable") as shell:
+        await turn(shell)
+        events = await turn(shell, "And now?")
+        requests = shell.requests
+    assert requests[3].messages[: len(requests[2].messages)] == requests[2].messages
+    assert of(events, CallFinished)[0].ok
+
+
+async def test_everything_registered_up_front_needs_no_registration(play):
+    async with play([COUNT, finish("3")], registration="all") as shell:
+        events = await turn(shell)
+    assert set(of(events, ToolsOffered)[0].upfront) == set(shell.kit.catalog.names)
+    assert of(events, CallFinished)[0].ok
+
+
+async def test_giving_up_is_its_own_ending(play):
+    async with play([finish("There is no such file.", give_up=True)]) as shell:
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("gave_up", "There is no such file.")
+
+
+async def test_the_step_limit_ends_in_an_answer_from_what_there_is(play):
+    lines = [register("count_text"), COUNT, say("Three lines, it seems.")]
+    async with play(lines, registration="names", max_steps=2) as shell:
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("limit", "Three lines, it seems.")
+    assert of(events, Answer)[0].partial
+
+
+async def test_a_script_that_has_ended_is_an_error_and_not_a_hang(play):
+    async with play([register("count_text")], registration="names") as shell:
+        events = await turn(shell)
+    assert "1 replies" in of(events, ErrorHappened)[0].message
+    assert events[-1].status == "error"
+
+
+async def test_an_empty_question_is_refused_before_anything_happens(play):
+    async with play([]) as shell:
+        with pytest.raises(UsageError):
+            await turn(shell, "  \n ")
+
+
+async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_there_is(play):
+    big = {"input": 2000, "output": 200}
+    lines = [register("count_text"), {**COUNT, "usage": big}, *[{**COUNT, "usage": big}] * 20, say("Three.")]
+    async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert of(events, LimitHit)[0].scope == "session"
+    assert events[-1].status == "limit"
+    assert events[-1].answer
+    assert all(cap.spent + cap.held <= cap.limit for cap in caps)
+
+
+async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spent(play):
+    async with play([finish("ok")], price=PRICE, budget="0.000001") as shell:
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].spent_nano) == ("limit", 0)
+    assert of(events, LimitHit)
+    assert of(events, Notice)
+
+
+async def test_raising_the_cap_at_the_limit_goes_on_with_the_turn(play):
+    person = AtLimit(LimitChoice("raise", "nonsense"), LimitChoice("raise", "1.00"))
+    async with play([finish("ok")], price=PRICE, budget="0.000001", person=person) as shell:
+        events = await turn(shell)
+    assert (events[-1].status, len(person.hits)) == ("answered", 2)
+
+
+async def test_stopping_at_the_limit_ends_without_an_answer(play):
+    async with play([finish("ok")], price=PRICE, budget="0.000001", person=AtLimit(LimitChoice("stop"))) as shell:
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("limit", "")
+
+
+async def test_nothing_stays_held_after_a_turn(play):
+    async with play([finish("ok")], price=PRICE, budget="1.00") as shell:
+        await turn(shell)
+        caps = await shell.caps()
+    assert [cap.held for cap in caps] == [0]
+
+
+async def test_a_stopped_turn_is_kept_and_the_next_one_sees_it(play):
+    lines = [register("count_text"), COUNT, finish("3"), finish("yes")]
+    async with play(lines, registration="names") as shell:
+        events = []
+        async for event in shell.ask("How many?"):
+            events.append(event)
+            if isinstance(event, ToolRegistered):
+                await shell.stop()
+        again = await turn(shell, "Did you count?")
+        seen = shell.requests[-1].messages
+    assert events[-1].status == "interrupted"
+    assert again[-1].status == "answered"
+    assert any("How many?" in message.text for message in seen)
+
+
+async def test_a_reader_that_goes_away_stops_the_turn_and_loses_no_event(play):
+    lines = [register("count_text"), COUNT, finish("3")]
+    async with play(lines, registration="names") as shell:
+        async with aclosing(shell.ask("How many?")) as events:
+            await anext(events)
+        stored = [event for _, event in shell.store.events(shell.session)]
+    assert isinstance(stored[-1], TurnFinished)
+    assert stored[-1].status == "interrupted"

@@ -1,0 +1,43 @@
+"""What tests of whole turns are written with: scripted models, and the events of a turn."""
+
+from ecoshell.models.script import ScriptModel
+
+
+class Recorder(ScriptModel):
+    """A scripted model that remembers what it was asked."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.requests = []
+
+    async def stream(self, request):
+        self.requests.append(request)
+        async for piece in super().stream(request):
+            yield piece
+
+
+def say(text="", call=None, /, *, usage=None, **arguments):
+    """One line of a script: a text, or a call with these arguments."""
+    line = {"text": text}
+    if call:
+        line["call"] = {"name": call, "arguments": arguments}
+    if usage:
+        line["usage"] = usage
+    return line
+
+
+def register(name, text=""):
+    return say(text, "tool_register", tool_name=name)
+
+
+def finish(answer="", **more):
+    return say("", "finish", answer=answer, **more)
+
+
+async def turn(shell, question="How many lines has notes.txt?"):
+    """All events of one turn."""
+    return [event async for event in shell.ask(question)]
+
+
+def of(events, kind):
+    return [event for event in events if isinstance(event, kind)]
