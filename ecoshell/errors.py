@@ -48,7 +48,14 @@ class StoreError(EcoshellError):
 
 
 class ModelError(EcoshellError):
-    """A model could not be had or used."""
+    """A model could not be had or used.
+
+    `billed` is False only when nothing can have been charged: there was no connection, or the call was turned away.
+    """
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
+        super().__init__(message, kept=kept, fix=fix)
+        self.billed = billed
 
 
 class ModelMissing(ModelError):
@@ -56,14 +63,7 @@ class ModelMissing(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The network or the provider did not answer; trying again may help.
-
-    `billed` is False only when the provider cannot have charged anything: no connection, or the call was turned away.
-    """
-
-    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = True) -> None:
-        super().__init__(message, kept=kept, fix=fix)
-        self.billed = billed
+    """The network or the provider did not answer; trying again may help."""
 
 
 class ModelBroken(ModelError):

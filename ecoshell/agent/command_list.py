@@ -24,8 +24,9 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     words = argument.split()
     if words:
         scope: Scope = "session"
-        if words[0] in SCOPES:
-            scope = next(known for known in SCOPES if known == words.pop(0))
+        named = [known for known in SCOPES if known == words[0]]
+        if named:
+            scope, words = named[0], words[1:]
         if len(words) != 1:
             raise UsageError(
                 f"/budget {argument} cannot be read.",

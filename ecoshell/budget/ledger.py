@@ -292,14 +292,12 @@ def _overrun_reason(settlement: Settlement) -> str:
 
 def _alive(pid: int) -> bool:
     """Whether a process with this number runs; a number in use again only delays what waits for its end."""
-    if pid == os.getpid():
+    if pid == os.getpid() or os.name == "nt":  # on Windows signal 0 is Ctrl-C, so nobody is asked
         return True
-    if os.name == "nt":
-        return True  # signal 0 is Ctrl-C there, so nobody is asked
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass  # somebody else's, so it runs
     return True

