@@ -23,6 +23,12 @@ class Call:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     id: str = ""
 
+    @property
+    def subject(self) -> str:
+        """The tool the call is about: for a meta-tool, the one it names."""
+        inside = self.arguments.get({TOOL_REGISTER: "tool_name", TOOL_CALL: "name"}.get(self.name, ""))
+        return inside if isinstance(inside, str) else self.name
+
     def signature(self) -> str:
         """The call as a person reads it: `name(key=value, …)`."""
         inside = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.arguments.items())

@@ -1,0 +1,49 @@
+"""The tools that come with ecoshell."""
+
+from ecoshell.messages import Effect
+from ecoshell.tools.base import Tool
+from ecoshell.tools.builtin.calculate import calculate
+from ecoshell.tools.builtin.clock import current_time
+from ecoshell.tools.builtin.commands import CommandTools
+from ecoshell.tools.builtin.count import CountTool
+from ecoshell.tools.builtin.fetch import FetchTool
+from ecoshell.tools.builtin.files import FileTools
+from ecoshell.tools.builtin.json_query import JsonTool
+from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.builtin.search import SearchTool
+from ecoshell.tools.builtin.units import convert_units
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.limits import Limits
+from ecoshell.tools.workspace import Workspace
+
+__all__ = ["ToolOptions", "builtin_tools"]
+
+_READ: tuple[Effect, ...] = ("read",)
+_WRITE: tuple[Effect, ...] = ("read", "write")
+_EXECUTE: tuple[Effect, ...] = ("read", "write", "execute", "network")
+_ENDING = 5.0
+"""Seconds a program gets beyond its own limit to be ended and to have its output read."""
+
+
+def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -> list[Tool]:
+    """Every built-in tool, working in one workspace."""
+    options = options or ToolOptions()
+    quick = Limits(options.file_seconds, options.output_characters)
+    programs = Limits(options.command_seconds + _ENDING, options.output_characters)
+    web = Limits(options.fetch_seconds, options.output_characters)
+    files, commands = FileTools(workspace, options), CommandTools(workspace, options)
+    return [
+        FunctionTool(files.list_files, effects=_READ, limits=quick),
+        FunctionTool(files.read_file, effects=_READ, limits=quick),
+        FunctionTool(SearchTool(workspace, options).search_text, effects=_READ, limits=quick),
+        FunctionTool(CountTool(workspace).count_text, effects=_READ, limits=quick),
+        FunctionTool(files.write_file, effects=_WRITE, limits=quick),
+        FunctionTool(files.edit_file, effects=_WRITE, limits=quick),
+        FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),
+        FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
+        FunctionTool(calculate, effects=(), limits=quick),
+        FunctionTool(current_time, effects=(), limits=quick),
+        FunctionTool(convert_units, effects=(), limits=quick),
+        FunctionTool(FetchTool(options).fetch_url, effects=("network",), limits=web),
+        FunctionTool(JsonTool(workspace, options).json_query, effects=_READ, limits=quick),
+    ]

@@ -1,0 +1,144 @@
+"""Look at files and change them: list_files, read_file, write_file, edit_file."""
+
+import difflib
+import io
+import itertools
+from collections.abc import Iterator
+from typing import Annotated
+
+from ecoshell.errors import ToolError
+from ecoshell.messages import Observation
+from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
+from ecoshell.tools.limits import truncation_mark
+from ecoshell.tools.workspace import Workspace
+
+_LISTED = 200
+_COUNTED = 20_000
+_MARK_ROOM = 200
+
+FilePath = Annotated[str, "File, relative to the workspace."]
+
+
+class FileTools:
+    """The file tools of one workspace; each public method is a tool."""
+
+    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
+        self._workspace = workspace
+        self._options = options
+
+    def list_files(
+        self,
+        path: Annotated[str, "Folder, relative to the workspace."] = ".",
+        depth: Annotated[int, "Levels of folders to show."] = 2,
+    ) -> Observation:
+        """List the files and folders in a directory."""
+        if depth < 1:
+            raise ToolError(f"`depth` must be at least 1, not {depth}.")
+        with self._workspace.folder(path) as (descriptor, name):
+            entries = itertools.islice(walk(descriptor, depth), _COUNTED + 1)
+            shown = sorted((entry.depth, entry.path, _line(entry)) for entry in entries)
+        if not shown:
+            return Observation(f"The folder {name} is empty.")
+        lines = [line for _, _, line in shown[:_LISTED]]
+        if len(shown) > _LISTED:
+            total = f"{len(shown)}" if len(shown) <= _COUNTED else f"more than {_COUNTED}"
+            lines.append(f"[truncated: {_LISTED} of {total} entries shown]")
+        return Observation("\n".join(lines), truncated=len(shown) > _LISTED)
+
+    def read_file(
+        self,
+        path: FilePath,
+        start_line: Annotated[int, "First line to show."] = 1,
+        end_line: Annotated[int | None, "Last line to show; the end if left out."] = None,
+    ) -> Observation:
+        """Read a text file: open it and show what it says, or some of its lines."""
+        file = self._workspace.read_text(path, self._options.file_bytes)
+        lines = list(io.StringIO(file.text, newline="\n"))
+        if not lines:
+            return Observation(f"The file {file.name} is empty.")
+        if not 1 <= start_line <= len(lines):
+            raise ToolError(f"{file.name} has lines 1 to {len(lines)}; `start_line` {start_line} is not one of them.")
+        last = len(lines) if end_line is None else min(end_line, len(lines))
+        if last < start_line:
+            raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
+        return _page(lines, start_line, last, self._options.output_characters - _MARK_ROOM)
+
+    def write_file(self, path: FilePath, content: Annotated[str, "The whole new text of the file."]) -> str:
+        """Write, create or save a text file, replacing what it held."""
+        self._require_writable_size(content)
+        known = self._workspace.exists(path)
+        name = self._workspace.write_text(path, content)
+        size = f"{_lines(content)}, {len(content.encode())} bytes"
+        return f"{name} {'replaced' if known else 'created'}: {size}."
+
+    def edit_file(
+        self,
+        path: FilePath,
+        old: Annotated[str, "The exact text to replace; it must occur exactly once."],
+        new: Annotated[str, "The text to put in its place."],
+    ) -> str:
+        """Edit, change or fix a text file by replacing one exact piece of its text with another."""
+        if not old:
+            raise ToolError("`old` is empty: give the exact text to replace, or use write_file for a new file.")
+        file = self._workspace.read_text(path, self._options.file_bytes)
+        if "\r\n" in file.text and old not in file.text:  # a model writes \n, whatever the file's line ends are
+            old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
+        if (found := file.text.count(old)) != 1:
+            raise ToolError(_not_unique(file.text, old, found, file.name))
+        edited = file.text.replace(old, new)
+        self._require_writable_size(edited)
+        self._workspace.write_text(path, edited)
+        line = file.text[: file.text.index(old)].count("\n") + 1
+        return f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
+
+    def _require_writable_size(self, text: str) -> None:
+        if len(text) > self._options.file_bytes:
+            raise ToolError(
+                f"The text is too long: {len(text)} characters; at most {self._options.file_bytes} bytes are written."
+            )
+
+
+def _line(entry: Entry) -> str:
+    if entry.is_folder:
+        return f"{entry.path}/" + ("  (not entered)" if entry.name in CLOSED else "")
+    if target := entry.target():
+        return f"{entry.path} -> {target}"
+    return f"{entry.path}  {entry.status.st_size} bytes" if entry.is_file else f"{entry.path}  (not a file)"
+
+
+def _page(lines: list[str], first: int, last: int, characters: int) -> Observation:
+    """The lines that fit whole, and how to read on; one line that does not fit alone is cut."""
+    wanted = lines[first - 1 : last]
+    total = sum(map(len, wanted))
+    if total <= characters:
+        return Observation("".join(wanted))
+    fits = sum(1 for length in itertools.accumulate(map(len, wanted)) if length <= characters)
+    text = "".join(wanted[:fits]) if fits else wanted[0][:characters] + "\n"
+    until = first + max(fits, 1) - 1
+    more = f" Lines {first} to {until} of {len(lines)}."
+    more += f" Go on with start_line={until + 1}." if until < last else ""
+    return Observation(f"{text}{truncation_mark(min(len(text), total), total)}{more}", truncated=True)
+
+
+def _lines(text: str) -> str:
+    count = len(list(io.StringIO(text, newline="\n")))
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def _not_unique(text: str, old: str, found: int, name: str) -> str:
+    if found:
+        starts = itertools.islice(_starts(text, old), 5)
+        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts)
+        return f"`old` occurs {found} times in {name} (lines {lines}); give more of the text around the one meant."
+    wanted = next((line for line in old.splitlines() if line.strip()), old)
+    near = difflib.get_close_matches(wanted, text.splitlines()[:5_000], n=1)
+    hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
+    return f"`old` does not occur in {name}.{hint}"
+
+
+def _starts(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))

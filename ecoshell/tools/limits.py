@@ -1,0 +1,84 @@
+"""How long a tool may run and how much it may say."""
+
+import threading
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from ecoshell.errors import ToolError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call of a tool may take."""
+
+    seconds: float = 20.0
+    characters: int = 8_000
+    """Of the observation the model reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leash:
+    """Lets a tool that works in a thread notice that nobody waits for it any more."""
+
+    deadline: float
+    """On the clock of `time.monotonic`."""
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
+leash: ContextVar[Leash | None] = ContextVar("leash", default=None)
+
+
+def checkpoint() -> None:
+    """End a tool that runs in a thread once its call was cancelled or is out of time; long loops call this."""
+    held = leash.get()
+    if held is not None and (held.let_go.is_set() or time.monotonic() > held.deadline):
+        raise ToolError("The call was stopped.")
+
+
+def truncation_mark(shown: int, total: int, what: str = "characters") -> str:
+    """The words that stand where something was left out."""
+    return f"[truncated: {shown} of {total} {what} shown]"
+
+
+def clip(text: str, characters: int) -> tuple[str, bool]:
+    """The text, or its beginning and the mark; and whether anything was left out."""
+    if len(text) <= characters:
+        return text, False
+    return f"{text[:characters].rstrip()}\n{truncation_mark(characters, len(text))}", True
+
+
+class OutputWindow:
+    """Keeps the beginning and the end of a stream of bytes, whatever its length, and counts the rest.
+
+    The end is kept because that is where programs say what went wrong.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._head_size = size * 2 // 3
+        self._tail_size = size - self._head_size
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        """Bytes fed so far."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether bytes were dropped."""
+        return self.total > len(self._head) + len(self._tail)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total += len(data)
+        room = self._head_size - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:][-self._tail_size :]
+        del self._tail[: max(0, len(self._tail) - self._tail_size)]
+
+    def text(self) -> str:
+        """What was kept, decoded as UTF-8, with the mark where bytes were dropped."""
+        if not self.truncated:
+            return bytes(self._head + self._tail).decode(errors="replace")
+        shown = len(self._head) + len(self._tail)
+        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
+        return f"{head}\n{truncation_mark(shown, self.total, 'bytes')}\n{tail}"

@@ -1,0 +1,235 @@
+"""The folder tools may touch, and the only way to the files in it."""
+
+import contextlib
+import difflib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ecoshell.errors import ToolError, UsageError
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO put there at the last moment does not block
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe (FIFO)",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link that leads nowhere",
+}
+_NEAREST_WALK = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """A file's text as it stands on disk (line ends kept)."""
+
+    name: str
+    text: str
+
+
+class Workspace:
+    """A folder and what is below it; every path is refused that leads out of it, by `..`, a symbolic link or otherwise.
+
+    A path is resolved first and then walked from the folder's own descriptor without following any link, so that a link
+    put in place between the check and the use is refused too. Raises UsageError when `root` is not a folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(os.path.realpath(root))
+        if not self.root.is_dir():
+            raise UsageError(f"The workspace {root} is not a folder.", fix="Give an existing folder with --workspace.")
+
+    def resolve(self, path: str) -> Path:
+        """The real, absolute path inside the workspace that `path` (relative to it, or absolute) stands for.
+
+        It need not exist. Raises ToolError when it lies outside.
+        """
+        if not path.strip():
+            raise ToolError("The path is empty: give one relative to the workspace, such as README.md.")
+        if "\0" in path:
+            raise ToolError("A path cannot contain a NUL character.")
+        with _system_errors(path):
+            real = Path(os.path.realpath(self.root / path))
+        if not real.is_relative_to(self.root):
+            raise ToolError(f"{path} is outside the workspace: only paths inside {self.root} can be used.")
+        return real
+
+    def name(self, real: Path) -> str:
+        """A resolved path as it is shown: relative to the workspace."""
+        return real.relative_to(self.root).as_posix()
+
+    @contextlib.contextmanager
+    def folder(self, path: str) -> Generator[tuple[int, str]]:
+        """Open a folder: its descriptor and its shown name ("." for the workspace)."""
+        real = self.resolve(path)
+        with self._told(path), self._descend(real) as descriptor:
+            yield descriptor, self.name(real)
+
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Generator[tuple[BinaryIO, str]]:
+        """Open a regular file to read bytes from; also yields its shown name."""
+        real = self.resolve(path)
+        with self._told(path), self._parent(real) as parent:
+            self._require_regular(real, parent)
+            file = os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb")
+        with file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ToolError(f"{path} is not a regular file.")
+            yield file, self.name(real)
+
+    def read_text(self, path: str, max_bytes: int) -> FileText:
+        """The whole text of a file of at most `max_bytes`; raises ToolError for binary and for larger files."""
+        with self.reading(path) as (file, name):
+            data = file.read(max_bytes + 1)  # read, not asked of stat: files in /proc say they are empty
+            if len(data) > max_bytes:
+                size = max(os.fstat(file.fileno()).st_size, len(data))
+                raise ToolError(f"{name} is too large: {size} bytes, and at most {max_bytes} are read.")
+        return FileText(name, decoded(data, name))
+
+    def write_text(self, path: str, text: str) -> str:
+        """Write a file whole or not at all, making folders as needed and keeping the mode; returns its shown name."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError as error:
+            raise ToolError(f"The text cannot be written as UTF-8: half a surrogate pair at {error.start}.") from error
+        real = self.resolve(path)
+        if real == self.root:
+            raise ToolError(f"{path} is the workspace itself, not a file.")
+        with self._told(path), self._parent(real, create=True) as parent:
+            mode = self._mode_of(real, parent)
+            _replace(real.name, data, mode, parent)
+        return self.name(real)
+
+    def exists(self, path: str) -> bool:
+        """Whether anything is at the path."""
+        return self.resolve(path).exists()
+
+    def _mode_of(self, real: Path, parent: int) -> int | None:
+        """The mode of the file that will be replaced; None when there is none yet."""
+        try:
+            found = self._require_regular(real, parent)
+        except FileNotFoundError:
+            return None
+        if not os.access(real.name, os.W_OK, dir_fd=parent, effective_ids=True):
+            raise PermissionError(errno.EACCES, "it is read-only")
+        return stat.S_IMODE(found.st_mode)
+
+    def _require_regular(self, real: Path, parent: int) -> os.stat_result:
+        if real == self.root:
+            raise IsADirectoryError(errno.EISDIR, "a folder")
+        found = os.stat(real.name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+            hint = "; list_files shows what is in it" if stat.S_ISDIR(found.st_mode) else ""
+            raise ToolError(f"{self.name(real)} is {kind}, not a file{hint}.")
+        return found
+
+    @contextlib.contextmanager
+    def _parent(self, real: Path, *, create: bool = False) -> Generator[int]:
+        folder = self.root if real == self.root else real.parent
+        with self._descend(folder, create=create) as descriptor:
+            yield descriptor
+
+    @contextlib.contextmanager
+    def _descend(self, folder: Path, *, create: bool = False) -> Generator[int]:
+        """The descriptor of a resolved folder, reached one component at a time without following links."""
+        descriptor = os.open(self.root, _DIRECTORY)
+        try:
+            for part in folder.relative_to(self.root).parts:
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=descriptor)
+                below = os.open(part, _DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _told(self, path: str) -> Generator[None]:
+        """Turn what the system says into an observation; a missing file is told with the nearest names."""
+        try:
+            with _system_errors(path):
+                yield
+        except ToolError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and (near := self._nearest(path)):
+                raise ToolError(f"{error.message} Nearest: {', '.join(near)}.") from error.__cause__
+            raise
+
+    def _nearest(self, path: str) -> list[str]:
+        wanted = Path(path).name.casefold()
+        by_name: dict[str, list[str]] = {}
+        for count, name in enumerate(self._names()):
+            if count >= _NEAREST_WALK:
+                break
+            by_name.setdefault(Path(name).name.casefold(), []).append(name)
+        stems = {name: paths for name, paths in by_name.items() if Path(name).stem == wanted}
+        near = [*stems, *difflib.get_close_matches(wanted, by_name, n=3)]
+        return [path for name in dict.fromkeys(near) for path in by_name[name]][:3]
+
+    def _names(self) -> Iterator[str]:
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted([*files, *folders]):
+                yield self.name(Path(folder) / name)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """The bytes of a file as text; raises ToolError when they are not UTF-8 text."""
+    if b"\0" in data:
+        raise ToolError(f"{name} is a binary file (it contains NUL bytes), not text.")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{name} is not UTF-8 text (byte {error.start} cannot be decoded).") from error
+
+
+def _replace(name: str, data: bytes, mode: int | None, parent: int) -> None:
+    """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask."""
+    temporary = f".{secrets.token_hex(8)}.part"
+    descriptor = os.open(temporary, _CREATE, 0o666, dir_fd=parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+        os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        os.unlink(temporary, dir_fd=parent)
+        raise
+
+
+_REASONS = {
+    errno.ENOENT: "there is no such file or folder",
+    errno.ENOTDIR: "a part of the path is a file, not a folder",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the disk is read-only",
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.ELOOP: "symbolic links lead in a circle, or one was put there just now",
+    errno.ENAMETOOLONG: "the name is too long",
+    errno.EISDIR: "it is a folder, not a file",
+}
+
+
+@contextlib.contextmanager
+def _system_errors(path: str) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        raise ToolError(f"{path}: {reason}.") from error
+    except UnicodeEncodeError as error:
+        raise ToolError("The path contains half a surrogate pair, which no file name can.") from error

@@ -1,0 +1,46 @@
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from ecoshell.tools.workspace import Workspace
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the workspace, with a secret in it."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret.txt").write_text("do not read me")
+    return folder
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "workspace"
+    root.mkdir()
+    return Workspace(root)
+
+
+@contextmanager
+def without_privileges(folder: Path) -> Iterator[None]:
+    """A stretch of a test in which root, too, is bound by permissions; `folder` stays reachable."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for above in (folder, *list(folder.parents)[:3]):  # pytest closes its own folders to others
+        above.chmod(0o755)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def unprivileged(workspace: Workspace) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: without_privileges(workspace.root)

@@ -1,0 +1,83 @@
+import pytest
+
+from ecoshell.messages import Effect
+from ecoshell.tools.base import Tool
+from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.workspace import Workspace
+
+EFFECTS: dict[str, set[Effect]] = {
+    "list_files": {"read"},
+    "read_file": {"read"},
+    "search_text": {"read"},
+    "count_text": {"read"},
+    "write_file": {"read", "write"},
+    "edit_file": {"read", "write"},
+    "run_command": {"read", "write", "execute", "network"},
+    "run_python": {"read", "write", "execute", "network"},
+    "calculate": set(),
+    "current_time": set(),
+    "convert_units": set(),
+    "fetch_url": {"network"},
+    "json_query": {"read"},
+}
+
+
+@pytest.fixture
+def tools(workspace: Workspace) -> dict[str, Tool]:
+    found = builtin_tools(workspace, options=ToolOptions(command_seconds=0.3, output_characters=1_000))
+    return {tool.document.name: tool for tool in found}
+
+
+def test_every_tool_declares_its_effects(tools: dict[str, Tool]):
+    assert {name: set(tool.effects) for name, tool in tools.items()} == EFFECTS
+
+
+def test_documents_are_small_and_every_argument_is_explained(tools: dict[str, Tool]):
+    for tool in tools.values():
+        document = tool.document
+        assert document.description.endswith(".")
+        assert "\n" not in document.description
+        assert len(document.as_text()) < 700
+        assert all(schema["description"] for schema in document.parameters["properties"].values())
+        assert "title" not in str(document.parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("write_file", {"path": "README.md", "content": "one\ntwo\n"}, "README.md created: 2 lines, 8 bytes."),
+        ("read_file", {"path": "notes.txt"}, "hello\n"),
+        ("list_files", {}, "notes.txt  6 bytes"),
+        ("search_text", {"text": "hell"}, "notes.txt:1: hello"),
+        ("count_text", {"path": "notes.txt"}, "notes.txt: 1 line, 1 word, 6 characters, 6 bytes"),
+        (
+            "edit_file",
+            {"path": "notes.txt", "old": "hello", "new": "bye"},
+            "notes.txt edited at line 1: 1 line replaced by 1 line.",
+        ),
+        ("run_command", {"command": "echo $((6 * 7))"}, "42"),
+        ("run_python", {"code": "print(6 * 7)"}, "42"),
+        ("calculate", {"expression": "17 * 23"}, "17 * 23 = 391"),
+        ("convert_units", {"value": 5, "from_unit": "miles", "to_unit": "km"}, "5 miles = 8.04672 km"),
+        ("json_query", {"query": "a", "text": '{"a": 1}'}, "1"),
+    ],
+)
+async def test_every_tool_runs_as_a_model_calls_it(
+    tools: dict[str, Tool], workspace: Workspace, name: str, arguments: dict[str, object], text: str
+):
+    (workspace.root / "notes.txt").write_text("hello\n")
+    found = await tools[name].run(arguments)
+    assert (found.ok, found.text) == (True, text)
+
+
+async def test_the_commands_own_limit_comes_before_the_tools_so_that_the_output_is_kept(tools: dict[str, Tool]):
+    found = await tools["run_command"].run({"command": "echo before; sleep 100"})
+    assert (found.ok, found.text) == (False, "before\n[stopped: the time limit was reached]")
+
+
+async def test_a_long_output_keeps_one_mark_and_the_limit(tools: dict[str, Tool]):
+    found = await tools["run_command"].run({"command": "seq 100000; exit 1"})
+    assert found.truncated
+    assert found.text.count("[truncated") == 1
+    assert found.text.endswith("100000\n[exit status 1]")
+    assert len(found.text) <= 1_000

@@ -1,0 +1,177 @@
+import contextlib
+import re
+import time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.errors import ToolError
+from ecoshell.tools.builtin.calculate import calculate
+from ecoshell.tools.builtin.expression import evaluate
+
+
+def value(expression: str) -> str:
+    return evaluate(expression).text
+
+
+def test_the_result_repeats_the_expression():
+    assert calculate("17 * 23") == "17 * 23 = 391"
+    assert calculate(" 17 × 23 = ?") == "17 × 23 = 391"
+    assert calculate("1/3") == "1/3 ≈ 0.333333333333333"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("17x23", "391"),
+        ("17 x 23", "391"),
+        ("6 ÷ 4", "1.5"),
+        ("5 − 7", "-2"),
+        ("2^10", "1024"),
+        ("2**3**2", "512"),
+        ("-2^2", "-4"),
+        ("2^-1", "0.5"),
+        ("7 // 2", "3"),
+        ("-7 // 2", "-4"),
+        ("17 % 5", "2"),
+        ("-17 % 5", "3"),
+        ("17 mod 5", "2"),
+        ("15%", "0.15"),
+        ("20% of 50", "10"),
+        ("200 + 15%", "230"),
+        ("200 - 15%", "170"),
+        ("50% * 8", "4"),
+        ("5!", "120"),
+        ("3²+4²", "25"),
+        ("2(3 + 4)", "14"),
+        ("(2)(3)", "6"),
+        ("1,234,567 + 1", "1234568"),
+        ("max(1,234)", "234"),
+        ("1_000 * 3", "3000"),
+        ("0x1F + 1", "32"),
+        ("1.5e3", "1500"),
+        (".5 + .25", "0.75"),
+        ("what is 12 divided by 4?", "3"),
+        ("5 plus 3 times 2 minus 1", "10"),
+        ("2 to the power of 8", "256"),
+        ("square root of 144", "12"),
+        ("sqrt 16 + 1", "5"),
+        ("√2 ^ 2", "2"),
+        ("log(1000)", "3"),
+        ("log(8, 2)", "3"),
+        ("ln(e)", "1"),
+        ("sin(pi)", "0"),
+        ("sin(30°)", "0.5"),
+        ("round(2.5)", "3"),
+        ("round(2.567, 2)", "2.57"),
+        ("floor(-2.5) + ceil(-2.5)", "-5"),
+        ("mean(1, 2, 6)", "3"),
+        ("gcd(12, 18) + lcm(4, 6)", "18"),
+        ("comb(5, 2)", "10"),
+        ("abs(-3.5)", "3.5"),
+        ("degrees(pi)", "180"),
+    ],
+)
+def test_expressions_are_read_as_people_write_them(expression: str, expected: str):
+    assert value(expression) == expected
+
+
+def test_whole_numbers_and_decimals_are_exact():
+    assert value("2^200") == str(2**200)
+    assert value("100! / 98!") == "9900"
+    assert evaluate("0.1 + 0.2").text == "0.3"
+    assert evaluate("12345678901234567890.12 * 100").text == "1234567890123456789012"
+    assert evaluate("0.1 + 0.2").exact
+    assert not evaluate("2 / 3").exact
+    assert not evaluate("pi").exact
+
+
+@given(left=st.integers(), right=st.integers(), sign=st.sampled_from("+-*"))
+def test_whole_numbers_agree_with_python(left: int, right: int, sign: str):
+    expected = {"+": left + right, "-": left - right, "*": left * right}[sign]
+    assert value(f"({left}) {sign} ({right})") == str(expected)
+
+
+CENTS = st.decimals(min_value=-(10**9), max_value=10**9, places=2)
+
+
+@given(left=CENTS, right=CENTS)
+def test_sums_of_money_are_exact(left: Decimal, right: Decimal):
+    found = evaluate(f"({left}) + ({right})")
+    assert found.exact
+    assert Decimal(found.text) == left + right
+
+
+@given(text=st.text(alphabet="0123456789.,+-*/^%!()²³°√x eπ_\u00d7 sqrtlogminmaxof=?", max_size=40))
+def test_any_text_is_worked_out_or_refused_in_words(text: str):
+    with contextlib.suppress(ToolError):  # anything else would fail the test
+        assert value(text).strip()
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("", "empty"),
+        ("1 / 0", "zero"),
+        ("0 / 0", "zero"),
+        ("5 % 0", "zero"),
+        ("5.5 mod 0.0", "zero"),
+        ("0^-1", "zero|large"),
+        ("sqrt(-1)", "real number"),
+        ("asin(2)", "cannot be computed"),
+        ("factorial(-1)", "not negative"),
+        ("gcd(1.5, 2)", "whole"),
+        ("2 +", "ended"),
+        ("(1", "closing bracket"),
+        ("1)", "a sign was expected"),
+        ("1 2", "a sign was expected"),
+        ("log(1, 2, 3)", "1 to 2 argument"),
+        ("foo(1)", "foo is not known"),
+        ("__import__('os').system('true')", "cannot be read|not known"),
+        ("(lambda: 1)()", "lambda is not known"),
+    ],
+)
+def test_what_cannot_be_worked_out_is_told(expression: str, words: str):
+    with pytest.raises(ToolError, match=words):
+        evaluate(expression)
+
+
+def test_nine_to_the_nine_to_the_nine_is_worked_out_at_once():
+    started = time.process_time()
+    assert calculate("9**9**9") == "9**9**9 ≈ 4.28124773175747e+369693099"
+    assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "9**9**9**9",
+        "9^9^9^9^9^9^9",
+        "((9^9)^9)^9^9^9",
+        "99999999!",
+        "1400!^1400!",
+        "comb(99999999, 5000)",
+        "1e999999999 * 1e999999999",
+        "1e99999999999999999999",
+        "exp(exp(exp(99)))",
+        "9" * 2_001,
+        "(" * 1_000 + "1" + ")" * 999,
+        "-" * 1_999 + "1",
+        "sqrt " * 390 + "4",
+    ],
+)
+def test_what_is_too_large_too_long_or_too_deep_is_refused_at_once(expression: str):
+    started = time.process_time()
+    with pytest.raises(ToolError, match="too"):
+        evaluate(expression)
+    assert time.process_time() - started < 1
+
+
+def test_large_results_are_still_texts():
+    found = calculate("lcm(3^4000, 5^4000, 7^4000)")
+    assert re.search(r"≈ 5\.7\d{13}e\+8084$", found)
+    assert value("(2^12000 + 1) * 2^900").endswith("e+3883")
+    assert value("2^6000 * 2^500") == str(2**6500)
+    assert value("*".join(["9" * 60] * 30)) == str((10**60 - 1) ** 30)

@@ -1,0 +1,220 @@
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecoshell.errors import ToolError
+from ecoshell.tools.builtin.commands import CommandTools
+from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.builtin.processes import safe_environment
+from ecoshell.tools.workspace import Workspace
+
+
+@pytest.fixture
+def commands(workspace: Workspace) -> CommandTools:
+    return CommandTools(workspace, ToolOptions(command_seconds=20, output_characters=1_200))
+
+
+@pytest.fixture
+def hasty(workspace: Workspace) -> CommandTools:
+    return CommandTools(workspace, ToolOptions(command_seconds=0.5))
+
+
+class Life:
+    """Tells when every process that opened a pipe for writing has ended."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+
+    def sign(self) -> bytes:
+        """The next thing written; nothing once all writers are gone."""
+        assert select.select([self._end], [], [], 10)[0], "neither a word nor the end of the processes within 10 s"
+        return os.read(self._end, 100)
+
+    def close(self) -> None:
+        os.close(self._end)
+
+
+@pytest.fixture
+def life(workspace: Workspace) -> Iterator[Life]:
+    found = Life(workspace.root / "life")
+    yield found
+    found.close()
+
+
+async def test_a_command_runs_in_the_workspace_and_shows_both_outputs_in_order(
+    commands: CommandTools, workspace: Workspace
+):
+    found = await commands.run_command("pwd; echo oops >&2; echo done")
+    assert (found.ok, found.text) == (True, f"{workspace.root}\noops\ndone")
+
+
+async def test_an_exit_status_and_a_signal_are_told(commands: CommandTools):
+    failed = await commands.run_command("echo bad; exit 3")
+    assert (failed.ok, failed.text) == (False, "bad\n[exit status 3]")
+    killed = await commands.run_command("kill -9 $$")
+    assert (killed.ok, killed.text) == (False, "[no output]\n[ended by signal 9]")
+
+
+async def test_python_runs_isolated_and_no_output_comes_with_a_hint(commands: CommandTools, workspace: Workspace):
+    (workspace.root / "json.py").write_text("raise SystemExit('the wrong module')")
+    found = await commands.run_python("import json, sys; print(json.dumps([sys.flags.isolated]))")
+    assert found.text == "[1]"
+    assert (await commands.run_python("1 + 1")).text == "[no output. Use print(...) to see a value.]"
+    assert "ZeroDivisionError" in (await commands.run_python("1 / 0")).text
+
+
+async def test_a_command_reads_nothing_and_has_no_terminal(commands: CommandTools):
+    assert (await commands.run_command("cat; wc -c </dev/null; tty")).text.splitlines()[1:] == [
+        "not a tty",
+        "[exit status 1]",
+    ]
+    assert not (await commands.run_command("echo x >/dev/tty")).ok
+
+
+async def test_endless_output_is_bounded_in_memory_and_time(hasty: CommandTools):
+    started = time.monotonic()
+    found = await hasty.run_command("yes")
+    assert time.monotonic() - started < 10
+    assert found.truncated
+    assert len(found.text) < 8_200
+    assert "[stopped: the time limit was reached]" in found.text
+
+
+async def test_much_output_shows_its_beginning_and_its_end(commands: CommandTools):
+    found = await commands.run_command("echo first; head -c 50000000 /dev/zero | tr '\\0' x; echo; echo last")
+    assert found.ok
+    assert found.text.startswith("first\nxxx")
+    assert found.text.endswith("xxx\nlast")
+    assert "[truncated: 1000 of 50000012 bytes shown]" in found.text
+
+
+async def test_output_that_is_not_text_is_shown_as_far_as_it_goes(commands: CommandTools):
+    assert (await commands.run_command(r"printf 'a\377b'")).text == "a\ufffdb"
+
+
+async def test_the_time_limit_ends_the_whole_group_and_keeps_the_output(hasty: CommandTools, life: Life):
+    found = await hasty.run_command("exec 3>life; echo before; (trap '' TERM; sleep 300) & sleep 300")
+    assert not found.ok
+    assert found.text == "before\n[stopped: the time limit was reached]"
+    assert life.sign() == b""
+
+
+async def test_a_command_that_ignores_the_first_signal_is_killed(hasty: CommandTools, life: Life):
+    await hasty.run_command("exec 3>life; trap '' TERM; while :; do sleep 0.1; done")
+    assert life.sign() == b""
+
+
+async def test_cancelling_a_call_ends_the_whole_group(commands: CommandTools, life: Life):
+    task = asyncio.create_task(commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300"))
+    assert await asyncio.to_thread(life.sign) == b"up\n"
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert life.sign() == b""
+
+
+async def test_cancelling_a_call_while_it_starts_ends_the_whole_group(
+    commands: CommandTools, life: Life, monkeypatch: pytest.MonkeyPatch
+):
+    start, released = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def slow_start(*arguments: Any, **named: Any) -> asyncio.subprocess.Process:
+        process = await start(*arguments, **named)
+        await released.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow_start)
+    task = asyncio.create_task(commands.run_command("exec 3>life; sleep 300 & echo up >&3; sleep 300"))
+    assert await asyncio.to_thread(life.sign) == b"up\n"
+    task.cancel()
+    await asyncio.sleep(0)
+    released.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert life.sign() == b""
+
+
+async def test_what_a_command_leaves_running_ends_with_it(commands: CommandTools, life: Life):
+    started = time.monotonic()
+    found = await commands.run_command("exec 3>life; sleep 300 & echo gone")
+    assert (found.ok, found.text) == (True, "gone")
+    assert time.monotonic() - started < 5
+    assert life.sign() == b""
+
+
+async def test_a_process_that_left_the_group_and_keeps_the_output_open_is_not_waited_for(commands: CommandTools):
+    code = "import os, sys, time\nif os.fork() == 0:\n os.setsid(); print(os.getpid(), flush=True); time.sleep(300)"
+    started = time.monotonic()
+    found = await commands.run_python(code)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(found.text.split()[0]), signal.SIGKILL)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "echo \0", "x" * 200_000])
+async def test_what_cannot_be_run_is_told(commands: CommandTools, text: str):
+    with pytest.raises(ToolError):
+        await commands.run_command(text)
+
+
+async def test_a_workspace_that_is_gone_is_told(commands: CommandTools, workspace: Workspace):
+    workspace.root.rmdir()
+    with pytest.raises(ToolError, match="could not be started"):
+        await commands.run_command("echo hello")
+
+
+async def test_running_commands_leaves_no_open_files_behind(commands: CommandTools):
+    await commands.run_command("true")
+    before = open_files()
+    for _ in range(5):
+        await commands.run_command("echo hello")
+    assert open_files() == before
+
+
+def open_files() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+async def test_a_command_sees_no_secrets(commands: CommandTools, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "not-to-be-seen")
+    monkeypatch.setenv("HARMLESS", "to-be-seen")
+    found = await commands.run_command("env")
+    assert "not-to-be-seen" not in found.text
+    assert "HARMLESS=to-be-seen" in found.text
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "ANTHROPIC_API_KEY=x",
+        "AWS_SECRET_ACCESS_KEY=x",
+        "GITHUB_TOKEN=x",
+        "PGPASSWORD=x",
+        "MYSQL_PWD=x",
+        "GOOGLE_APPLICATION_CREDENTIALS=x",
+        "SSH_AUTH_SOCK=x",
+        "DATABASE_URL=postgres://me:pw@host/db",
+        "PIP_INDEX_URL=https://user:pw@pypi.example/simple",
+        "SOMETHING=sk-proj-abcdefghijklmnopqrstuv",
+        "SOMETHING=ghp_abcdefghijklmnopqrstuv",
+        "SOMETHING=eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.e30.x",
+    ],
+)
+def test_variables_that_look_like_secrets_are_left_out_unless_kept(variable: str):
+    name, _, value = variable.partition("=")
+    assert name not in safe_environment({name: value})
+    assert safe_environment({name: value}, frozenset({name}))[name] == value
+
+
+@pytest.mark.parametrize("name", ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "KEYBOARD", "EDITOR", "VIRTUAL_ENV"])
+def test_ordinary_variables_are_passed_on(name: str):
+    assert safe_environment({name: "/usr/bin:https://example.org/a"})[name] == "/usr/bin:https://example.org/a"

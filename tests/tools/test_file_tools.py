@@ -1,0 +1,171 @@
+import os
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ecoshell.errors import ToolError
+from ecoshell.tools.builtin.files import FileTools
+from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.workspace import Workspace
+
+
+@pytest.fixture
+def files(workspace: Workspace) -> FileTools:
+    return FileTools(workspace, ToolOptions(output_characters=1_000, file_bytes=10_000))
+
+
+def write(workspace: Workspace, **texts: str) -> None:
+    for name, text in texts.items():
+        path = workspace.root / name.replace("__", "/").replace("_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+
+
+def refusal(function: Any, *arguments: Any, **named: Any) -> str:
+    with pytest.raises(ToolError) as caught:
+        function(*arguments, **named)
+    return str(caught.value)
+
+
+def test_a_listing_shows_what_is_near_first_and_hides_the_history(files: FileTools, workspace: Workspace):
+    write(workspace, a__b__c_txt="deep", a__x_txt="12", z_txt="123", empty="")
+    for folder in (".git", ".venv"):
+        (workspace.root / folder).mkdir()
+        (workspace.root / folder / "inner.txt").write_text("")
+    (workspace.root / "link").symlink_to("z.txt")
+    os.mkfifo(workspace.root / "pipe")
+    assert files.list_files().text.splitlines() == [
+        ".venv/  (not entered)",
+        "a/",
+        "empty  0 bytes",
+        "link -> z.txt",
+        "pipe  (not a file)",
+        "z.txt  3 bytes",
+        "a/b/",
+        "a/x.txt  2 bytes",
+    ]
+    assert "a/b/c.txt" in files.list_files(depth=3).text
+    assert files.list_files("a", depth=1).text.splitlines() == ["b/", "x.txt  2 bytes"]
+
+
+def test_a_listing_does_not_follow_links_to_folders(files: FileTools, workspace: Workspace):
+    (workspace.root / "inner").mkdir()
+    (workspace.root / "loop").symlink_to(".")
+    assert files.list_files(depth=50).text.splitlines() == ["inner/", "loop -> ."]
+
+
+def test_a_long_listing_is_cut_and_says_how_long_it_is(files: FileTools, workspace: Workspace):
+    for number in range(250):
+        (workspace.root / f"{number}.txt").touch()
+    found = files.list_files()
+    assert found.truncated
+    assert found.text.endswith("[truncated: 200 of 250 entries shown]")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("missing", "no such file"), ("a.txt", "not a folder"), ("..", "outside the workspace")]
+)
+def test_what_cannot_be_listed_is_told(files: FileTools, workspace: Workspace, path: str, words: str):
+    write(workspace, a_txt="")
+    assert words in refusal(files.list_files, path)
+
+
+def test_an_empty_folder_is_said_to_be_empty(files: FileTools):
+    assert files.list_files().text == "The folder . is empty."
+    assert "`depth`" in refusal(files.list_files, depth=0)
+
+
+def test_names_that_are_not_text_are_listed(files: FileTools, workspace: Workspace):
+    try:
+        (workspace.root / os.fsdecode(b"caf\xe9")).touch()
+    except OSError:
+        pytest.skip("this file system takes only UTF-8 names")
+    assert "caf" in files.list_files().text
+
+
+def test_a_file_is_read_whole_or_by_lines(files: FileTools, workspace: Workspace):
+    write(workspace, a_txt="one\ntwo\x0c\u2028still two\r\nthree")
+    assert files.read_file("a.txt").text == "one\ntwo\x0c\u2028still two\r\nthree"
+    assert files.read_file("a.txt", 2, 2).text == "two\x0c\u2028still two\r\n"
+    assert files.read_file("a.txt", 3, 99).text == "three"
+    assert "lines 1 to 3" in refusal(files.read_file, "a.txt", 4)
+    assert "lines 1 to 3" in refusal(files.read_file, "a.txt", 0)
+    assert "before" in refusal(files.read_file, "a.txt", 2, 1)
+
+
+def test_an_empty_file_is_said_to_be_empty(files: FileTools, workspace: Workspace):
+    write(workspace, a_txt="")
+    assert files.read_file("a.txt").text == "The file a.txt is empty."
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lengths=st.lists(st.integers(0, 700), min_size=1, max_size=12))
+def test_reading_on_from_mark_to_mark_shows_every_line(files: FileTools, workspace: Workspace, lengths: list[int]):
+    text = "".join("x" * length + "\n" for length in lengths)
+    write(workspace, a_txt=text)
+    start, seen = 1, ""
+    while True:
+        found = files.read_file("a.txt", start)
+        assert len(found.text) <= 1_000
+        if not found.truncated:
+            break
+        shown, _, mark = found.text.partition("[truncated: ")
+        assert f"{len(shown)} of {len(text) - len(seen)} characters shown]" in mark
+        seen += shown
+        start = int(mark.partition("start_line=")[2].rstrip("."))
+    assert seen + found.text == text
+
+
+def test_one_line_that_is_too_long_is_cut(files: FileTools, workspace: Workspace):
+    write(workspace, a_txt="x" * 5_000)
+    found = files.read_file("a.txt")
+    assert found.truncated
+    assert "of 5000 characters shown]" in found.text
+    assert "start_line" not in found.text
+
+
+def test_writing_says_what_was_done(files: FileTools, workspace: Workspace):
+    assert files.write_file("new/é.txt", "é\nb\n") == "new/é.txt created: 2 lines, 5 bytes."
+    assert files.write_file("new/é.txt", "one") == "new/é.txt replaced: 1 line, 3 bytes."
+    assert (workspace.root / "new/é.txt").read_text() == "one"
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        ("a.txt", "x" * 20_000, "too long"),
+        ("a.txt", "\ud800", "surrogate"),
+        ("folder", "x", "is a folder"),
+        ("../a.txt", "x", "outside"),
+    ],
+)
+def test_what_cannot_be_written_is_told(files: FileTools, workspace: Workspace, path: str, content: str, words: str):
+    (workspace.root / "folder").mkdir()
+    assert words in refusal(files.write_file, path, content)
+    assert [entry.name for entry in workspace.root.iterdir()] == ["folder"]
+
+
+def test_an_edit_replaces_one_exact_text(files: FileTools, workspace: Workspace):
+    write(workspace, a_py="a = 1\nb = 2\nc = 3\n")
+    assert files.edit_file("a.py", "b = 2", "b = 4\nd = 5") == "a.py edited at line 2: 1 line replaced by 2 lines."
+    assert (workspace.root / "a.py").read_text() == "a = 1\nb = 4\nd = 5\nc = 3\n"
+
+
+def test_an_edit_keeps_the_files_line_ends(files: FileTools, workspace: Workspace):
+    write(workspace, a_txt="one\r\ntwo\r\nthree\r\n")
+    files.edit_file("a.txt", "one\ntwo", "1\n2")
+    assert (workspace.root / "a.txt").read_bytes() == b"1\r\n2\r\nthree\r\n"
+
+
+def test_an_edit_that_does_not_fit_exactly_once_changes_nothing(files: FileTools, workspace: Workspace):
+    text = "first line\nsame\nother\nsame\n"
+    write(workspace, a_txt=text)
+    assert "2 times in a.txt (lines 2, 4)" in refusal(files.edit_file, "a.txt", "same", "x")
+    assert "The nearest line is: first line" in refusal(files.edit_file, "a.txt", "frist line", "x")
+    assert "read_file" in refusal(files.edit_file, "a.txt", "qqqqqq", "x")
+    assert "empty" in refusal(files.edit_file, "a.txt", "", "x")
+    assert "no such file" in refusal(files.edit_file, "b.txt", "a", "x")
+    assert "too long" in refusal(files.edit_file, "a.txt", "other", "x" * 20_000)
+    assert (workspace.root / "a.txt").read_text() == text

@@ -1,0 +1,252 @@
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from ecoshell.errors import ToolError
+from ecoshell.messages import Observation
+from ecoshell.tools.arguments import Arguments
+from ecoshell.tools.base import Tool
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.limits import Limits, OutputWindow, checkpoint
+from ecoshell.tools.schema import parameters_of
+
+
+def greet(
+    name: Annotated[str, "Who is greeted."],
+    times: int = 1,
+    tone: Literal["warm", "cold"] = "warm",
+    tags: list[str] | None = None,
+) -> str:
+    """Greet somebody.
+
+    This second paragraph is for people, not for models.
+    """
+    return f"{tone} {name} {times} {tags}"
+
+
+def tool_of(function: Callable[..., Any], **options: Any) -> FunctionTool:
+    return FunctionTool(function, effects=["read"], **options)
+
+
+async def observation_of(function: Callable[..., Any], limits: Limits | None = None, **arguments: Any) -> Observation:
+    return await tool_of(function, limits=limits).run(arguments)
+
+
+def test_a_function_tool_is_a_tool():
+    tool = tool_of(greet, price_nano=7)
+    assert isinstance(tool, Tool)
+    assert (tool.name, tool.effects, tool.price_nano) == ("greet", {"read"}, 7)
+
+
+def test_the_document_is_the_signature_and_the_first_line_of_the_docstring():
+    document = tool_of(greet).document
+    assert document.description == "Greet somebody."
+    assert document.parameters == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "Who is greeted."},
+            "times": {"type": "integer", "default": 1},
+            "tone": {"type": "string", "enum": ["warm", "cold"], "default": "warm"},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["name"],
+    }
+
+
+@dataclass
+class Place:
+    title: str
+    inside: "Place | None" = None
+
+
+def go(place: Place, scores: dict[str, float]) -> str:
+    return f"{place.title} {scores}"
+
+
+async def test_a_richer_type_is_described_without_titles_and_references_and_is_built_for_the_function():
+    schema = tool_of(go).document.parameters["properties"]["place"]
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert "$" not in str(schema)
+    found = await observation_of(go, place={"title": "A", "inside": {"title": "B"}}, scores={"x": 1})
+    assert found.text == "A {'x': 1.0}"
+
+
+@pytest.mark.parametrize("kind", [str, int, float, bool, list[int], Literal["a", "b"], list[list[str]]])
+def test_plain_types_are_described_as_pydantic_does(kind: Any):
+    def function(value: Any) -> None: ...
+
+    function.__annotations__["value"] = kind
+    assert parameters_of(function)["properties"]["value"] == TypeAdapter(kind).json_schema()
+
+
+def test_a_function_whose_arguments_have_no_names_is_no_tool():
+    def gather(*values: int) -> int:
+        return sum(values)
+
+    with pytest.raises(TypeError, match="by name"):
+        _ = tool_of(gather).document
+
+
+def test_documents_are_made_without_pydantic():
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from ecoshell.tools.builtin import builtin_tools
+        from ecoshell.tools.workspace import Workspace
+        assert len([tool.document for tool in builtin_tools(Workspace(Path(".")))]) == 13
+        heavy = {"pydantic", "httpx", "pint", "regex", "jmespath", "lxml", "readability", "inscriptis", "numpy"}
+        print(*heavy & set(sys.modules))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "`name` is missing: it must be a string"),
+        ({"name": "A", "times": "ten"}, '`times` must be a whole number, not "ten"'),
+        ({"name": ["A"]}, '`name` must be a string, not ["A"]'),
+        ({"name": "A", "tone": "loud"}, '`tone` must be one of warm, cold, not "loud"'),
+        ({"name": "A", "nmae": "B"}, "`nmae` is not an argument (did you mean `name`?)"),
+        ({"name": "A", "zzz": 1}, "`zzz` is not an argument (it takes name, times, tone, tags)"),
+        ({"name": "A", "tags": ["x", 1.5j]}, "`tags[1]`"),
+        ({"name": "x" * 10_000, "times": "y" * 10_000}, "…"),
+    ],
+)
+async def test_wrong_arguments_are_named_with_what_is_expected_and_what_came(arguments: dict[str, Any], words: str):
+    found = await tool_of(greet).run(arguments)
+    assert not found.ok
+    assert found.text.startswith("greet was not run: ")
+    assert words in found.text
+    assert len(found.text) < 300
+
+
+async def test_arguments_are_converted_where_the_meaning_is_plain():
+    found = await observation_of(greet, name=42, times="3", tags=None)
+    assert found.text == "warm 42 3 None"
+
+
+GREETING = Arguments(greet, parameters_of(greet))
+NAMES = st.sampled_from(["name", "times", "tone", "tags"]) | st.text(max_size=6)
+
+
+@settings(max_examples=50)
+@given(arguments=st.dictionaries(NAMES, st.recursive(st.none() | st.floats() | st.text(), st.lists, max_leaves=4)))
+def test_any_arguments_are_taken_or_refused_in_words(arguments: dict[str, Any]):
+    with contextlib.suppress(ToolError):  # anything else would fail the test
+        assert "name" in GREETING.check(arguments)
+
+
+async def test_a_tools_refusal_and_its_crash_are_observations():
+    def refuse() -> str:
+        raise ToolError("Not today.")
+
+    async def crash() -> str:
+        return str(1 / 0)
+
+    assert await observation_of(refuse) == Observation("Not today.", ok=False, seconds=pytest.approx(0, abs=5))
+    crashed = await observation_of(crash)
+    assert (crashed.ok, crashed.text) == (False, "crash failed: ZeroDivisionError: division by zero")
+
+
+async def test_what_is_not_text_is_told_as_json():
+    def numbers() -> dict[str, Any]:
+        return {"é": [1, None]}
+
+    assert (await observation_of(numbers)).text == '{"é": [1, null]}'
+
+
+async def test_a_long_result_is_cut_and_marked():
+    def talk() -> str:
+        return "abc" * 1000
+
+    found = await observation_of(talk, Limits(characters=100))
+    assert found.truncated
+    assert found.text == ("abc" * 1000)[:100] + "\n[truncated: 100 of 3000 characters shown]"
+
+
+async def test_half_a_surrogate_pair_is_shown_escaped_so_that_it_can_be_stored():
+    def broken() -> str:
+        return "a\ud800b"
+
+    assert (await observation_of(broken)).text == "a\\ud800b"
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_its_thread_ends():
+    ended = threading.Event()
+
+    def loop() -> None:
+        try:
+            while True:
+                checkpoint()
+        finally:
+            ended.set()
+
+    found = await observation_of(loop, Limits(seconds=0.1))
+    assert (found.ok, found.text) == (False, "loop was stopped: it took longer than 0.1 s.")
+    assert await asyncio.to_thread(ended.wait, 5)
+
+
+async def test_a_tools_own_timeout_is_not_taken_for_the_limit():
+    async def own() -> str:
+        raise TimeoutError("the printer")
+
+    assert (await observation_of(own)).text == "own failed: TimeoutError: the printer"
+
+
+async def test_a_cancelled_call_ends_its_thread_too():
+    started, ended = threading.Event(), threading.Event()
+
+    def loop() -> None:
+        started.set()
+        try:
+            while True:
+                checkpoint()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(observation_of(loop))
+    await asyncio.to_thread(started.wait, 5)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 5)
+
+
+async def test_a_blocking_tool_does_not_block_the_event_loop():
+    release = threading.Event()
+
+    def wait() -> bool:
+        return release.wait(5)
+
+    task = asyncio.create_task(observation_of(wait))
+    await asyncio.sleep(0)
+    release.set()
+    assert (await task).text == "true"
+
+
+@given(pieces=st.lists(st.binary(max_size=40), max_size=30), size=st.integers(3, 200))
+def test_a_window_keeps_the_beginning_and_the_end_and_counts_all(pieces: list[bytes], size: int):
+    window = OutputWindow(size)
+    for piece in pieces:
+        window.feed(piece)
+    whole = b"".join(pieces)
+    assert window.total == len(whole)
+    assert window.truncated == (len(whole) > size)
+    if not window.truncated:
+        assert window.text() == whole.decode(errors="replace")
+    else:
+        head, tail = whole[: size * 2 // 3], whole[-(size - size * 2 // 3) :]
+        mark = f"\n[truncated: {size} of {len(whole)} bytes shown]\n"
+        assert window.text() == head.decode(errors="replace") + mark + tail.decode(errors="replace")

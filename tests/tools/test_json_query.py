@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from ecoshell.errors import ToolError
+from ecoshell.tools.builtin.json_query import JsonTool
+from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.workspace import Workspace
+
+DATA = {"users": [{"name": "Ada", "age": 36}, {"name": "Bé", "age": 20}], "title": "x"}
+
+
+@pytest.fixture
+def tool(workspace: Workspace) -> JsonTool:
+    (workspace.root / "data.json").write_text("\ufeff" + json.dumps(DATA))
+    return JsonTool(workspace, ToolOptions(file_bytes=100_000))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("title", '"x"'),
+        ("users[0].name", '"Ada"'),
+        ("$.users[1].name", '"Bé"'),
+        ("$", json.dumps(DATA, ensure_ascii=False)),
+        ("users[?age > `30`].name", '["Ada"]'),
+        ("length(users)", "2"),
+        ("missing", "null"),
+    ],
+)
+def test_values_are_picked_out_of_a_file_and_of_a_text(tool: JsonTool, query: str, expected: str):
+    assert tool.json_query(query, path="data.json") == expected
+    assert tool.json_query(query, text=json.dumps(DATA)) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "words"),
+    [
+        ("a", "{", "not JSON: .* line 1, column 2"),
+        ("a", "[" * 90_000, "cannot be read as JSON"),
+        ("a", "1" * 10_000, "cannot be read as JSON"),
+        ("a[", "{}", "not a JMESPath query"),
+        ("", "{}", "not a JMESPath query"),
+        ("nosuch(a)", "{}", "not a JMESPath query"),
+        ("length(a)", "{}", "not a JMESPath query"),
+        ("(" * 999, "{}", "JMESPath|applied"),
+        ("a" * 1_001, "{}", "too long"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(tool: JsonTool, query: str, text: str, words: str):
+    with pytest.raises(ToolError, match=words):
+        tool.json_query(query, text=text)
+
+
+def test_either_a_file_or_a_text_is_asked(tool: JsonTool):
+    with pytest.raises(ToolError, match="either"):
+        tool.json_query("a")
+    with pytest.raises(ToolError, match="either"):
+        tool.json_query("a", path="data.json", text="{}")
+    with pytest.raises(ToolError, match=r"Nearest: data\.json"):
+        tool.json_query("a", path="date.json")
