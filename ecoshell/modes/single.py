@@ -7,7 +7,7 @@ from importlib.resources import files
 from ecoshell.agent.context import fit, path_messages
 from ecoshell.agent.mode import View
 from ecoshell.budget.gate import Hold
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Message
 from ecoshell.models.base import PromptSize, Reply, Request
@@ -101,11 +101,22 @@ class Single:
         )
 
     def _in_context(self, request: Request) -> Request:
-        """The request cut to the model's context size, if that is known."""
+        """The request cut to the model's context size, if that is known; raises UsageError when no cut is enough."""
         context = self._model.traits.context
         if context is None:
             return request
-        return self._fitted(request, lambda size: size.count <= context - request.max_tokens)
+        room = context - request.max_tokens
+        if self._model.size(request).count <= room:
+            return request
+        cut = self._fitted(request, lambda size: size.count <= room)
+        count = self._model.size(cut).count
+        if count > room:
+            raise UsageError(
+                f"This takes about {count:,} tokens, and the context of {self.model} has room for {max(0, room):,}.",
+                kept="Nothing was sent.",
+                fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+            )
+        return cut
 
     def _fitted(self, request: Request, fits: Callable[[PromptSize], bool]) -> Request:
         """The request with its oldest observations cut until its prompt's size fits."""

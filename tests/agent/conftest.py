@@ -7,7 +7,7 @@ import pytest
 from agent_play import Recorder
 
 from ecoshell.agent.kit import Cast
-from ecoshell.assembly import assemble
+from ecoshell.assembly.shell import assemble
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
 from ecoshell.options import Options

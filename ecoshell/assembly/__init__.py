@@ -1,0 +1,1 @@
+"""Settings become objects, in this room and nowhere else."""

@@ -1,0 +1,66 @@
+"""The parts that commands need without a whole shell: settings, prices, tools and the databases."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.price import Price, Rates
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.paths import Paths
+from ecoshell.sessions.store import SessionStore
+from ecoshell.settings.project import ProjectRules
+from ecoshell.tools.base import Tool
+from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.workspace import Workspace
+
+if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.settings.schema import PriceSettings, Settings
+
+
+def load_settings(paths: Paths) -> "Settings":
+    """The settings of this user; raises SettingsError naming file, line and key."""
+    from ecoshell.settings.load import load_settings as load  # pydantic, which no first frame waits for
+
+    return load(paths.settings_file, os.environ).settings
+
+
+def open_ledger(paths: Paths) -> Ledger:
+    """The ledger of this user; raises StoreError."""
+    return Ledger(paths.ledger_file)
+
+
+def open_store(paths: Paths) -> SessionStore:
+    """The sessions of this user; raises StoreError."""
+    return SessionStore(paths.sessions_file)
+
+
+def project_rules(paths: Paths) -> ProjectRules:
+    """What this user allowed always, by project."""
+    return ProjectRules(paths.approvals_file)
+
+
+def price_book(settings: "Settings") -> PriceBook:
+    """Prices by model name; the user's win."""
+    given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
+    return PriceBook(given)
+
+
+def price_from(given: "PriceSettings") -> Price:
+    """A price from the settings; what is left out costs as much as input or output."""
+    rates = Rates(
+        input=given.input,
+        cached_input=given.input if given.cached_input is None else given.cached_input,
+        cache_write=given.input if given.cache_write is None else given.cache_write,
+        output=given.output,
+        reasoning=given.output if given.reasoning is None else given.reasoning,
+    )
+    return Price(rates, source="your settings")
+
+
+def tools_of(settings: "Settings", workspace: Path) -> list[Tool]:
+    """Every tool a session in this workspace knows; raises UsageError when there is no such folder."""
+    options = ToolOptions(
+        command_seconds=settings.tools.command_seconds, allow_private=settings.tools.allow_private_addresses
+    )
+    return builtin_tools(Workspace(workspace), options=options)

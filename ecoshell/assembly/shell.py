@@ -1,0 +1,90 @@
+"""A shell from options and settings."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ecoshell.agent.approval import Approvals, Rules
+from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.person import Nobody, Person
+from ecoshell.agent.purse import Purse
+from ecoshell.agent.shell import Shell
+from ecoshell.assembly.casting import Casting
+from ecoshell.assembly.parts import load_settings, open_ledger, open_store, project_rules, tools_of
+from ecoshell.budget.caps import SCOPES
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.money import parse_amount
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.search import Ranker
+from ecoshell.options import Options
+from ecoshell.paths import Paths, user_paths
+from ecoshell.sessions.log import EventLog
+from ecoshell.strategies.react import react
+
+if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.settings.schema import Settings
+
+STRATEGIES = {"react": react}
+
+
+async def assemble(options: Options, person: Person | None = None) -> Shell:
+    """A shell that is ready to be asked; raises SettingsError, StoreError, ModelMissing and UsageError."""
+    paths = user_paths()
+    settings = await asyncio.to_thread(load_settings, paths)
+    shell = await asyncio.to_thread(_build, options, settings, paths, person or Nobody())
+    try:
+        await shell.open(options.resume)
+        await _set_first_caps(shell, options, settings)
+    except BaseException:
+        await shell.aclose()
+        raise
+    return shell
+
+
+def _build(options: Options, settings: "Settings", paths: Paths, person: Person) -> Shell:
+    workspace = (options.workspace or Path.cwd()).absolute()
+    catalog = Catalog(tools_of(settings, workspace))
+    ranker = Ranker(catalog.documents)
+    ledger, store = open_ledger(paths), open_store(paths)
+    purse = Purse(Gate(ledger))
+    casting = Casting(settings, options, ranker=ranker, purse=purse)
+    projects = project_rules(paths)
+    kit = Kit(
+        catalog=catalog,
+        ranker=ranker,
+        purse=purse,
+        log=EventLog(store),
+        approvals=Approvals(
+            _rules(settings, options),
+            lambda: kit.person,
+            granted=projects.rules(workspace),
+            remember=lambda grant: projects.allow(workspace, grant),
+        ),
+        strategies=STRATEGIES,
+        make_cast=casting.cast,
+        cast=casting.cast(options.model or settings.model),
+        person=person,
+        strategy=options.strategy or "react",
+        registration=options.registration or settings.agent.registration,
+        presentation=options.presentation or settings.agent.presentation,
+        max_steps=options.max_steps or settings.agent.max_steps,
+        names_share=settings.registration.names_share,
+    )
+    return Shell(kit, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
+
+
+def _rules(settings: "Settings", options: Options) -> Rules:
+    given = settings.approval
+    return Rules(allow=given.allow, ask=given.ask, deny=given.deny, read_only=options.read_only, yes=options.yes)
+
+
+async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:
+    """`--budget` is the session's cap; where neither it nor the ledger has one, the settings' holds."""
+    standing = {cap.scope for cap in await shell.caps()}
+    for scope in SCOPES:
+        given: str | None = getattr(settings.budget, scope)
+        if scope == "session" and options.budget is not None:
+            await shell.set_cap(scope, parse_amount(options.budget))
+        elif given is not None and scope not in standing:
+            await shell.set_cap(scope, parse_amount(given))

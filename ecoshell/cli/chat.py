@@ -1,0 +1,20 @@
+"""`ecoshell`: the chat on the whole screen."""
+
+import os
+import sys
+
+from ecoshell.errors import UsageError
+from ecoshell.options import Options
+
+
+def run(options: Options) -> int:
+    """Open the chat; raises UsageError where there is no terminal to draw on."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last of them
+    if not all(stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
+        raise UsageError(
+            "The chat needs a terminal it can draw on.",
+            fix='`ecoshell line` works on any terminal and in pipes; `ecoshell ask "…"` asks one question.',
+        )
+    from ecoshell.tui.app import run as chat
+
+    return chat(options)

@@ -1,0 +1,49 @@
+"""The outermost fence of every command: what may end it, how that is told, and with which exit status."""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from ecoshell.errors import EcoshellError
+from ecoshell.untrusted import visible
+
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""What a shell reports of a program that SIGPIPE ended."""
+
+
+def fenced(command: Callable[[], int]) -> int:
+    """Run a command; expected errors are told on standard error, and Ctrl-C and a closed pipe become a status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
+    try:
+        status = command()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+    except EcoshellError as error:
+        with contextlib.suppress(BrokenPipeError):
+            print(told(error), file=sys.stderr)
+        return error.exit_status
+    return status
+
+
+def told(error: EcoshellError) -> str:
+    """The error for a person: what happened, what was kept, what to do, each on a line of its own."""
+    parts = (f"ecoshell: {error.message}", error.kept, error.fix)
+    return visible("\n".join(part for part in parts if part))
+
+
+def _drop_output() -> None:
+    """Point standard output at nothing, or the interpreter complains when it flushes on its way out."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

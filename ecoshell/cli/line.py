@@ -1,0 +1,197 @@
+"""`ecoshell line`: the chat as a line shell, for dumb terminals, pipes and screen readers."""
+
+import asyncio
+import sys
+from contextlib import aclosing
+from typing import TextIO
+
+from ecoshell import __version__
+from ecoshell.agent.person import Nobody
+from ecoshell.agent.shell import Shell, Standing
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import amount_text
+from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines
+from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
+from ecoshell.cli.outcome import EXIT_STATUS
+from ecoshell.cli.person import LinePerson
+from ecoshell.cli.render import EventLines, Printer
+from ecoshell.errors import EcoshellError
+from ecoshell.events import TextArrived, TurnFinished, TurnStarted
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+from ecoshell.untrusted import visible, visible_line
+
+
+def run(options: Options) -> int:
+    """Chat until the input ends or `/quit`; from a pipe, the exit status is that of the last turn not answered."""
+    with hangups_interrupt():
+        return asyncio.run(_chat(options))
+
+
+async def _chat(options: Options) -> int:
+    from ecoshell.assembly.shell import assemble  # builds everything, so it comes when everything is wanted
+
+    printer = Printer(sys.stdout)
+    source = _source(printer)
+    talking = sys.stdin.isatty()
+    person = LinePerson(source.word, printer.line) if talking else None
+    shell = await assemble(options, person or Nobody())
+    try:
+        line_shell = LineShell(shell, source=source, printer=printer, person=person)
+        if isinstance(source, Keyboard):
+            history = KeptHistory(user_paths().history_file, line_shell.note)
+            source.equip(history=history, complete=shell.complete, toolbar=line_shell.toolbar)
+        return await line_shell.run()
+    finally:
+        await shell.aclose()
+
+
+def _source(printer: Printer) -> Input:
+    """prompt-toolkit where the terminal can move its cursor, plain lines everywhere else."""
+    if sys.stdin.isatty() and sys.stdout.isatty() and printer.steerable:
+        return Keyboard()
+    return Lines(sys.stdin.buffer, prompts=_prompts(), warn=_complain)
+
+
+def _prompts() -> TextIO | None:
+    if not sys.stdin.isatty():
+        return None
+    return sys.stdout if sys.stdout.isatty() else sys.stderr
+
+
+def _complain(text: str) -> None:
+    print(f"ecoshell: {text}", file=sys.stderr)
+
+
+class LineShell:
+    """The loop of the line shell: read a line, carry it out, print what happens."""
+
+    def __init__(self, shell: Shell, *, source: Input, printer: Printer, person: LinePerson | None) -> None:
+        """`person` is None when nobody is there to be asked, as with a pipe."""
+        self._shell = shell
+        self._source = source
+        self._printer = printer
+        self._person = person
+        self._standing: Standing | None = None
+        self._stops: set[asyncio.Task[None]] = set()
+        self._status = 0
+
+    async def run(self) -> int:
+        """Chat until the end; the exit status."""
+        if self._person is not None:
+            await self._greet()
+        try:
+            while await self._once():
+                pass
+        except EOFError:
+            pass
+        return self._status if self._person is None else 0
+
+    def toolbar(self) -> str:
+        """The budget and the model on one line."""
+        return toolbar_text(self._standing) if self._standing else ""
+
+    def note(self, text: str) -> None:
+        """Tell the person something that stops nothing."""
+        self._printer.line(f"{self._printer.signs.dot} note: {visible_line(text)}", "yellow")
+
+    async def _once(self) -> bool:
+        """Take one line; False when the person wants to leave."""
+        if self._person is not None:
+            self._standing = await self._shell.standing()
+        try:
+            typed = (await self._source.question(self._prompt)).strip()
+        except Interrupted:
+            if self._person is None:
+                self._status = EXIT_STATUS["interrupted"]
+                return False
+            self._printer.line("Ctrl-D or /quit leaves; /help lists the commands.", "dim")
+            return True
+        try:
+            if typed.startswith("/"):
+                return await self._command(typed)
+            if typed:
+                return await self._turn(typed)
+        except EcoshellError as error:
+            self._status = error.exit_status
+            self._printer.line(f"{self._printer.signs.bad} error: {visible_line(str(error))}", "red")
+        return True
+
+    async def _turn(self, question: str) -> bool:
+        """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""
+        lines = EventLines(self._printer, streaming=self._person is not None)
+        with stopping(self._stop):
+            async with aclosing(self._shell.ask(question)) as events:
+                async for event in events:
+                    lines.show(event)
+                    if isinstance(event, TurnFinished):
+                        self._status = EXIT_STATUS[event.status] or self._status
+                    elif self._person is not None:
+                        try:
+                            await self._person.meet(event)
+                        except Interrupted:
+                            await self._shell.stop()
+        if self._person is None:
+            return self._status != EXIT_STATUS["interrupted"]
+        self._person.forget()
+        return True
+
+    async def _command(self, typed: str) -> bool:
+        """Carry out a slash command; False when it is the one that leaves."""
+        running = asyncio.ensure_future(self._shell.command(typed))
+        with stopping(running.cancel):
+            try:
+                printed = await running
+            except asyncio.CancelledError:
+                self._printer.line("Stopped.", "yellow")
+                return True
+        if printed.effect == "clear":
+            self._printer.clear()
+        if printed.text:
+            self._printer.line(visible(printed.text))
+        if printed.effect == "session":
+            await self._show_past()
+        return printed.effect != "quit"
+
+    async def _greet(self) -> None:
+        standing = await self._shell.standing()
+        self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
+        self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
+        await self._show_past()
+
+    async def _show_past(self) -> None:
+        """Print the session so far, as after `/resume`."""
+        lines = EventLines(self._printer)
+        for event in await self._shell.past():
+            if isinstance(event, TurnStarted):
+                lines.question(event.question)
+            if not isinstance(event, TextArrived):  # whole texts follow the pieces
+                lines.show(event)
+
+    def _stop(self) -> None:
+        """Stop the turn that runs; the reader goes on to its last event."""
+        stop = asyncio.ensure_future(self._shell.stop())
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
+
+    @property
+    def _prompt(self) -> str:
+        return f"{self._printer.signs.question} "
+
+
+def toolbar_text(standing: Standing) -> str:
+    """What is spent, held and left of each cap, and the model, on one line."""
+    caps = [_cap_text(cap) for cap in standing.caps] or [_spent_text(standing)]
+    known = sum(tool.registered for tool in standing.tools)
+    parts = (*caps, f"{known} of {len(standing.tools)} tools", visible_line(standing.model))
+    return " " + " | ".join(parts) + " "
+
+
+def _cap_text(cap: CapState) -> str:
+    spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
+    return f"{cap.scope}: spent {spent}, held {held}, left {left}"
+
+
+def _spent_text(standing: Standing) -> str:
+    spent = "unknown" if standing.spent_nano is None else amount_text(standing.spent_nano, "usd")
+    return f"no cap, spent {spent}"

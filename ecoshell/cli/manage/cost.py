@@ -1,0 +1,160 @@
+"""`ecoshell cost`: what was spent, what is held, the caps, and calls that count in full until somebody knows better."""
+
+import argparse
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime
+
+from ecoshell.assembly.parts import open_ledger, open_store
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.costs import CostRow
+from ecoshell.budget.entries import Entry
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import Amount, amount_text, nano_to_usd_text, parse_amount
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import UsageError
+from ecoshell.paths import Paths, user_paths
+
+_ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the costs, or reconcile one entry first; raises UsageError and StoreError."""
+    paths = user_paths()
+    with closing(open_ledger(paths)) as ledger:
+        if args.reconcile is not None:
+            entry, actual = _reconciliation(args.reconcile)
+            ledger.reconcile(entry, actual)
+        rows, unknown = ledger.rows(args.by), ledger.unreconciled()
+        caps = _caps(ledger, paths, args.session)
+    if args.json:
+        print_json(
+            {
+                "rows": [_row_record(row) for row in rows],
+                "caps": [_cap_record(cap) for cap in caps],
+                "unreconciled": [_entry_record(entry) for entry in unknown],
+            }
+        )
+    else:
+        _print_rows(args.by, rows)
+        _print_caps(caps)
+        _print_unknown(unknown)
+    return 0
+
+
+def _caps(ledger: Ledger, paths: Paths, wanted: str | None) -> tuple[CapState, ...]:
+    """The caps over a session's last turn: the session named, or the one last used; day and month stand without one."""
+    with closing(open_store(paths)) as store:
+        session = store.find(wanted) if wanted is not None else next((one.id for one in store.list(1)), "")
+    last = ledger.last(session)
+    return ledger.caps(session, last.turn if last else 0)
+
+
+def _reconciliation(text: str) -> tuple[int, Amount]:
+    entry, equals, actual = text.partition("=")
+    if not equals or not (entry.isascii() and entry.isdecimal()):
+        raise UsageError(
+            f"--reconcile {text!r} cannot be read.",
+            fix="Give the entry's number and what the call cost, such as --reconcile 12=0.0031 or 12=0.",
+        )
+    return int(entry[:18]), Amount(0, "usd") if actual.strip() in _ZERO else parse_amount(actual)
+
+
+def _row_record(row: CostRow) -> dict[str, object]:
+    return {
+        "key": row.key,
+        "spent_usd": _usd(row.spent_nano),
+        "held_usd": _usd(row.held_nano),
+        "input": row.usage.input,
+        "cached": row.usage.cached,
+        "cache_write": row.usage.cache_write,
+        "output": row.usage.output,
+        "reasoning": row.usage.reasoning,
+        "calls": row.calls,
+        "unpriced": row.unpriced,
+    }
+
+
+def _cap_record(cap: CapState) -> dict[str, object]:
+    """A cap in dollars ends its keys in `_usd`, one in tokens in `_tokens`; the other three are null."""
+    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held}
+    in_usd = cap.unit == "usd"
+    dollars = {f"{name}_usd": _usd(value if in_usd else None) for name, value in amounts.items()}
+    tokens = {f"{name}_tokens": None if in_usd else value for name, value in amounts.items()}
+    return {"scope": cap.scope, **dollars, **tokens}
+
+
+def _entry_record(entry: Entry) -> dict[str, object]:
+    return {
+        "entry": entry.id,
+        "at": _time(entry),
+        "session": entry.session,
+        "model": entry.model,
+        "state": entry.state,
+        "counted_usd": _usd(_counted(entry)),
+        "counted_tokens": entry.held_usage.total,
+    }
+
+
+def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
+    if not rows:
+        print("Nothing was spent yet.")
+        return
+    right = ("spent", "held", "input", "cached", "output", "calls")
+    cells = [
+        (
+            row.key or "-",
+            _spent(row),
+            _shown(row.held_nano),
+            *(f"{count:,}" for count in (row.usage.input, row.usage.cached, row.usage.output, row.calls)),
+        )
+        for row in rows
+    ]
+    print_table((by, *right), cells, right=right)
+
+
+def _print_caps(caps: Sequence[CapState]) -> None:
+    if not caps:
+        print("\nNo cap is set.")
+        return
+    right = ("limit", "spent", "held", "left")
+    cells = [
+        (cap.scope, *(amount_text(value, cap.unit) for value in (cap.limit, cap.spent, cap.held, cap.left)))
+        for cap in caps
+    ]
+    print()
+    print_table(("cap", *right), cells, right=right)
+
+
+def _print_unknown(unknown: Sequence[Entry]) -> None:
+    if not unknown:
+        return
+    print("\nNobody knows what these calls took, so their whole reservation counts:")
+    cells = [
+        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, _shown(_counted(entry)))
+        for entry in unknown
+    ]
+    print_table(("entry", "at", "session", "model", "state", "counted"), cells, right=("entry", "counted"))
+    print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
+
+
+def _counted(entry: Entry) -> int | None:
+    return entry.held_nano if entry.usage is None else entry.spent_nano
+
+
+def _spent(row: CostRow) -> str:
+    if not row.unpriced:
+        return _shown(row.spent_nano)
+    return "unknown" if row.spent_nano is None else f"{_shown(row.spent_nano)} + {row.unpriced} unknown"
+
+
+def _shown(nano: int | None) -> str:
+    return "unknown" if nano is None else amount_text(nano, "usd")
+
+
+def _usd(nano: int | None) -> str | None:
+    return None if nano is None else nano_to_usd_text(nano)
+
+
+def _time(entry: Entry) -> str:
+    return datetime.fromtimestamp(entry.at).strftime("%Y-%m-%d %H:%M")

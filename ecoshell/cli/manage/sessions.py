@@ -1,0 +1,109 @@
+"""`ecoshell sessions`: list, show, export, rename and delete what was talked about."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from ecoshell.assembly.parts import open_store
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.paths import user_paths
+from ecoshell.sessions.export import as_json, as_markdown, iso_time
+from ecoshell.sessions.store import SessionInfo, SessionStore
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out one action; raises UsageError for an unknown session and StoreError."""
+    actions: dict[str, Callable[[SessionStore, argparse.Namespace], None]] = {
+        "list": _list,
+        "show": _show,
+        "export": _export,
+        "rename": _rename,
+        "delete": _delete,
+    }
+    with closing(open_store(user_paths())) as store:
+        actions[args.action](store, args)
+    return 0
+
+
+def _list(store: SessionStore, args: argparse.Namespace) -> None:
+    if args.limit < 1:
+        raise UsageError(f"--limit {args.limit} lists nothing.", fix="Give a whole number, such as 20.")
+    sessions = store.list(args.limit)
+    if args.json:
+        print_json({"rows": [_record(session) for session in sessions]})
+    elif not sessions:
+        print("There are no sessions yet. `ecoshell` begins one.")
+    else:
+        rows = [(one.id, one.updated_text, one.title or "(no question yet)", one.model) for one in sessions]
+        print_table(("session", "last used", "title", "model"), rows)
+
+
+def _show(store: SessionStore, args: argparse.Namespace) -> None:
+    sys.stdout.write(_document(store, store.find(args.id), "json" if args.json else "md"))
+
+
+def _export(store: SessionStore, args: argparse.Namespace) -> None:
+    session = store.find(args.id)
+    wanted = args.format or ("json" if args.json or str(args.file).endswith(".json") else "md")
+    text = _document(store, session, wanted)
+    if args.file is None:
+        sys.stdout.write(text)
+        return
+    file = Path(args.file).expanduser()
+    write_new(file, text)
+    print(f"Session {session} was exported to {file}.", file=sys.stderr)
+
+
+def _rename(store: SessionStore, args: argparse.Namespace) -> None:
+    session = store.find(args.id)
+    store.rename(session, " ".join(args.title))
+    if args.json:
+        print_json(_record(store.info(session)))
+    else:
+        print(f"Session {session} is now called {store.title(session)!r}.")
+
+
+def _delete(store: SessionStore, args: argparse.Namespace) -> None:
+    found = store.find(args.id)
+    if found != args.id:
+        raise UsageError(
+            f"Deleting needs the whole id of the session: {found}.", fix=f"ecoshell sessions delete {found}"
+        )
+    title = store.title(found)
+    store.delete(found)
+    if args.json:
+        print_json({"deleted": found})
+    else:
+        print(f"Session {found} ({title or 'no question yet'}) was deleted.")
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a new file; raises UsageError when there is one already, and StoreError when it cannot be written."""
+    try:
+        with file.open("x", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
+    except OSError as error:
+        raise StoreError(
+            f"{file} cannot be written: {error.strerror}.", kept="The session is kept.", fix="Name another file."
+        ) from error
+
+
+def _document(store: SessionStore, session: str, wanted: str) -> str:
+    write = as_json if wanted == "json" else as_markdown
+    return write(store.events(session), store.info(session))
+
+
+def _record(session: SessionInfo) -> dict[str, str]:
+    return {
+        "id": session.id,
+        "title": session.title,
+        "created": iso_time(session.created),
+        "updated": iso_time(session.updated),
+        "workspace": session.workspace,
+        "model": session.model,
+    }

@@ -1,0 +1,87 @@
+"""`ecoshell tools`: what an agent can be given, and what each document costs in tokens."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ecoshell.assembly.parts import load_settings, tools_of
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import ModelError, UsageError
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.local import LocalModel
+from ecoshell.models.tokens import TiktokenCounter, counter_for
+from ecoshell.paths import user_paths
+from ecoshell.tools.base import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """How a document's tokens are counted, and whether that is how the model counts."""
+
+    name: str
+    exact: bool
+    count: Callable[[str], int]
+
+
+def run(name: str | None, *, as_json: bool) -> int:
+    """Print all tools, or one tool's document; raises UsageError for an unknown name."""
+    settings = load_settings(user_paths())
+    tools = tools_of(settings, Path.cwd())
+    if name is not None:
+        tools = [_named(name, tools)]
+    tokenizer = tokenizer_of(settings.model)
+    if as_json:
+        records = [_record(tool, tokenizer) for tool in tools]
+        print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
+    elif name is not None:
+        print_json(tools[0].document.as_function()["function"])
+    else:
+        _print_tools(tools, tokenizer)
+    return 0
+
+
+def tokenizer_of(model: str) -> Tokenizer:
+    """The model's own tokenizer where it is at hand, else the best estimate."""
+    try:
+        if model == "embedded":
+            return Tokenizer(model, exact=True, count=LocalModel(embedded_path()).count)
+        if model.startswith("local:"):
+            return Tokenizer(model, exact=True, count=LocalModel(Path(model.removeprefix("local:")).expanduser()).count)
+    except ModelError:
+        pass  # the list is of use without the model
+    counter = counter_for(model)
+    if isinstance(counter, TiktokenCounter):
+        counter.wait()
+    return Tokenizer(counter.name, counter.exact, counter.count)
+
+
+def _named(name: str, tools: list[Tool]) -> Tool:
+    by_name = {tool.document.name: tool for tool in tools}
+    if name in by_name:
+        return by_name[name]
+    near = difflib.get_close_matches(name, by_name, n=2)
+    fix = f"Did you mean {' or '.join(near)}?" if near else "`ecoshell tools` lists them."
+    raise UsageError(f"There is no tool called {name!r}.", fix=fix)
+
+
+def _record(tool: Tool, tokenizer: Tokenizer) -> dict[str, object]:
+    document = tool.document
+    return {
+        "name": document.name,
+        "tokens": tokenizer.count(document.as_text()),
+        "effects": sorted(tool.effects),
+        "description": document.description,
+        "parameters": document.parameters,
+    }
+
+
+def _print_tools(tools: list[Tool], tokenizer: Tokenizer) -> None:
+    tokens = "tokens" if tokenizer.exact else "≈ tokens"
+    counts = [tokenizer.count(tool.document.as_text()) for tool in tools]
+    rows = [
+        (tool.document.name, f"{count:,}", ", ".join(sorted(tool.effects)) or "-", tool.document.description)
+        for tool, count in zip(tools, counts, strict=True)
+    ]
+    print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
+    print(f"\n{len(tools)} tools, {sum(counts):,} tokens if all were registered, counted by {tokenizer.name}.")

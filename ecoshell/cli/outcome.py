@@ -1,0 +1,62 @@
+"""What a one-shot question came to, and the exit status that says so."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.events import BudgetSettled, Event, Status, StepStarted, TextArrived, ToolRegistered, TurnFinished
+from ecoshell.messages import Usage
+
+EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Read from the events as they come, so that it is true at every moment, also when the last event never comes."""
+
+    status: Status = "error"
+    answer: str = ""
+    spent_nano: int | None = 0
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    registered: tuple[str, ...] = ()
+    session: str | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """What the process ends with."""
+        return EXIT_STATUS[self.status]
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case TurnFinished():
+                self.status, self.answer = event.status, event.answer or self.answer
+                self.spent_nano, self.usage = event.spent_nano, event.usage
+                self.steps, self.registered = event.steps, event.registered
+            case TextArrived(channel="answer"):
+                self.answer += event.text
+            case StepStarted():
+                self.steps, self.answer = event.step, ""
+            case ToolRegistered():
+                self.registered += (event.name,)
+            case BudgetSettled():
+                unknown = self.spent_nano is None or event.spent_nano is None
+                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.usage += event.usage
+            case _:
+                pass
+
+    def to_json(self) -> dict[str, Any]:
+        """The last line of `ask --json`."""
+        return {
+            "type": "result",
+            "status": self.status,
+            "answer": self.answer,
+            "cost_usd": None if self.spent_nano is None else nano_to_usd_text(self.spent_nano),
+            "usage": asdict(self.usage),
+            "steps": self.steps,
+            "registered": list(self.registered),
+            "session": self.session,
+        }

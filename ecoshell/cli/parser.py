@@ -1,0 +1,67 @@
+"""From words to a command: the parser, and which module carries out what; a command imports only what it needs."""
+
+import argparse
+from collections.abc import Sequence
+
+from ecoshell import __version__
+from ecoshell.cli.arguments import Parser, add_shared_options, options_from
+from ecoshell.cli.manage.arguments import add_management
+
+_DESCRIPTION = "A chat shell for a tool-using agent that never spends more than it was given."
+_EPILOG = "Without a command, the chat opens. Everything is explained in the README."
+
+
+def run(argv: Sequence[str]) -> int:
+    """Carry out one command line and return its exit status; raises EcoshellError."""
+    args = build_parser(argv).parse_args(argv)
+    if args.command == "bench":
+        from ecoshell.evaluation.commands import run as bench
+
+        return bench(args)
+    status: int = args.run(args)
+    return status
+
+
+def build_parser(argv: Sequence[str] = ()) -> Parser:
+    """The parser; the benchmarks' own arguments are there only for a command line that names them."""
+    shared = Parser(add_help=False)
+    add_shared_options(shared)
+    parser = Parser(prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, parents=[shared], allow_abbrev=False)
+    parser.add_argument("-V", "--version", action="version", version=f"ecoshell {__version__}")
+    parser.set_defaults(run=_chat)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    chat = commands.add_parser("chat", parents=[shared], allow_abbrev=False, help="the chat on the full screen")
+    chat.set_defaults(run=_chat)
+    line = commands.add_parser("line", parents=[shared], allow_abbrev=False, help="the chat line by line")
+    line.set_defaults(run=_line)
+    ask = commands.add_parser("ask", parents=[shared], allow_abbrev=False, help="one question, one answer")
+    ask.add_argument("question", nargs="+", help="the question, or - to read it from standard input")
+    ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
+    ask.set_defaults(run=_ask)
+    add_management(commands)
+    if "bench" in argv:
+        from ecoshell.evaluation.commands import add_parser
+
+        add_parser(commands)
+    else:
+        commands.add_parser("bench", help="measure what registering by name saves, and how fast the shell is")
+    return parser
+
+
+def _chat(args: argparse.Namespace) -> int:
+    from ecoshell.cli.chat import run as chat
+
+    return chat(options_from(args))
+
+
+def _line(args: argparse.Namespace) -> int:
+    from ecoshell.cli.line import run as line
+
+    return line(options_from(args))
+
+
+def _ask(args: argparse.Namespace) -> int:
+    from ecoshell.cli.ask import run as ask
+
+    return ask(options_from(args), question=" ".join(args.question), json=args.json)

@@ -1,0 +1,266 @@
+"""Events as lines of text: what the line shell and `ask` print, for any terminal, pipe or screen reader."""
+
+from dataclasses import dataclass
+from typing import NoReturn, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from ecoshell.budget.money import amount_text
+from ecoshell.events import (
+    Answer,
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    Notice,
+    Rationale,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+    ToolsOffered,
+    ToolUnregistered,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Call
+from ecoshell.untrusted import visible, visible_line
+
+LONGEST_RESULT = 200
+"""Characters of an observation that one line shows."""
+
+_CALL_BEGINS = ("{", "```")
+"""How a call begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
+
+ENDINGS = {
+    "answered": "answered",
+    "limit": "limit reached",
+    "gave_up": "gave up",
+    "error": "error",
+    "interrupted": "stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The sign each kind of line begins with; a word always stands beside it where the sign carries meaning."""
+
+    question: str
+    thought: str
+    registered: str
+    call: str
+    result: str
+    answer: str
+    good: str
+    bad: str
+    dot: str
+
+
+FANCY = Signs("❯", "◆", "＋", "▸", "└", "✔", "✔", "✘", "·")
+PLAIN = Signs(">", "-", "+", "*", "=", "answer:", "ok:", "!!", "|")
+"""For terminals that show letters only, and for whoever has the screen read aloud."""
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave a closed pipe to the fence; rich would end the program with a status of its own."""
+        raise BrokenPipeError
+
+
+class Printer:
+    """Prints text as it is: no markup, no wrapping, no colours where none are wanted (a pipe, TERM=dumb, NO_COLOR)."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether a terminal is written to."""
+        return self._console.is_terminal
+
+    @property
+    def steerable(self) -> bool:
+        """Whether a terminal is written to that can do more than print."""
+        return self._console.is_terminal and not self._console.is_dumb_terminal
+
+    @property
+    def signs(self) -> Signs:
+        """Signs that can be shown."""
+        return FANCY if self.steerable and self._console.encoding.lower().startswith("utf") else PLAIN
+
+    def line(self, text: str, style: str = "") -> None:
+        """Print one line, or several, of text that is already safe to show."""
+        self._console.print(Text(text, style=style))
+
+    def piece(self, text: str, style: str = "") -> None:
+        """Print text without ending the line."""
+        self._console.print(Text(text, style=style), end="")
+
+    def clear(self) -> None:
+        """Empty the screen, where there is one."""
+        if self.steerable:
+            self._console.clear()
+
+
+class EventLines:
+    """Prints the events of turns as they arrive; text that was streamed is not printed again when it is complete."""
+
+    def __init__(self, printer: Printer, *, streaming: bool = True, answers: bool = True) -> None:
+        """Without `streaming` only finished texts are printed; without `answers` somebody else prints the answer."""
+        self._printer = printer
+        self._signs = printer.signs
+        self._streaming = streaming
+        self._answers = answers
+        self._streamed = ""
+        self._line_open = False
+        self._withheld = False
+
+    def show(self, event: Event) -> None:
+        """Print what there is to say about an event, which may be nothing."""
+        if isinstance(event, TextArrived):
+            self._stream(event.text)
+            return
+        self._end_stream()
+        self._tell(event)
+
+    def question(self, text: str) -> None:
+        """Print a question of the past."""
+        self._printer.line(f"{self._signs.question} {visible(text)}", "bold")
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case TurnStarted() | StepStarted():
+                self._streamed = ""
+            case Rationale():
+                self._whole(self._signs.thought, visible_line(event.text), event.text, "italic")
+            case Answer():
+                self._answer(event)
+            case CallStarted() | CallFinished() | ToolRegistered() | ToolUnregistered() | ToolsOffered():
+                self._tools(event)
+            case TurnFinished():
+                self._printer.line(summary(event, self._signs), _ending_style(event.status))
+            case _:
+                self._warn(event)
+
+    def _tools(self, event: Event) -> None:
+        signs, line = self._signs, self._printer.line
+        match event:
+            case ToolsOffered():
+                line(f"{signs.dot} {_offer(event)}", "dim")
+            case ToolRegistered(by="agent" | "user"):
+                line(
+                    f"{signs.registered} registered {visible_line(event.name)}  {_tokens(event.tokens, event.exact)}",
+                    "cyan",
+                )
+            case ToolUnregistered():
+                line(f"{signs.dot} unregistered {visible_line(event.name)}", "cyan")
+            case CallStarted():
+                line(f"{signs.call} call {visible_line(Call(event.name, event.arguments).signature())}", "blue")
+            case CallFinished():
+                style = "dim" if event.ok else "red"
+                line(f"  {signs.result} {_result(event)}", style)
+            case _:
+                pass
+
+    def _warn(self, event: Event) -> None:
+        line, signs = self._printer.line, self._signs
+        match event:
+            case Notice():
+                line(f"{signs.dot} note: {visible_line(event.text)}", "yellow")
+            case LimitHit():
+                line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
+            case BudgetHeld(clamped=True):
+                line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
+            case ErrorHappened():
+                told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
+                line(f"{signs.bad} error: {visible_line(told)}", "red")
+            case BudgetSettled(reported=False):
+                line(f"{signs.dot} note: no usage was reported; the whole reservation counts as spent", "yellow")
+            case _:
+                pass
+
+    def _stream(self, text: str) -> None:
+        if not self._streaming or self._withheld:
+            return
+        if not self._line_open:
+            text = text.lstrip()  # models like to begin with a space
+            if not text:
+                return
+            self._withheld = text.startswith(_CALL_BEGINS)
+            if self._withheld:
+                return
+            self._printer.piece(f"{self._signs.thought} ")
+            self._line_open = True
+            self._streamed = ""
+        self._streamed += text
+        self._printer.piece(visible(text))
+
+    def _end_stream(self) -> None:
+        self._withheld = False
+        if self._line_open:
+            self._printer.line("")
+            self._line_open = False
+
+    def _answer(self, event: Answer) -> None:
+        if not self._answers:
+            return
+        sign = f"{self._signs.bad} partial answer:" if event.partial else self._signs.answer
+        self._whole(sign, visible(event.text), event.text, "bold")
+
+    def _whole(self, sign: str, shown: str, text: str, style: str) -> None:
+        """Print a finished text, unless it has just been streamed."""
+        if self._streamed.strip() != text.strip():
+            self._printer.line(f"{sign} {shown}", style)
+
+
+def summary(event: TurnFinished, signs: Signs) -> str:
+    """One line on how a turn ended and what it took."""
+    parts = [
+        ENDINGS[event.status],
+        "cost unknown" if event.spent_nano is None else amount_text(event.spent_nano, "usd"),
+        f"{event.steps} step{'' if event.steps == 1 else 's'}",
+        duration(event.seconds),
+        f"{event.usage.input:,} tokens in, {event.usage.output:,} out",
+    ]
+    if event.saved_tokens:
+        parts.append(f"{event.saved_tokens:,} saved")
+    sign = signs.good if event.status == "answered" else signs.bad
+    return f"{sign} " + f" {signs.dot} ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A time as a person reads it: milliseconds below one second."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _ending_style(status: str) -> str:
+    return "green" if status == "answered" else "yellow"
+
+
+def _tokens(count: int, exact: bool) -> str:
+    return f"+{count:,} tokens" if exact else f"about +{count:,} tokens"
+
+
+def _offer(event: ToolsOffered) -> str:
+    about = "" if event.exact else "about "
+    text = f"{len(event.names)} tools by name, {about}{event.context_tokens:,} of {event.everything_tokens:,} tokens"
+    if event.upfront:
+        text += f"; up front: {visible_line(', '.join(event.upfront))}"
+    return text
+
+
+def _result(event: CallFinished) -> str:
+    """An observation on one line: how it went, its beginning, how much more there is, and how long it took."""
+    lines = event.observation.strip().splitlines() or ["(nothing)"]
+    first = visible_line(lines[0])
+    shown = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
+    if len(lines) > 1:
+        shown += f" (and {len(lines) - 1:,} more lines)"
+    if event.truncated:
+        shown += " (truncated)"
+    if event.refused:
+        return f"refused ({visible_line(event.refused)}): {shown}"
+    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}"

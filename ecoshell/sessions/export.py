@@ -1,0 +1,137 @@
+"""A session as a document: Markdown for people, JSON for programs; both are written from its events alone."""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+
+from ecoshell.budget.money import amount_text
+from ecoshell.events import (
+    Answer,
+    ApprovalGiven,
+    CallFinished,
+    CallStarted,
+    ErrorHappened,
+    Event,
+    LimitChosen,
+    LimitHit,
+    Notice,
+    Rationale,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnFinished,
+    TurnStarted,
+    to_json,
+)
+from ecoshell.messages import Call
+from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
+from ecoshell.sessions.store import SessionInfo
+from ecoshell.untrusted import visible_line
+
+Timed = tuple[float, Event]
+"""When an event was written (seconds since 1970), and the event."""
+
+_BY = {"agent": "registered", "user": "registered by hand", "upfront": "registered up front"}
+_LONGEST_HEADLINE = 80
+
+
+def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
+    """One JSON object: `session` (where known) and `events`, each with its time as `at`."""
+    document: dict[str, object] = {}
+    if session is not None:
+        document["session"] = {
+            "id": session.id,
+            "title": session.title,
+            "created": iso_time(session.created),
+            "updated": iso_time(session.updated),
+            "workspace": session.workspace,
+            "model": session.model,
+        }
+    document["events"] = [{"at": iso_time(at), **to_json(event)} for at, event in events]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
+    """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened."""
+    blocks = [f"# {literal(session.title) if session and session.title else 'A session with ecoshell'}"]
+    if session is not None:
+        blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
+    for at, event in events:
+        blocks.extend(_turn_blocks(at, event) or _call_blocks(event) or _lines(event))
+    return "\n\n".join(blocks) + "\n"
+
+
+def iso_time(at: float) -> str:
+    """Seconds since 1970 as a date and time in UTC."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
+    match event:
+        case TurnStarted():
+            how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
+            return (f"## {event.turn}. {_headline(event.question)}", *_long_question(event.question), how)
+        case Rationale():
+            return (f"**Thought** ({literal(event.role)})", quoted(event.text))
+        case Answer():
+            return (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
+        case TurnFinished():
+            return (f"*{_bill(event)}*",)
+        case _:
+            return ()
+
+
+def _call_blocks(event: Event) -> tuple[str, ...]:
+    match event:
+        case CallStarted():
+            return ("**Call**", fenced(Call(event.name, event.arguments).signature()))
+        case CallFinished():
+            return (f"**{_outcome(event)}**", fenced(event.observation))
+        case ToolRegistered():
+            about = "" if event.exact else "about "
+            return (f"＋ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
+        case ToolUnregistered():
+            return (f"－ unregistered {code(event.name)}",)
+        case _:
+            return ()
+
+
+def _lines(event: Event) -> Iterator[str]:
+    """What one line tells; nothing for events that only a screen needs."""
+    match event:
+        case ApprovalGiven():
+            yield f"Approval: {literal(event.decision)} ({literal(event.by)})"
+        case LimitHit():
+            yield f"**Limit**: {literal(event.message)}"
+        case LimitChosen():
+            yield f"Choice: {literal(event.choice)}"
+        case Notice():
+            yield f"Note: {literal(event.text)}"
+        case ErrorHappened():
+            yield f"**Error**: {literal(' '.join(part for part in (event.message, event.kept, event.fix) if part))}"
+        case _:
+            pass
+
+
+def _bill(event: TurnFinished) -> str:
+    cost = "cost unknown" if event.spent_nano is None else amount_text(event.spent_nano, "usd")
+    steps = f"{event.steps} step{'' if event.steps == 1 else 's'}"
+    tokens = f"{event.usage.input:,} tokens in ({event.usage.cached:,} cached), {event.usage.output:,} out"
+    return f"{event.status.replace('_', ' ')} · {cost} · {steps} · {event.seconds:.1f} s · {tokens}"
+
+
+def _outcome(event: CallFinished) -> str:
+    if event.refused:
+        return f"Refused ({literal(event.refused)})"
+    cut = ", truncated" if event.truncated else ""
+    return f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
+
+
+def _long_question(question: str) -> tuple[str, ...]:
+    """The question in full where the headline does not hold it."""
+    fits = len(question) <= _LONGEST_HEADLINE and visible_line(question) == question.strip()
+    return () if fits else (quoted(question),)
+
+
+def _headline(question: str) -> str:
+    line = visible_line(question)
+    return literal(line if len(line) <= _LONGEST_HEADLINE else f"{line[: _LONGEST_HEADLINE - 1].rstrip()}…")

@@ -1,0 +1,58 @@
+"""Untrusted text inside a Markdown document: it may look as it likes, but it cannot end the block it stands in."""
+
+import re
+
+from ecoshell.untrusted import visible, visible_line
+
+_BACKTICKS = re.compile(r"`+")
+_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
+_SIGNS = re.compile(r"([\\`*_\[\]<>#|~!&])")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+
+
+def fenced(text: str) -> str:
+    """The text as a code block whose fence is longer than any in it."""
+    shown = visible(text)
+    fence = "`" * max(3, _longest_run(shown) + 1)
+    return "\n".join((fence, shown.removesuffix("\n"), fence))
+
+
+def prose(markdown: str) -> str:
+    """Markdown that somebody else wrote: HTML in it is shown as text, and a code block it leaves open is closed."""
+    lines: list[str] = []
+    fence = ""
+    for line in visible(markdown).strip().split("\n"):
+        found = _FENCE.fullmatch(line)
+        lines.append(line if fence or found else _TAG.sub(r"\\<", line))
+        if found:
+            fence = _fence_after(fence, found["marks"], found["rest"])
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def quoted(markdown: str) -> str:
+    """Somebody else's Markdown as a quotation."""
+    return "\n".join(f"> {line}".rstrip() for line in prose(markdown).split("\n"))
+
+
+def literal(text: str) -> str:
+    """Plain text on one line, with every sign that Markdown would obey taken literally."""
+    return _SIGNS.sub(r"\\\1", visible_line(text))
+
+
+def code(name: str) -> str:
+    """A name as inline code."""
+    shown = visible_line(name)
+    marks = "`" * (_longest_run(shown) + 1)
+    return f"{marks} {shown} {marks}" if len(marks) > 1 else f"`{shown}`"
+
+
+def _fence_after(fence: str, marks: str, rest: str) -> str:
+    """The fence that is open after a line of fence marks, given the one before; empty when none is."""
+    if not fence:
+        return "" if "`" in marks and "`" in rest else marks
+    closes = marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip()
+    return "" if closes else fence
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in _BACKTICKS.findall(text)), default=0)

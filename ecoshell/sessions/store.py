@@ -1,0 +1,197 @@
+"""The session store: every event of every session in one SQLite file that all shells of the user write to."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from ecoshell.budget.database import Database
+from ecoshell.errors import UsageError
+from ecoshell.events import Event, TurnStarted, from_json, to_json
+from ecoshell.untrusted import visible_line
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+    workspace TEXT NOT NULL, model TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX sessions_updated ON sessions (updated);
+CREATE TABLE events (
+    session TEXT NOT NULL, seq INTEGER NOT NULL, at REAL NOT NULL, json TEXT NOT NULL,
+    PRIMARY KEY (session, seq)
+)
+"""
+
+_NOTHING_LOST = "What happened so far is in memory and is written with the next event."
+_AS_BEFORE = "Everything stays as it was."
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+"""No letters that are read as one another."""
+_PAGE = 500
+"""Events read at a time, so that a reader holds up no writer for long."""
+_LONGEST_TITLE = 60
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session as a list shows it; times are seconds since 1970."""
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    workspace: str
+    model: str
+
+    @property
+    def updated_text(self) -> str:
+        """When the session was last used, in local time."""
+        return datetime.fromtimestamp(self.updated).strftime("%Y-%m-%d %H:%M")
+
+
+class SessionStore:
+    """Sessions and their events; every method is one short transaction and may be called from any thread.
+
+    Raises StoreError when the file is locked, full, read-only or damaged.
+    """
+
+    def __init__(self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
+        self._database = Database(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
+        self._clock = clock
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def create(self, *, workspace: str, model: str) -> str:
+        """Begin a session; returns its id, such as `k3f9-2q`."""
+        now = self._clock()
+        with self._database.writing("No session was begun.") as db:
+            while True:
+                session = _new_id()
+                values = (session, now, now, _storable(workspace), _storable(model))
+                cursor = db.execute("INSERT OR IGNORE INTO sessions VALUES (?, '', ?, ?, ?, ?)", values)
+                if cursor.rowcount:
+                    return session
+
+    def append(self, session: str, events: Sequence[Event]) -> None:
+        """Write events in their order, all or none; the first question becomes the title of a session that has none."""
+        now = self._clock()
+        question = next((event.question for event in events if isinstance(event, TurnStarted)), "")
+        lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
+        with self._database.writing(_NOTHING_LOST) as db:
+            db.execute(
+                """INSERT INTO sessions VALUES (?, ?, ?, ?, '', '') ON CONFLICT DO UPDATE
+                SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END""",
+                (session, _title(question), now, now),
+            )
+            last = db.execute("SELECT COALESCE(MAX(seq), 0) FROM events WHERE session = ?", (session,)).fetchone()[0]
+            rows = [(session, seq, now, line) for seq, line in enumerate(lines, start=last + 1)]
+            db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+
+    def events(self, session: str) -> Iterator[tuple[float, Event]]:
+        """When each event was written, and the event; those that only another version knows are left out."""
+        seq = 0
+        while True:
+            with self._database.reading() as db:
+                rows = db.execute(
+                    "SELECT seq, at, json FROM events WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+                    (session, seq, _PAGE),
+                ).fetchall()
+            if not rows:
+                return
+            for row in rows:
+                event = _event(row["json"])
+                if event is not None:
+                    yield row["at"], event
+            seq = rows[-1]["seq"]
+
+    def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
+        """The sessions in which anything happened, the last used first."""
+        with self._database.reading() as db:
+            rows = db.execute(
+                """SELECT * FROM sessions WHERE EXISTS (SELECT 1 FROM events WHERE session = id)
+                ORDER BY updated DESC, id LIMIT ?""",
+                (limit,),
+            ).fetchall()
+        return tuple(SessionInfo(**dict(row)) for row in rows)
+
+    def find(self, beginning: str) -> str:
+        """The id that begins like this; raises UsageError when there is none, or more than one."""
+        wanted = beginning.strip().lower()
+        with self._database.reading() as db:
+            rows = db.execute(
+                "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? ORDER BY updated DESC LIMIT ?",
+                (len(wanted), _storable(wanted), _MOST_NAMED + 1),
+            ).fetchall()
+        ids = [str(row["id"]) for row in rows]
+        if wanted in ids:
+            return wanted
+        if not wanted or not ids:
+            raise _no_session(beginning)
+        if len(ids) > 1:
+            more = ", …" if len(ids) > _MOST_NAMED else ""
+            raise UsageError(
+                f"{beginning!r} is the beginning of several sessions: {', '.join(ids[:_MOST_NAMED])}{more}.",
+                fix="Type more of it.",
+            )
+        return ids[0]
+
+    def info(self, session: str) -> SessionInfo:
+        """What is known of a session; raises UsageError when there is none with this id."""
+        with self._database.reading() as db:
+            row = db.execute("SELECT * FROM sessions WHERE id = ?", (session,)).fetchone()
+        if row is None:
+            raise _no_session(session)
+        return SessionInfo(**dict(row))
+
+    def title(self, session: str) -> str:
+        """The session's title; empty before the first question."""
+        return self.info(session).title
+
+    def rename(self, session: str, title: str) -> None:
+        """Give a session another title; raises UsageError when it is empty or there is no such session."""
+        if not title.strip():
+            raise UsageError("The title is empty.", fix="Give one, such as: fix the readme.")
+        with self._database.writing(_AS_BEFORE) as db:
+            renamed = db.execute("UPDATE sessions SET title = ? WHERE id = ?", (_title(title), session)).rowcount
+        if not renamed:
+            raise _no_session(session)
+
+    def delete(self, session: str) -> None:
+        """Remove a session and all its events; raises UsageError when there is no such session."""
+        with self._database.writing(_AS_BEFORE) as db:
+            deleted = db.execute("DELETE FROM sessions WHERE id = ?", (session,)).rowcount
+            db.execute("DELETE FROM events WHERE session = ?", (session,))
+        if not deleted:
+            raise _no_session(session)
+
+
+def _no_session(name: str) -> UsageError:
+    return UsageError(f"There is no session {name!r}.", fix="`ecoshell sessions` lists them.")
+
+
+def _event(line: str) -> Event | None:
+    try:
+        return from_json(json.loads(line))
+    except (ValueError, TypeError, KeyError):  # an unknown type, or fields this version does not have
+        return None
+
+
+def _new_id() -> str:
+    letters = "".join(secrets.choice(_LETTERS) for _ in range(6))
+    return f"{letters[:4]}-{letters[4:]}"
+
+
+def _title(text: str) -> str:
+    line = visible_line(text)
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1].rstrip()}…"
+
+
+def _storable(text: str) -> str:
+    """The text without what SQLite cannot keep: halves of surrogate pairs, as file names may have."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,179 @@
+"""Every setting there is, with its default and what it may be."""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+
+_AMOUNT = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
+
+
+def _plain_number(value: Any) -> Any:
+    """Refuse true and false where pydantic would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+def _amount(value: Any) -> str:
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
+    if isinstance(value, bool) or not _AMOUNT.fullmatch(text) or not any(digit in text for digit in "123456789"):
+        raise ValueError('must be dollars, such as "0.50", or tokens, such as "20000tok"')
+    return text
+
+
+def _auto_or_at_least(least: int) -> PlainValidator:
+    def check(value: Any) -> int | Literal["auto"]:
+        if value == "auto":
+            return "auto"
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return value
+        raise ValueError(f'must be "auto" or a whole number of at least {least}')
+
+    return PlainValidator(check)
+
+
+def _address(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise ValueError("must be an address such as http://localhost:8000/v1") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address such as http://localhost:8000/v1")
+    if parts.username or parts.password:
+        raise ValueError("must not carry a name or a password; keys belong in the environment or the keyring")
+    return value
+
+
+def _said(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+AmountText = Annotated[str, PlainValidator(_amount)]
+Flag = Annotated[bool, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True, ge=1)]
+Said = Annotated[str, AfterValidator(_said)]
+Rate = Annotated[Decimal, BeforeValidator(_plain_number), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A table of the settings file; refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BudgetSettings(Section):
+    """Caps that stand from the start, each in dollars or in tokens."""
+
+    turn: AmountText | None = None
+    session: AmountText | None = None
+    day: AmountText | None = None
+    month: AmountText | None = None
+
+
+class AgentSettings(Section):
+    """How the agent works: what it registers, and how far it may go."""
+
+    registration: Literal["auto", "names", "all"] = "auto"
+    presentation: Literal["auto", "grow", "stable"] = "auto"
+    max_steps: Whole = 24
+    max_output_tokens: Whole = 1024
+    """Of one step."""
+    answer_tokens: Whole = 512
+    """Of the final answer, whose price is set aside before the first step."""
+
+
+class RegistrationSettings(Section):
+    """When names alone are too many."""
+
+    names_share: Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=1)] = 0.1
+    """The part of the context that the tools' names may take before only a shortlist is shown."""
+
+
+class LocalSettings(Section):
+    """How models on this machine run."""
+
+    n_gpu_layers: Annotated[int | Literal["auto"], _auto_or_at_least(-1)] = "auto"
+    """Layers on the GPU; -1 is all of them."""
+    threads: Annotated[int | Literal["auto"], _auto_or_at_least(1)] = "auto"
+    context: Annotated[int, Field(strict=True, ge=512)] = 8192
+    """Tokens of context a local model is opened with."""
+
+
+class ApprovalSettings(Section):
+    """Rules `tool` or `tool:pattern`, such as `run_command:git status*`; deny wins over ask, ask over allow."""
+
+    allow: tuple[Said, ...] = ()
+    deny: tuple[Said, ...] = ()
+    ask: tuple[Said, ...] = ()
+
+
+class ToolsSettings(Section):
+    """What the built-in tools may do."""
+
+    allow_private_addresses: Flag = False
+    """Whether fetch_url may reach this machine and its local network."""
+    command_seconds: Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=86_400)] = 120
+    """Time limit of run_command and run_python."""
+
+
+class PriceSettings(Section):
+    """Dollars per million tokens; what is left out costs as much as input or output."""
+
+    input: Rate
+    output: Rate
+    cached_input: Rate | None = None
+    cache_write: Rate | None = None
+    reasoning: Rate | None = None
+
+
+class ModelSettings(Section):
+    """What the user knows better about one model than the packaged file does."""
+
+    base_url: Annotated[str, AfterValidator(_address)] | None = None
+    """Address of an OpenAI-compatible server."""
+    native_tools: Flag | None = None
+    context: Whole | None = None
+    price: PriceSettings | None = None
+
+
+class TuiSettings(Section):
+    """How the chat looks."""
+
+    theme: Said | None = None
+
+
+class Settings(Section):
+    """All settings; every one has a default."""
+
+    model: Said = "embedded"
+    budget: BudgetSettings = BudgetSettings()
+    agent: AgentSettings = AgentSettings()
+    registration: RegistrationSettings = RegistrationSettings()
+    local: LocalSettings = LocalSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    tools: ToolsSettings = ToolsSettings()
+    models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
+    tui: TuiSettings = TuiSettings()
+
+
+NAMED = "*"
+"""Stands in a key's path where the user chooses the name: `("models", "*", "price", "input")`."""
+
+
+def known_keys(section: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
+    """The paths of all keys, tables included."""
+    found: list[tuple[str, ...]] = []
+    for name, field in section.model_fields.items():
+        path = (*above, name)
+        found.append(path)
+        parts = (field.annotation, *get_args(field.annotation))
+        below = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
+        if below is not None:
+            found += known_keys(below, (*path, NAMED) if get_origin(field.annotation) is Mapping else path)
+    return tuple(found)

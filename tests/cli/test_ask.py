@@ -1,0 +1,158 @@
+"""One-shot questions, over a shell that plays prepared events."""
+
+import io
+import json
+import sys
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from ecoshell.agent.person import Nobody
+from ecoshell.cli.ask import AnswerOnly, JsonLines, OneShot, read_question, run
+from ecoshell.cli.outcome import Outcome
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    BudgetSettled,
+    ErrorHappened,
+    Event,
+    Notice,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+    TurnFinished,
+    from_json,
+)
+from ecoshell.messages import Usage
+from ecoshell.options import Options
+
+TURN: list[Event] = [
+    StepStarted(1, "single", "m"),
+    ToolRegistered("calculate", 70, True, 1, "agent"),
+    BudgetSettled(1, "single", "m", 3_100_000, Usage(120, 30, cached=100), True, 0.5),
+    Answer("391"),
+    TurnFinished(1, "answered", "391", 3_100_000, Usage(120, 30, cached=100), 1, ("calculate",), 0.7),
+]
+
+
+class PlayedShell:
+    """Plays prepared events."""
+
+    session = "abc123"
+    person = Nobody()
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+
+    async def ask(self, question: str) -> AsyncGenerator[Event, None]:
+        for event in self.events:
+            yield event
+
+    async def stop(self) -> None:
+        raise AssertionError("nobody asked to stop")
+
+
+async def told(events: list[Event], *, json: bool) -> Outcome:
+    """Play the events to a report on standard output and error."""
+    outcome = Outcome()
+    report = JsonLines() if json else AnswerOnly()
+    shot = OneShot("q", report=report, outcome=outcome, person=None)
+    await shot.ask(PlayedShell(events))  # type: ignore[arg-type]
+    report.end(outcome)
+    return outcome
+
+
+async def test_json_tells_every_event_and_the_result_last(capsys: pytest.CaptureFixture[str]) -> None:
+    await told(TURN, json=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [from_json(line) for line in lines[:-1]] == TURN
+    assert lines[-1] == {
+        "type": "result",
+        "status": "answered",
+        "answer": "391",
+        "cost_usd": "0.0031",
+        "usage": {"input": 120, "output": 30, "cached": 100, "cache_write": 0, "reasoning": 0},
+        "steps": 1,
+        "registered": ["calculate"],
+        "session": "abc123",
+    }
+
+
+async def test_json_is_ascii_so_that_a_terminal_obeys_nothing_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    await told([Notice("\x9b2J\u202e"), *TURN], json=True)
+    assert capsys.readouterr().out.isascii()
+
+
+async def test_only_the_answer_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    await told(TURN, json=False)
+    assert capsys.readouterr() == ("391\n", "")
+
+
+async def test_an_answer_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    finished = TurnFinished(1, "answered", "\x1b]0;owned\x07[b]x", 0, Usage(), 1, (), 0.1)
+    await told([finished], json=False)
+    assert capsys.readouterr().out == "␛]0;owned\\x07[b]x\n"
+
+
+async def test_errors_and_endings_other_than_an_answer_are_told_on_standard_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = ErrorHappened("ModelUnavailable", "The provider did not answer.", fix="Try again.")
+    outcome = await told([failed, TurnFinished(1, "error", "", 0, Usage(), 0, (), 0.1)], json=False)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error: The provider did not answer. Try again." in err
+    assert outcome.exit_status == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "exit_status"), [("answered", 0), ("error", 1), ("limit", 3), ("gave_up", 4), ("interrupted", 130)]
+)
+def test_the_exit_status_says_how_the_turn_ended(status: str, exit_status: int) -> None:
+    outcome = Outcome()
+    outcome.see(TurnFinished(1, status, "", 0, Usage(), 0, (), 0.1))  # type: ignore[arg-type]
+    assert outcome.exit_status == exit_status
+
+
+def test_without_a_last_event_the_outcome_holds_what_there_was() -> None:
+    outcome = Outcome()
+    for event in (*TURN[:3], TextArrived("It is ", "answer", "single"), TextArrived("39", "answer", "single")):
+        outcome.see(event)
+    outcome.status = "interrupted"
+    record = outcome.to_json()
+    assert record["answer"] == "It is 39"
+    assert record["cost_usd"] == "0.0031"
+    assert record["usage"]["input"] == 120
+    assert record["registered"] == ["calculate"]
+
+
+def test_a_cost_is_unknown_once_a_part_of_it_is() -> None:
+    outcome = Outcome()
+    outcome.see(BudgetSettled(1, "single", "m", None, Usage(10, 1), True, 0.1))
+    outcome.see(BudgetSettled(2, "single", "m", 5, Usage(10, 1), True, 0.1))
+    assert outcome.to_json()["cost_usd"] is None
+
+
+def test_an_empty_question_is_refused() -> None:
+    with pytest.raises(UsageError, match="empty"):
+        run(Options(), " \n", json=False)
+
+
+def test_with_json_an_empty_question_ends_in_a_result_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(Options(), "", json=True) == 2
+    error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert error["kind"] == "UsageError"
+    assert (result["type"], result["status"], result["session"]) == ("result", "error", None)
+
+
+def test_what_is_not_utf8_on_standard_input_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xff?\n")))
+    warnings: list[str] = []
+    assert read_question("-", warnings.append) == "caf�?"
+    assert len(warnings) == 1
+
+
+def test_an_argument_that_is_not_utf8_is_replaced_and_said() -> None:
+    warnings: list[str] = []
+    assert read_question("caf\udcff?", warnings.append) == "caf�?"
+    assert len(warnings) == 1

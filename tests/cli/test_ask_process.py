@@ -1,0 +1,189 @@
+"""`ecoshell ask` as other programs see it: a process with arguments, pipes, signals and an exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIMIT_S = 60
+"""Longer than any of these may take; a process that hangs is a failure, not a wait."""
+
+CALCULATE = (
+    {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
+    {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
+    {"text": "391", "usage": {"input": 400, "cached": 0, "output": 10}},
+)
+SLEEP = (
+    {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
+    {"call": {"name": "run_command", "arguments": {"command": "sleep 600"}}},
+    {"text": "slept"},
+)
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts `ecoshell ask` on a script of replies, in a workspace and a home of its own."""
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1"}
+
+    def start(*arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE) -> "subprocess.Popen[bytes]":
+        script = tmp_path / "script.jsonl"
+        script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+        shared = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2")
+        return subprocess.Popen(
+            [sys.executable, "-m", "ecoshell", "ask", *shared, "--workspace", str(workspace), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=Path(__file__).parents[2],
+        )
+
+    return start
+
+
+def end(process: "subprocess.Popen[bytes]", typed: bytes = b"") -> tuple[int, str, str]:
+    """Let it finish; its exit status, standard output and standard error."""
+    out, err = process.communicate(typed, timeout=LIMIT_S)
+    return process.returncode, out.decode(), err.decode()
+
+
+def wait_for(process: "subprocess.Popen[bytes]", event: str) -> list[dict[str, Any]]:
+    """Read JSON lines until one of this type has come."""
+    assert process.stdout is not None
+    seen: list[dict[str, Any]] = []
+    for line in process.stdout:
+        seen.append(json.loads(line))
+        if seen[-1]["type"] == event:
+            return seen
+    raise AssertionError(f"{event} never came: {seen}")
+
+
+def test_the_answer_alone_is_on_standard_output(start: Start) -> None:
+    assert end(start("What is 17 * 23?")) == (0, "391\n", "")
+
+
+def test_json_ends_in_the_result_with_the_cost_as_a_decimal(start: Start) -> None:
+    status, out, _ = end(start("--json", "What is 17 * 23?"))
+    lines = [json.loads(line) for line in out.splitlines()]
+    result = lines[-1]
+    assert status == 0
+    assert (result["type"], result["status"], result["answer"]) == ("result", "answered", "391")
+    assert result["registered"] == ["calculate"]
+    assert result["steps"] == 3
+    assert float(result["cost_usd"]) > 0
+    assert lines[-2]["type"] == "turn_finished"
+    observations = [
+        line["observation"] for line in lines if line["type"] == "call_finished" and line["name"] == "calculate"
+    ]
+    assert observations == ["17 * 23 = 391"]
+
+
+def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
+    status, out, err = end(start("--json", "-"), b"What is \xff 17 * 23?\n")
+    started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
+    assert status == 0
+    assert started["question"] == "What is � 17 * 23?"
+    assert "not valid UTF-8" in err
+
+
+def test_an_empty_question_is_bad_usage(start: Start) -> None:
+    status, out, err = end(start("-"), b"  \n")
+    assert (status, out) == (2, "")
+    assert "question is empty" in err
+
+
+def test_a_question_that_cannot_fit_is_refused_and_says_why(start: Start) -> None:
+    status, out, err = end(start("-"), b"word " * 2_000_000)
+    assert (status, out) == (1, "")
+    assert "context" in err
+
+
+def test_a_script_that_has_ended_is_an_error(start: Start) -> None:
+    status, out, err = end(start("hello", replies=CALCULATE[:1]))
+    assert (status, out) == (1, "")
+    assert "error:" in err
+
+
+def test_giving_up_has_its_own_status(start: Start) -> None:
+    gave_up = {"call": {"name": "finish", "arguments": {"give_up": "There is no such file."}}}
+    status, _, err = end(start("hello", replies=(gave_up,)))
+    assert status == 4
+    assert "gave up" in err
+
+
+def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(start: Start) -> None:
+    status, _, err = end(start("--budget", "0.000001", "hello"))
+    assert status == 3
+    assert "limit" in err
+
+
+def test_without_a_person_what_needs_approval_does_not_run(start: Start) -> None:
+    status, out, _ = end(start("--json", "sleep", replies=SLEEP))
+    finished = [line for line in map(json.loads, out.splitlines()) if line["type"] == "call_finished"]
+    assert status == 0
+    assert finished[-1]["refused"] == "unapproved"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
+    start: Start, number: signal.Signals
+) -> None:
+    process = start("--json", "--yes", "sleep", replies=SLEEP)
+    seen = wait_for(process, "call_started")
+    while seen[-1].get("name") != "run_command":
+        seen = wait_for(process, "call_started")
+    process.send_signal(number)
+    status, out, err = end(process)
+    result = json.loads(out.splitlines()[-1])
+    assert status == 130, err
+    assert (result["type"], result["status"]) == ("result", "interrupted")
+    assert result["registered"] == ["run_command"]
+    again, out, _ = end(start("--json", "--resume", result["session"], "again", replies=CALCULATE[2:]))
+    assert again == 0
+    assert json.loads(out.splitlines()[-1])["session"] == result["session"]
+
+
+def test_an_interrupt_while_the_question_is_awaited_ends_with_a_result(start: Start) -> None:
+    process = start("--json", "-")
+    assert process.stdin is not None
+    process.stdin.write(b"half a ques")
+    process.stdin.flush()
+    _until_reading(process)
+    process.send_signal(signal.SIGINT)
+    status, out, _ = end(process)
+    assert status == 130
+    assert json.loads(out)["status"] == "interrupted"
+
+
+def test_a_reader_that_has_gone_ends_it_quietly(start: Start) -> None:
+    process = start("--json", "--yes", "sleep", replies=(*CALCULATE[:2] * 200, {"text": "391"}))
+    wait_for(process, "turn_started")
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert err == b""
+
+
+def _until_reading(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until the process has emptied its standard input."""
+    import fcntl
+    import struct
+    import termios
+
+    assert process.stdin is not None
+    while True:
+        assert process.poll() is None
+        (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0"))
+        if waiting == 0:
+            return

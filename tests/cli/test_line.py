@@ -1,0 +1,276 @@
+"""The loop of the line shell, over a shell that plays prepared events and a person whose lines are prepared."""
+
+import asyncio
+import io
+import signal
+from collections.abc import AsyncGenerator, Iterable
+
+import pytest
+
+from ecoshell.agent.commands import Printed
+from ecoshell.agent.person import LimitChoice
+from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import NANO
+from ecoshell.cli.interrupts import Interrupted
+from ecoshell.cli.line import LineShell, toolbar_text
+from ecoshell.cli.person import LinePerson
+from ecoshell.cli.render import Printer
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    ApprovalWanted,
+    CallFinished,
+    Event,
+    LimitHit,
+    Rationale,
+    StepStarted,
+    TextArrived,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+
+WANTED = ApprovalWanted("c1", "run_command", {"command": "make"}, ("execute",), "It would run a program.")
+HIT = LimitHit("session", "usd", 5, 2, "The next call could pass the session's cap.")
+
+
+def finished(status: str = "answered", answer: str = "") -> TurnFinished:
+    return TurnFinished(1, status, answer, 3_100_000, Usage(120, 30), 2, (), 1.5)  # type: ignore[arg-type]
+
+
+class PlayedShell:
+    """Plays prepared events for each question; asks its person as the core does, from a task of its own."""
+
+    def __init__(self, *turns: Iterable[Event], past: Iterable[Event] = ()) -> None:
+        self.turns = list(turns)
+        self.past_events = list(past)
+        self.questions: list[str] = []
+        self.decisions: list[str | LimitChoice] = []
+        self.person: LinePerson | None = None
+        self.on_event = lambda event: None
+        self._stopped = asyncio.Event()
+
+    async def ask(self, question: str) -> AsyncGenerator[Event, None]:
+        self.questions.append(question)
+        self._stopped.clear()
+        for event in self.turns.pop(0):
+            asking = self._asking(event)
+            yield event
+            self.on_event(event)
+            if asking:
+                await asyncio.wait({asking, asyncio.ensure_future(self._stopped.wait())}, return_when="FIRST_COMPLETED")
+            await asyncio.sleep(0)
+            if self._stopped.is_set():
+                yield finished("interrupted")
+                return
+
+    def _asking(self, event: Event) -> "asyncio.Task[None] | None":
+        async def ask() -> None:
+            assert self.person is not None
+            if isinstance(event, ApprovalWanted):
+                self.decisions.append(await self.person.approve(event))
+            elif isinstance(event, LimitHit):
+                self.decisions.append(await self.person.at_limit(event))
+
+        wanted = self.person is not None and isinstance(event, ApprovalWanted | LimitHit)
+        return asyncio.ensure_future(ask()) if wanted else None
+
+    async def stop(self) -> None:
+        self._stopped.set()
+
+    async def command(self, line: str) -> Printed:
+        match line:
+            case "/quit":
+                return Printed("", "quit")
+            case "/budget":
+                return Printed("no cap is set")
+            case "/resume abc":
+                return Printed("resumed", "session")
+            case _:
+                raise UsageError("There is no command /bugdet.", fix="Did you mean /budget?")
+
+    async def past(self) -> list[Event]:
+        return self.past_events
+
+    async def standing(self) -> Standing:
+        tools = (ToolRow("read_file", 80, True, "agent", ""), ToolRow("list_files", 60, False, "", ""))
+        caps = (CapState("session", "usd", NANO // 2, NANO // 10, NANO // 100),)
+        return Standing("abc", "", "embedded", "single", "react", caps, NANO // 10, 150, tools, 90, 140, exact=True)
+
+
+class PreparedInput:
+    """Gives prepared lines; an exception among them is raised."""
+
+    def __init__(self, *lines: str | Exception) -> None:
+        self.lines = list(lines)
+
+    async def question(self, prompt: str) -> str:
+        if not self.lines:
+            raise EOFError
+        line = self.lines.pop(0)
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+    word = question
+
+
+async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True) -> tuple[int, str]:
+    """Run the loop over prepared lines; its status and everything it printed."""
+    screen = io.StringIO()
+    printer = Printer(screen)
+    source = PreparedInput(*lines)
+    shell.person = LinePerson(source.word, printer.line) if person else None
+    status = await LineShell(shell, source=source, printer=printer, person=shell.person).run()  # type: ignore[arg-type]
+    return status, screen.getvalue()
+
+
+async def test_a_streamed_answer_is_printed_once() -> None:
+    turn = [TextArrived("It has ", "thought", "single"), TextArrived("12 lines.", "thought", "single")]
+    _, screen = await chat(
+        PlayedShell([StepStarted(1, "single", "m"), *turn, Answer("It has 12 lines."), finished()]), "q"
+    )
+    assert screen.count("It has 12 lines.") == 1
+
+
+async def test_an_answer_that_was_not_streamed_is_printed_whole() -> None:
+    _, screen = await chat(PlayedShell([TextArrived("{", "thought", "single"), Answer("391"), finished()]), "q")
+    assert "391" in screen
+
+
+async def test_a_thought_takes_one_line() -> None:
+    _, screen = await chat(PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q")
+    assert "I need a word counter.\n" in screen
+
+
+async def test_markup_and_escapes_of_a_tool_are_shown_as_text() -> None:
+    hostile = CallFinished("c1", "read_file", True, "[bold]\x1b[2Jhello[/bold]", False, 0.01)
+    _, screen = await chat(PlayedShell([hostile, finished()]), "q")
+    assert "[bold]␛[2Jhello[/bold]" in screen
+    assert "\x1b" not in screen
+
+
+async def test_a_refused_call_names_the_guard() -> None:
+    refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
+    _, screen = await chat(PlayedShell([refused, finished()]), "q")
+    assert "refused (unregistered): Register it first." in screen
+
+
+async def test_the_summary_says_when_a_cost_is_unknown() -> None:
+    unknown = TurnFinished(1, "answered", "x", None, Usage(), 1, (), 0.2)  # type: ignore[arg-type]
+    _, screen = await chat(PlayedShell([unknown]), "q")
+    assert "cost unknown" in screen
+
+
+@pytest.mark.parametrize(("typed", "decision"), [("y", "once"), ("S", "session"), ("project", "project"), ("n", "no")])
+async def test_an_approval_is_asked_in_line(typed: str, decision: str) -> None:
+    shell = PlayedShell([WANTED, finished()])
+    _, screen = await chat(shell, "q", typed)
+    assert shell.decisions == [decision]
+    assert 'run_command(command="make")' in screen
+
+
+async def test_an_approval_is_asked_again_after_a_word_it_does_not_know() -> None:
+    shell = PlayedShell([WANTED, finished()])
+    await chat(shell, "q", "perhaps", "y")
+    assert shell.decisions == ["once"]
+
+
+async def test_an_approval_at_the_end_of_input_is_refused() -> None:
+    shell = PlayedShell([WANTED, finished()])
+    await chat(shell, "q")
+    assert shell.decisions == ["no"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [
+        (["r", "0.50"], LimitChoice("raise", "0.50")),
+        (["r", "-3", "r", "20000tok"], LimitChoice("raise", "20000tok")),
+        (["m", "local:My Model.gguf"], LimitChoice("model", "local:My Model.gguf")),
+        (["a"], LimitChoice("answer")),
+        (["x", "stop"], LimitChoice("stop")),
+    ],
+)
+async def test_a_limit_is_asked_in_line(typed: list[str], choice: LimitChoice) -> None:
+    shell = PlayedShell([HIT, finished("limit")])
+    await chat(shell, "q", *typed)
+    assert shell.decisions == [choice]
+
+
+async def test_ctrl_c_at_an_approval_stops_the_turn_and_keeps_the_shell() -> None:
+    shell = PlayedShell([WANTED, Answer("never"), finished()], [Answer("second"), finished()])
+    _, screen = await chat(shell, "q", Interrupted(), "again")
+    assert shell.decisions == []
+    assert "never" not in screen
+    assert "stopped" in screen
+    assert "second" in screen
+
+
+async def test_ctrl_c_in_a_turn_stops_the_turn_and_keeps_the_shell() -> None:
+    shell = PlayedShell([StepStarted(1, "single", "m"), Answer("never"), finished()], [Answer("second"), finished()])
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StepStarted):
+            signal.raise_signal(signal.SIGINT)
+
+    shell.on_event = interrupt
+    status, screen = await chat(shell, "q", "again")
+    assert "stopped" in screen
+    assert "second" in screen
+    assert status == 0
+
+
+async def test_ctrl_c_at_the_prompt_says_how_to_leave() -> None:
+    _, screen = await chat(PlayedShell(), Interrupted())
+    assert "Ctrl-D or /quit leaves" in screen
+
+
+async def test_an_unknown_command_is_told_and_the_shell_goes_on() -> None:
+    shell = PlayedShell([Answer("fine"), finished()])
+    _, screen = await chat(shell, "/bugdet", "q")
+    assert "Did you mean /budget?" in screen
+    assert "fine" in screen
+
+
+async def test_quit_leaves_what_follows_unread() -> None:
+    shell = PlayedShell()
+    await chat(shell, "/budget", "/quit", "not asked")
+    assert shell.questions == []
+
+
+async def test_resuming_shows_what_was_said() -> None:
+    past = [TurnStarted(1, "how many?", "m", "single", "react"), TextArrived("Tw", "thought", "s"), Answer("Twelve.")]
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    assert "> how many?" in screen
+    assert screen.count("Twelve.") == 1
+
+
+async def test_empty_lines_are_not_asked() -> None:
+    shell = PlayedShell()
+    await chat(shell, "", "   ")
+    assert shell.questions == []
+
+
+async def test_a_pipe_is_answered_without_greeting_or_prompt() -> None:
+    _, screen = await chat(PlayedShell([Answer("391"), finished()]), "17 * 23", person=False)
+    assert screen.splitlines()[0] == "answer: 391"
+
+
+async def test_from_a_pipe_the_status_is_that_of_the_turn_that_was_not_answered() -> None:
+    shell = PlayedShell([finished("limit")], [Answer("x"), finished()])
+    status, _ = await chat(shell, "one", "two", person=False)
+    assert status == 3
+
+
+def test_the_toolbar_shows_what_is_spent_held_and_left_of_each_cap() -> None:
+    standing = asyncio.run(PlayedShell().standing())
+    assert toolbar_text(standing) == " session: spent $0.10, held $0.01, left $0.39 | 1 of 2 tools | embedded "
+
+
+async def test_a_call_spelled_out_as_text_is_not_streamed() -> None:
+    pieces = [TextArrived(piece, "thought", "single") for piece in ('{"thought": "count"', ', "call": {}}')]
+    _, screen = await chat(PlayedShell([*pieces, Rationale("count", "single"), finished()]), "q")
+    assert '"thought"' not in screen
+    assert "- count\n" in screen

@@ -1,0 +1,216 @@
+"""`ecoshell line` and the chat from end to end: a real process on a real pseudo-terminal, typed into and looked at."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pyte
+import pytest
+
+from ecoshell.events import CallStarted, TurnFinished
+from ecoshell.sessions.store import SessionStore
+
+LIMIT_S = 60
+ROWS, COLUMNS = 30, 100
+
+REPLIES = (
+    {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
+    {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
+    {"text": "It is 391."},
+    {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
+    {"call": {"name": "run_command", "arguments": {"command": "echo $((40 + 2))"}}},
+    {"call": {"name": "run_command", "arguments": {"command": "sleep 600"}}},
+    {"text": "Still here."},
+)
+
+
+class Terminal:
+    """A process on a pseudo-terminal, and the screen a person would see."""
+
+    def __init__(self, child: "pexpect.spawn[bytes]") -> None:
+        self.child = child
+        self.raw = b""
+        self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=1000)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def text(self) -> str:
+        """The screen as text, without trailing blanks."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    def type(self, text: str) -> None:
+        self.child.send(text.encode())
+
+    def wait(self, pattern: str) -> str:
+        """Read until the screen shows the pattern; the screen then."""
+        return self._until(lambda: re.search(pattern, self.text, re.MULTILINE) is not None, f"{pattern!r} never came")
+
+    def ended(self) -> int:
+        """Read to the end; the exit status."""
+        self._until(lambda: not self.child.isalive(), "it did not end")
+        self.child.close()
+        assert self.child.exitstatus is not None, f"ended by signal {self.child.signalstatus}"
+        return self.child.exitstatus
+
+    def _until(self, met: Callable[[], bool], complaint: str) -> str:
+        deadline = time.monotonic() + LIMIT_S
+        while not met():
+            assert time.monotonic() < deadline, f"{complaint}:\n{self.text}"
+            try:
+                piece = self.child.read_nonblocking(4096, timeout=0.1)
+            except pexpect.TIMEOUT:
+                continue
+            except pexpect.EOF:
+                assert met() or not self.child.isalive(), f"{complaint}:\n{self.text}"
+                if not met() and complaint != "it did not end":
+                    raise AssertionError(f"it ended before {complaint}:\n{self.text}") from None
+                continue
+            self.raw += piece
+            self._stream.feed(piece)
+            self._answer(piece)
+        return self.text
+
+    def _answer(self, piece: bytes) -> None:
+        """Say where the cursor is when asked, as every terminal does."""
+        if b"\x1b[6n" in piece:
+            row, column = self._screen.cursor.y + 1, self._screen.cursor.x + 1
+            self.child.send(f"\x1b[{row};{column}R".encode())
+
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def open_terminal(tmp_path: Path) -> Iterator[Open]:
+    """Opens ecoshell on a script, in a workspace and a home of its own."""
+    script = tmp_path / "script.jsonl"
+    script.write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES))
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    opened: list[Terminal] = []
+
+    def open_terminal(*command: str, **environment: str) -> Terminal:
+        options = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2", "--budget", "0.50")
+        env: dict[str, Any] = {
+            **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")},
+            "ECOSHELL_HOME": str(tmp_path / "home"),
+            "TERM": "xterm-256color",
+            "PYTHONUTF8": "1",
+            **environment,
+        }
+        child = pexpect.spawn(
+            sys.executable,
+            ["-m", "ecoshell", *command, *options, "--workspace", str(workspace)],
+            env=env,
+            cwd=str(Path(__file__).parents[2]),
+            dimensions=(ROWS, COLUMNS),
+            timeout=LIMIT_S,
+        )
+        opened.append(Terminal(child))
+        return opened[-1]
+
+    yield open_terminal
+    for terminal in opened:
+        if terminal.child.isalive():
+            terminal.child.kill(signal.SIGKILL)
+            terminal.child.wait()
+        terminal.child.close()
+
+
+def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("line")
+    terminal.wait(r"^❯")
+    terminal.wait(r"session: spent \$0, held \$0, left \$0\.50")
+
+    terminal.type("what is 17 * 23?\r")
+    screen = terminal.wait(r"✔ answered")
+    assert screen.count("It is 391.") == 1
+    assert "◆ I need a calculator." in screen
+    assert "＋ registered calculate" in screen
+    assert '▸ call calculate(expression="17 * 23")' in screen
+    assert "└ result: 17 * 23 = 391" in screen
+    terminal.wait(r"session: spent \$0\.\d+, held \$0, left \$0\.4")
+
+    terminal.type("run two commands\r")
+    terminal.wait(r"\[y\] once.*no:")
+    terminal.type("y\r")
+    terminal.wait(r"result: 42")
+    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[y\] once.*no: *$")
+    terminal.type("y\r")
+    terminal.wait(r'▸ call run_command\(command="sleep 600"\)')
+    terminal.type("\x03")
+    terminal.wait(r"✘ stopped")
+
+    terminal.type("are you there?\r")
+    terminal.wait(r"Still here\.")
+    terminal.type("\x03")
+    terminal.wait(r"Ctrl-D or /quit leaves")
+    terminal.type("\x04")
+    assert terminal.ended() == 0
+    history = tmp_path / "home" / "data" / "history.txt"
+    assert "+what is 17 * 23?" in history.read_text().splitlines()
+    assert "+y" not in history.read_text().splitlines()
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
+    terminal = open_terminal("line", "--yes")
+    terminal.wait(r"^❯")
+    terminal.type("what is 17 * 23?\r")
+    terminal.wait(r"✔ answered")
+    terminal.type("run two commands\r")
+    terminal.wait(r'▸ call run_command\(command="sleep 600"\)')
+    terminal.child.ptyproc.fileobj.close()
+    terminal.child.wait()
+    assert terminal.child.signalstatus is None, "it was killed rather than ended"
+
+    store = SessionStore(tmp_path / "home" / "data" / "sessions.sqlite")
+    (session,) = store.list()
+    events = [event for _, event in store.events(session.id)]
+    assert [event.status for event in events if isinstance(event, TurnFinished)] == ["answered", "interrupted"]
+    assert [event.name for event in events if isinstance(event, CallStarted)][-1] == "run_command"
+
+
+def test_slash_commands_are_completed(open_terminal: Open) -> None:
+    terminal = open_terminal("line")
+    terminal.wait(r"^❯")
+    terminal.type("/bud")
+    terminal.wait(r"/budget .*\n")
+    terminal.type("\t\r")
+    terminal.wait(r"session +\$0\.50? +\$0")
+
+
+def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:
+    terminal = open_terminal("line", TERM="dumb")
+    terminal.wait(r"^> *$")
+    terminal.type("what is 17 * 23?\n")
+    terminal.wait(r"^ok: answered")
+    terminal.type("/quit\n")
+    assert terminal.ended() == 0
+    assert b"\x1b" not in terminal.raw
+    assert terminal.raw.isascii()
+
+
+def test_no_color_is_respected(open_terminal: Open) -> None:
+    terminal = open_terminal("line", NO_COLOR="1")
+    terminal.wait(r"^❯")
+    terminal.type("what is 17 * 23?\r")
+    terminal.wait(r"✔ answered")
+    assert re.search(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]", terminal.raw) is None
+
+
+def test_the_chat_on_the_whole_screen_asks_and_answers(open_terminal: Open) -> None:
+    terminal = open_terminal()
+    terminal.wait(r"❯")
+    terminal.type("what is 17 * 23?\r")
+    screen = terminal.wait(r"It is 391\.")
+    assert "calculate" in screen
+    terminal.type("/quit\r")
+    assert terminal.ended() == 0

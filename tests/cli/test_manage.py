@@ -1,0 +1,259 @@
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import parse_amount
+from ecoshell.budget.price import Price, Rates
+from ecoshell.cli import main
+from ecoshell.events import Answer, Event, TurnStarted
+from ecoshell.messages import Usage
+from ecoshell.paths import user_paths
+from ecoshell.sessions.store import SessionStore
+
+Shell = Callable[..., str]
+PRICE = Price(Rates(*[Decimal(1)] * 5))
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Runs a command in this process and returns what it printed."""
+
+    def run(*argv: str, status: int = 0) -> str:
+        got = main(list(argv))
+        told = capsys.readouterr()
+        assert got == status, told.err
+        return told.err if status else told.out
+
+    return run
+
+
+def written(text: str) -> Path:
+    file = user_paths().settings_file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def talked(question: str = "how many words?", events: tuple[Event, ...] = ()) -> str:
+    store = SessionStore(user_paths().sessions_file)
+    session = store.create(workspace="/project", model="embedded")
+    store.append(session, [TurnStarted(1, question, "embedded", "single", "react"), *events])
+    store.close()
+    return session
+
+
+def spent(session: str, usage: Usage | None, *, price: Price | None = PRICE, model: str = "openai/x") -> int:
+    ledger = Ledger(user_paths().ledger_file)
+    hold = ledger.hold(Ask(price, 1000, 500, Account(session, 1, "single", model, "step")))
+    ledger.settle(hold, usage, "count_text")
+    ledger.close()
+    return hold.entry
+
+
+class TestTools:
+    def test_every_tool_is_listed_with_its_tokens_and_effects(self, shell: Shell) -> None:
+        rows = json.loads(shell("tools", "--json"))["rows"]
+        by_name = {row["name"]: row for row in rows}
+        assert by_name["run_command"]["effects"] == ["execute", "network", "read", "write"]
+        assert all(row["tokens"] > 20 and row["description"] and row["parameters"] for row in rows)
+        printed = shell("tools")
+        assert all(re.search(rf"^{name} +\d+ ", printed, re.MULTILINE) for name in by_name)
+
+    def test_one_tool_is_shown_as_the_model_reads_it(self, shell: Shell) -> None:
+        assert json.loads(shell("tools", "read_file"))["name"] == "read_file"
+        assert [row["name"] for row in json.loads(shell("tools", "read_file", "--json"))["rows"]] == ["read_file"]
+
+    def test_an_unknown_tool_is_refused_with_the_nearest(self, shell: Shell) -> None:
+        assert "Did you mean read_file" in shell("tools", "read_fil", status=2)
+
+    def test_a_missing_model_does_not_hide_the_tools(self, shell: Shell) -> None:
+        written('model = "local:/nowhere/model.gguf"')
+        assert json.loads(shell("tools", "--json"))["exact"] is False
+
+
+class TestSessions:
+    def test_sessions_are_listed(self, shell: Shell) -> None:
+        assert "no sessions yet" in shell("sessions")
+        session = talked("how many\x1b[2J words?")
+        assert json.loads(shell("sessions", "list", "--json"))["rows"][0]["id"] == session
+        assert json.loads(shell("sessions", "--json"))["rows"][0]["model"] == "embedded"
+        printed = shell("sessions")
+        assert "how many␛[2J words?" in printed
+        assert "\x1b" not in printed
+
+    def test_a_session_is_shown_by_the_beginning_of_its_id(self, shell: Shell) -> None:
+        session = talked(events=(Answer("It has 12."),))
+        assert "It has 12." in shell("sessions", "show", session[:5])
+        document: dict[str, Any] = json.loads(shell("sessions", "show", session, "--json"))
+        assert [event["type"] for event in document["events"]] == ["turn_started", "answer"]
+
+    def test_a_session_is_exported_to_a_new_file_only(self, shell: Shell, tmp_path: Path) -> None:
+        session = talked(events=(Answer("It has 12."),))
+        for file, form in (
+            (tmp_path / "a.md", []),
+            (tmp_path / "b.json", []),
+            (tmp_path / "c.txt", ["--format", "json"]),
+        ):
+            shell("sessions", "export", session, str(file), *form)
+        assert (tmp_path / "a.md").read_text() == shell("sessions", "export", session)
+        assert json.loads((tmp_path / "b.json").read_text()) == json.loads((tmp_path / "c.txt").read_text())
+        assert "exists already" in shell("sessions", "export", session, str(tmp_path / "a.md"), status=2)
+        assert "cannot be written" in shell("sessions", "export", session, str(tmp_path / "no" / "a.md"), status=1)
+
+    def test_a_session_is_renamed_and_deleted(self, shell: Shell) -> None:
+        session = talked()
+        assert "'word count'" in shell("sessions", "rename", session[:5], "word", "count")
+        assert "the whole id" in shell("sessions", "delete", session[:5], status=2)
+        assert "word count" in shell("sessions", "delete", session)
+        assert "There is no session" in shell("sessions", "show", session, status=2)
+
+    def test_a_damaged_store_is_an_error_that_says_what_to_do(self, shell: Shell) -> None:
+        file = user_paths().sessions_file
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"no database at all" * 100)
+        assert "Move the file away" in shell("sessions", status=1)
+
+
+class TestCost:
+    def test_costs_and_caps_are_told_as_the_contract_says(self, shell: Shell) -> None:
+        session = talked()
+        ledger = Ledger(user_paths().ledger_file)
+        ledger.set_cap(session, "session", parse_amount("0.50"))
+        ledger.set_cap(session, "day", parse_amount("20000tok"))
+        ledger.close()
+        spent(session, Usage(input=1000, output=200, cached=400))
+        told = json.loads(shell("cost", "--by", "session", "--json"))
+        row = told["rows"][0]
+        assert row["key"] == session
+        assert (row["spent_usd"], row["held_usd"]) == ("0.0012", "0")
+        assert (row["input"], row["cached"], row["output"], row["calls"]) == (1000, 400, 200, 1)
+        by_scope = {cap["scope"]: cap for cap in told["caps"]}
+        assert by_scope["session"]["limit_usd"] == "0.5"
+        assert by_scope["session"]["spent_usd"] == "0.0012"
+        assert by_scope["session"]["held_usd"] == "0"
+        assert by_scope["day"]["limit_usd"] is None
+        assert (by_scope["day"]["limit_tokens"], by_scope["day"]["spent_tokens"]) == (20000, 1200)
+
+    @pytest.mark.parametrize(
+        ("by", "key"), [("day", None), ("model", "openai/x"), ("role", "single"), ("tool", "count_text")]
+    )
+    def test_costs_are_added_up_by_what_is_asked(self, shell: Shell, by: str, key: str | None) -> None:
+        spent("a", Usage(input=10, output=10))
+        spent("b", Usage(input=10, output=10))
+        rows = json.loads(shell("cost", "--by", by, "--json"))["rows"]
+        assert [row["calls"] for row in rows] == [2]
+        assert key is None or rows[0]["key"] == key
+        assert by in shell("cost", "--by", by).splitlines()[0]
+
+    def test_what_is_not_known_is_null_and_never_zero(self, shell: Shell) -> None:
+        spent("a", Usage(input=10, output=10), price=None)
+        assert json.loads(shell("cost", "--json"))["rows"][0]["spent_usd"] is None
+        assert "unknown" in shell("cost")
+
+    def test_an_unreported_call_is_listed_until_it_is_reconciled(self, shell: Shell) -> None:
+        entry = spent("a", None)
+        waiting = json.loads(shell("cost", "--json"))["unreconciled"]
+        assert [(one["entry"], one["counted_usd"]) for one in waiting] == [(entry, "0.0015")]
+        assert f"--reconcile {entry}=" in shell("cost")
+        told = json.loads(shell("cost", "--reconcile", f"{entry}=0.0004", "--json"))
+        assert told["unreconciled"] == []
+        assert told["rows"][0]["spent_usd"] == "0.0004"
+
+    def test_a_call_may_turn_out_to_have_cost_nothing(self, shell: Shell) -> None:
+        entry = spent("a", None)
+        assert json.loads(shell("cost", "--reconcile", f"{entry}=0", "--json"))["rows"][0]["spent_usd"] == "0"
+
+    @pytest.mark.parametrize("text", ["12", "x=1", "=1", "1=lots", "1=-2", "999=1"])
+    def test_a_reconciliation_that_cannot_be_is_refused(self, shell: Shell, text: str) -> None:
+        assert shell("cost", "--reconcile", text, status=2)
+
+    def test_an_empty_ledger_says_so(self, shell: Shell) -> None:
+        assert "Nothing was spent yet" in shell("cost")
+        assert json.loads(shell("cost", "--json")) == {"rows": [], "caps": [], "unreconciled": []}
+
+
+class TestConfig:
+    def test_values_are_told_with_where_they_come_from(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = written('[budget]\nday = 2.50\n[models."openai/x".price]\ninput = 0.1\noutput = 2\n')
+        monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
+        rows = {row["key"]: row for row in json.loads(shell("config", "--json"))["rows"]}
+        assert (rows["budget.day"]["value"], rows["budget.day"]["from"]) == ("2.50", f"{file} line 2")
+        assert (rows["agent.max_steps"]["value"], rows["agent.max_steps"]["from"]) == (9, "ECOSHELL_AGENT_MAX_STEPS")
+        assert rows['models."openai/x".price.input']["value"] == "0.1"
+        assert rows["model"] == {"key": "model", "value": "embedded", "from": "default", "variable": "ECOSHELL_MODEL"}
+        assert re.search(r"budget\.day +2\.50 +.*config\.toml line 2", shell("config", "show"))
+
+    def test_the_path_is_told_even_when_the_file_is_broken(self, shell: Shell) -> None:
+        file = written("this is no toml")
+        assert shell("config", "path") == f"{file}\n"
+
+    def test_check_lists_every_problem(self, shell: Shell) -> None:
+        assert "nothing is wrong" in shell("config", "check")
+        written("modle = 'x'\n[agent]\nmax_steps = 'y'\n")
+        told = shell("config", "check", status=2)
+        assert "line 1: unknown key modle" in told
+        assert "line 3: agent.max_steps" in told
+
+    def test_a_wrong_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
+        written("[agent]\nmax_step = 3\n")
+        for command in ("config", "models", "tools"):
+            assert "config.toml line 2: unknown key agent.max_step" in shell(command, status=2)
+
+    def test_no_key_is_ever_shown(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
+        assert "verysecret" not in shell("config") + shell("config", "--json") + shell("models")
+
+
+class TestModels:
+    def rows(self, shell: Shell, *argv: str) -> dict[str, dict[str, Any]]:
+        return {row["model"]: row for row in json.loads(shell("models", "--json", *argv))["rows"]}
+
+    def test_what_is_on_this_machine_is_listed(self, shell: Shell, home: Path) -> None:
+        file = home / "data" / "models" / "small.gguf"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"GGUF")
+        rows = self.rows(shell)
+        assert rows["embedded"]["usd_per_million"] == {"input": "0", "cached_input": "0", "output": "0"}
+        assert rows["embedded"]["ready"] in {True, False}
+        assert rows[f"local:{file}"]["ready"] is True
+
+    def test_models_of_a_provider_with_a_key_are_listed(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert "gpt-4o-mini" not in self.rows(shell)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
+        row = self.rows(shell)["gpt-4o-mini"]
+        assert (row["ready"], row["context"]) == (True, 128000)
+        assert row["usd_per_million"] == {"input": "0.15", "cached_input": "0.075", "output": "0.6"}
+
+    def test_a_part_of_the_name_searches_every_known_model(self, shell: Shell) -> None:
+        rows = self.rows(shell, "GPT-4o-mini")
+        assert rows["gpt-4o-mini"]["ready"] is False
+        assert all("gpt-4o-mini" in name.lower() for name in rows)
+        assert "No model has that" in shell("models", "no such model")
+
+    def test_what_the_settings_say_of_a_model_wins(self, shell: Shell) -> None:
+        written('[models."mine/model"]\ncontext = 4096\nprice = { input = 0.5, output = 1 }\n')
+        row = self.rows(shell)["mine/model"]
+        assert row["context"] == 4096
+        assert row["usd_per_million"] == {"input": "0.5", "cached_input": "0.5", "output": "1"}
+
+    def test_a_barred_model_is_listed_until_it_is_unbarred(self, shell: Shell) -> None:
+        spent("a", Usage(input=9000, output=9000), model="openai/greedy")
+        assert "billed" in self.rows(shell)["openai/greedy"]["barred"]
+        assert "barred: it billed" in shell("models")
+        assert "openai/greedy" not in self.rows(shell, "--unbar", "openai/greedy")
+        assert "is not barred" in shell("models", "--unbar", "openai/greedy", status=2)

@@ -1,0 +1,182 @@
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.cli import main
+from ecoshell.cli.arguments import options_from
+from ecoshell.cli.fence import fenced
+from ecoshell.cli.parser import build_parser
+from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
+from ecoshell.options import Options
+
+PARSED = """
+import sys
+from ecoshell.cli.parser import build_parser
+build_parser().parse_args(["--model", "embedded", "--budget", "0.50"])
+print(*sys.modules)
+"""
+
+
+def parsed(*argv: str) -> Options:
+    return options_from(build_parser(argv).parse_args(argv))
+
+
+def test_without_options_the_settings_decide_everything() -> None:
+    assert parsed() == Options()
+    assert parsed("ask", "why?") == Options()
+
+
+EVERYTHING = (
+    *("--model", "embedded", "--budget", "20000tok", "--registration", "names", "--presentation", "stable"),
+    *("--max-steps", "7", "--workspace", "/tmp", "--yes", "--read-only", "--resume", "k3f9", "--price", "0.25,2"),
+    *("--mode", "single", "--strategy", "react"),
+)
+
+
+@pytest.mark.parametrize("argv", [EVERYTHING, ("ask", "q", *EVERYTHING), ("line", *EVERYTHING), (*EVERYTHING, "chat")])
+def test_every_option_is_taken_before_and_after_the_command(argv: tuple[str, ...]) -> None:
+    assert parsed(*argv) == Options(
+        model="embedded",
+        budget="20000tok",
+        registration="names",
+        presentation="stable",
+        max_steps=7,
+        workspace=Path("/tmp"),
+        yes=True,
+        read_only=True,
+        resume="k3f9",
+        price=(Decimal("0.25"), Decimal(2)),
+        mode="single",
+        strategy="react",
+    )
+
+
+def test_an_option_before_the_command_is_not_forgotten() -> None:
+    options = parsed("--model", "script:a.jsonl", "ask", "q", "--max-steps", "3")
+    assert (options.model, options.max_steps) == ("script:a.jsonl", 3)
+
+
+def test_a_question_may_come_in_several_words_or_as_a_dash() -> None:
+    assert build_parser().parse_args(["ask", "how", "many?", "--json"]).question == ["how", "many?"]
+    assert build_parser().parse_args(["ask", "-"]).question == ["-"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "fix"),
+    [
+        (["chta"], "There is no command 'chta'.", "Did you mean chat?"),
+        (["frobnicate"], "There is no command 'frobnicate'.", "There are chat, line, ask"),
+        (["--bugdet", "0.50"], "There is no option --bugdet.", "Did you mean --budget?"),
+        (["ask", "q", "--max-stpes=3"], "There is no option --max-stpes.", "Did you mean --max-steps?"),
+        (["cost", "--jsn"], "There is no option --jsn.", "Did you mean --json?"),
+        (["cost", "--by", "modle"], "--by cannot be 'modle'.", "Did you mean model?"),
+        (["sessions", "lsit"], "There is no action 'lsit'.", "Did you mean list?"),
+        (["--registration", "name"], "--registration cannot be 'name'.", "Did you mean names?"),
+        (["--budget", "-1"], "'-1' is negative", "20000tok"),
+        (["--budget=-5tok"], "'-5tok' is negative", "20000tok"),
+        (["--budget", "9999999999"], "more than", "20000tok"),
+        (["--budget", "lots"], "is not an amount", "20000tok"),
+        (["--max-steps", "0"], "not a number of steps", "24"),
+        (["--max-steps", "many"], "not a number of steps", "24"),
+        (["--price", "1"], "is not two prices", "--price 0.25,2"),
+        (["--price", "nan,1"], "is not two prices", "--price 0.25,2"),
+        (["--price=-1,1"], "is not two prices", "--price 0.25,2"),
+        (["--model", ""], "--model is empty", "embedded"),
+        (["--model"], "expected one argument", "--help"),
+        (["ask"], "required: question", "ecoshell ask --help"),
+    ],
+)
+def test_bad_usage_is_refused_with_what_to_type_instead(
+    argv: list[str], message: str, fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert message in told.err
+    assert fix in told.err
+    assert "Traceback" not in told.err
+
+
+@given(st.lists(st.text(max_size=12), max_size=5))
+def test_no_command_line_is_met_with_anything_but_options_or_a_refusal(words: list[str]) -> None:
+    argv = [
+        word for word in words if word not in {"-h", "--help", "-V", "--version"} and not word.startswith(("-h", "-V"))
+    ]
+    with contextlib.suppress(UsageError):  # anything else, such as the SystemExit of argparse, fails the test
+        build_parser(argv).parse_args(argv)
+
+
+def test_parsing_loads_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", PARSED], capture_output=True, text=True, check=True)
+    heavy = {
+        "pydantic",
+        "rich",
+        "textual",
+        "prompt_toolkit",
+        "litellm",
+        "httpx",
+        "numpy",
+        "llama_cpp",
+        "asyncio",
+        "sqlite3",
+    }
+    assert heavy.isdisjoint(done.stdout.split())
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    told = capsys.readouterr().out
+    for command in ("chat", "line", "ask", "tools", "sessions", "cost", "config", "models", "bench"):
+        assert f"    {command} " in told
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def command() -> int:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (EcoshellError("broken"), 1),
+        (StoreError("locked"), 1),
+        (UsageError("what?"), 2),
+        (LimitReached("too dear", scope="day", need=2, left=1, unit="usd"), 3),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_each_error_has_its_exit_status(error: BaseException, status: int) -> None:
+    assert fenced(raising(error)) == status
+
+
+def test_an_error_tells_what_happened_what_is_kept_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    fenced(raising(StoreError("The disk is \x1b[31mfull.", kept="The session is kept.", fix="Free some space.")))
+    told = capsys.readouterr().err
+    assert told == "ecoshell: The disk is ␛[31mfull.\nThe session is kept.\nFree some space.\n"
+
+
+def test_ctrl_c_is_told_in_one_word(capsys: pytest.CaptureFixture[str]) -> None:
+    fenced(raising(KeyboardInterrupt()))
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ecoshell", "config", "path"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141

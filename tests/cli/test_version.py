@@ -1,0 +1,31 @@
+import subprocess
+import sys
+
+import pytest
+
+from ecoshell import __version__
+from ecoshell.cli import main
+
+LOADED = """
+import sys
+before = set(sys.modules)
+from ecoshell.cli import main
+main(["--version"])
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_printed(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([option]) == 0
+    assert capsys.readouterr().out == f"ecoshell {__version__}\n"
+
+
+def test_the_version_loads_nothing_but_itself() -> None:
+    done = subprocess.run([sys.executable, "-S", "-c", LOADED], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1].split() == ["ecoshell", "ecoshell.cli"]
+
+
+def test_the_module_can_be_run() -> None:
+    done = subprocess.run([sys.executable, "-m", "ecoshell", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"ecoshell {__version__}\n")

@@ -1,0 +1,146 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from ecoshell.events import (
+    Answer,
+    ApprovalGiven,
+    BudgetHeld,
+    CallFinished,
+    CallStarted,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    Notice,
+    Rationale,
+    TextArrived,
+    ToolRegistered,
+    TurnFinished,
+    TurnStarted,
+    from_json,
+)
+from ecoshell.messages import Usage
+from ecoshell.sessions.export import as_json, as_markdown
+from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
+from ecoshell.sessions.store import SessionInfo
+
+INFO = SessionInfo("k3f9-2q", "count *words*", 0.0, 60.0, "/home/me/project", "embedded")
+
+TURN: list[Event] = [
+    TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react"),
+    BudgetHeld(1, "single", "embedded", 0, 900, 512, False),
+    TextArrived("I need", "thought", "single"),
+    Rationale("I need a word counter.", "single"),
+    ToolRegistered("count_text", 142, True, 1, "agent"),
+    CallStarted("c1", "count_text", {"path": "notes.txt"}),
+    ApprovalGiven("c1", "once", "person"),
+    CallFinished("c1", "count_text", True, "1,204 words", False, 0.012),
+    Notice("half of it was guessed"),
+    Answer("notes.txt has **1,204** words."),
+    TurnFinished(1, "answered", "notes.txt has …", 3_100_000, Usage(1200, 30, 200), 3, ("count_text",), 2.1),
+]
+
+
+def timed(events: list[Event]) -> list[tuple[float, Event]]:
+    return [(float(second), event) for second, event in enumerate(events)]
+
+
+def blocks(markdown: str) -> list[str]:
+    """The kinds of the document's outermost blocks, as a Markdown reader sees them."""
+    return [token.type for token in MarkdownIt().parse(markdown) if token.level == 0 and token.nesting >= 0]
+
+
+def test_the_markdown_tells_the_turn_in_its_order() -> None:
+    text = as_markdown(timed(TURN), INFO)
+    parts = [
+        "# count \\*words\\*",
+        "`k3f9-2q`",
+        "## 1. how many words are in notes.txt?",
+        "> I need a word counter.",
+        "registered `count_text` (142 tokens)",
+        'count_text(path="notes.txt")',
+        "Approval: once (person)",
+        "```\n1,204 words\n```",
+        "half of it was guessed",
+        "notes.txt has **1,204** words.",
+        "answered · $0.0031 · 3 steps · 2.1 s · 1,200 tokens in (200 cached), 30 out",
+    ]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "TextArrived" not in text
+
+
+def test_errors_limits_and_refusals_are_told() -> None:
+    text = as_markdown(
+        timed(
+            [
+                CallFinished("c1", "write_file", False, "not approved", False, 0.0, refused="unapproved"),
+                LimitHit("session", "usd", 10, 5, "the session's cap is reached"),
+                ErrorHappened("ModelUnavailable", "no network", "the session is kept", "try again"),
+                Answer("so far", partial=True),
+            ]
+        )
+    )
+    for part in (
+        "Refused (unapproved)",
+        "cap is reached",
+        "no network the session is kept try again",
+        "Partial answer",
+    ):
+        assert part in text
+
+
+def test_a_question_that_a_headline_cannot_hold_is_told_in_full() -> None:
+    question = "look at this:\n\n    def f():\n        return 1"
+    text = as_markdown(timed([TurnStarted(1, question, "embedded", "single", "react")]))
+    assert "## 1. look at this: def f(): return 1" in text
+    assert ">     def f():\n>         return 1" in text
+
+
+def test_the_json_holds_every_event_with_its_time() -> None:
+    document = json.loads(as_json(timed(TURN), INFO))
+    assert document["session"]["id"] == "k3f9-2q"
+    assert document["events"][0]["at"] == "1970-01-01T00:00:00.000+00:00"
+    assert [from_json(event) for event in document["events"]] == TURN
+
+
+hostile = st.text(st.sampled_from("`~>#<!-a \n\t*[]\\|\x1b"), max_size=40)
+
+
+@given(hostile)
+def test_no_observation_can_leave_its_block(observation: str) -> None:
+    document = f"before\n\n{fenced(observation)}\n\nafter"
+    assert blocks(document) == ["paragraph_open", "fence", "paragraph_open"]
+
+
+@given(hostile)
+def test_no_quoted_text_can_leave_its_quotation(text: str) -> None:
+    document = f"before\n\n{quoted(text)}\n\nafter"
+    assert blocks(document) == ["paragraph_open", "blockquote_open", "paragraph_open"]
+
+
+@given(hostile)
+def test_no_answer_can_swallow_what_follows(answer: str) -> None:
+    document = f"{prose(answer)}\n\n## after\n"
+    tokens = MarkdownIt().parse(document)
+    assert any(token.type == "inline" and token.content == "after" for token in tokens)
+
+
+@given(hostile)
+def test_a_title_is_taken_literally(title: str) -> None:
+    rendered = MarkdownIt().renderInline(literal(title))
+    assert not any(tag in rendered for tag in ("<em>", "<strong>", "<a ", "<code>", "<img"))
+
+
+@pytest.mark.parametrize(("name", "shown"), [("gpt-4", "`gpt-4`"), ("a`b", "`` a`b ``"), ("x\ny", "`x y`")])
+def test_names_stand_in_code(name: str, shown: str) -> None:
+    assert code(name) == shown
+
+
+def test_escape_sequences_are_exported_as_text() -> None:
+    events: list[Event] = [CallFinished("c", "t", True, "\x1b[2Jgone", False, 0.0), Answer("\x1b]0;title\x07")]
+    assert "\x1b" not in as_markdown(timed(events))
+    assert "\x07" not in as_markdown(timed(events))

@@ -1,0 +1,119 @@
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import StoreError
+from ecoshell.events import Notice
+from ecoshell.sessions.log import EventLog
+from ecoshell.sessions.store import SessionStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "sessions.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SessionStore]:
+    store = SessionStore(path, busy_seconds=0.05)
+    yield store
+    store.close()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+
+
+def texts(store: SessionStore, session: str) -> list[str]:
+    return [event.text for _, event in store.events(session) if isinstance(event, Notice)]
+
+
+async def test_a_recorded_event_is_on_disk(store: SessionStore, path: Path) -> None:
+    session = store.create(workspace="/w", model="m")
+    log = EventLog(store)
+    await log.record(session, [Notice("one"), Notice("two")])
+    other = SessionStore(path)
+    assert texts(other, session) == ["one", "two"]
+    assert log.pending == 0
+    other.close()
+
+
+async def test_many_recorders_keep_their_order(store: SessionStore) -> None:
+    one, two = (store.create(workspace="/w", model="m") for _ in range(2))
+    log = EventLog(store)
+    await asyncio.gather(*(log.record((one, two)[number % 2], [Notice(str(number))]) for number in range(40)))
+    assert texts(store, one) == [str(number) for number in range(0, 40, 2)]
+    assert texts(store, two) == [str(number) for number in range(1, 40, 2)]
+
+
+async def test_what_could_not_be_written_is_kept_and_goes_first_the_next_time(store: SessionStore, path: Path) -> None:
+    session = store.create(workspace="/w", model="m")
+    log = EventLog(store)
+    with locked(path):
+        for text in ("one", "two"):
+            with pytest.raises(StoreError, match="locked"):
+                await log.record(session, [Notice(text)])
+        assert log.pending == 2
+    await log.record(session, [Notice("three")])
+    assert texts(store, session) == ["one", "two", "three"]
+
+
+async def test_cancelling_a_recorder_writes_its_events_once(path: Path) -> None:
+    patient = SessionStore(path, busy_seconds=30)
+    session = patient.create(workspace="/w", model="m")
+    log = EventLog(patient)
+    with locked(path):
+        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        await asyncio.sleep(0)  # lets it begin
+        assert log.pending == 1
+        recording.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await recording
+        assert recording.cancelled()
+    await log.flush()
+    await log.record(session, [Notice("two")])
+    assert texts(patient, session) == ["one", "two"]
+    patient.close()
+
+
+async def test_a_failure_nobody_waits_for_is_met_by_the_next_recorder(store: SessionStore, path: Path) -> None:
+    session = store.create(workspace="/w", model="m")
+    log = EventLog(store)
+    with locked(path):
+        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        await asyncio.sleep(0)  # lets it begin
+        assert log.pending == 1
+        recording.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await recording
+        with pytest.raises(StoreError):
+            await log.flush()
+    await log.flush()
+    assert texts(store, session) == ["one"]
+
+
+async def test_the_loop_runs_on_while_events_are_written(path: Path) -> None:
+    patient = SessionStore(path, busy_seconds=30)
+    session = patient.create(workspace="/w", model="m")
+    log = EventLog(patient)
+    turns = 0
+    with locked(path):
+        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        while turns < 100:
+            await asyncio.sleep(0)
+            turns += 1
+        assert not recording.done()
+    await recording
+    assert texts(patient, session) == ["one"]
+    patient.close()

@@ -1,0 +1,206 @@
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import SettingsError
+from ecoshell.settings.load import DEFAULT, Loaded, load_settings, read_settings
+from ecoshell.settings.source import variables
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def loaded(file: Path, text: str, environ: Mapping[str, str] | None = None) -> Loaded:
+    file.write_text(text)
+    return load_settings(file, environ or {})
+
+
+def refused(file: Path, text: str, environ: Mapping[str, str] | None = None) -> SettingsError:
+    with pytest.raises(SettingsError) as caught:
+        loaded(file, text, environ)
+    return caught.value
+
+
+def test_without_a_file_every_setting_has_its_default(file: Path) -> None:
+    settings = load_settings(file, {}).settings
+    assert (settings.model, settings.agent.max_steps, settings.agent.registration) == ("embedded", 24, "auto")
+    assert settings.budget.day is None
+    assert settings.approval.allow == ()
+
+
+def test_the_file_wins_over_the_default_and_the_environment_over_the_file(file: Path) -> None:
+    text = '[agent]\nmax_steps = 5\nanswer_tokens = 99\n[budget]\nday = 2.00\nmonth = "20000tok"\n'
+    found = loaded(file, text, {"ECOSHELL_AGENT_MAX_STEPS": "7", "ECOSHELL_MODEL": "openai/gpt-4o-mini"})
+    assert found.settings.agent.max_steps == 7
+    assert found.settings.agent.answer_tokens == 99
+    assert found.settings.budget.day == "2.00"
+    assert found.settings.budget.month == "20000tok"
+    origins = {".".join(path): origin for path, _, origin in found.rows()}
+    assert origins["agent.max_steps"] == "ECOSHELL_AGENT_MAX_STEPS"
+    assert origins["agent.answer_tokens"] == f"{file} line 3"
+    assert origins["agent.presentation"] == DEFAULT
+
+
+def test_prices_never_pass_through_a_float(file: Path) -> None:
+    text = '[models."openai/x"]\nprice = { input = 0.1, output = "0.30", cached_input = 0.01 }\n'
+    price = loaded(file, text).settings.models["openai/x"].price
+    assert price is not None
+    assert (price.input, price.output, price.cached_input) == (Decimal("0.1"), Decimal("0.30"), Decimal("0.01"))
+    assert price.reasoning is None
+
+
+def test_an_unknown_key_is_refused_with_its_line_and_the_nearest_right_key(file: Path) -> None:
+    error = refused(file, "# first\n\n[agent]\n# two\nregistration = 'names'\n\nmax_step = 3\n")
+    assert error.message.endswith("config.toml line 7: unknown key agent.max_step")
+    assert error.fix == "did you mean agent.max_steps?"
+    assert error.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "right"),
+    [
+        ("modle = 'x'", "modle", "model"),
+        ("[agnet]\nmax_steps = 1", "agnet", "agent"),
+        ("max_steps = 1", "max_steps", "agent.max_steps"),
+        ('[models."a b".price]\ninput = 1\noutput = 2\ncached = 1', 'models."a b".price.cached', 'models."a b".price'),
+    ],
+)
+def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: str, key: str, right: str) -> None:
+    error = refused(file, text)
+    assert f"unknown key {key}" in error.message
+    assert right in error.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "demand"),
+    [
+        ("[agent]\nmax_steps = 'many'", 2, "agent.max_steps must be a valid integer, not 'many'"),
+        ("[agent]\nmax_steps = true", 2, "agent.max_steps must be a valid integer"),
+        ("[agent]\nmax_steps = 0", 2, "must be greater than or equal to 1"),
+        ("[agent]\n\nregistration = 'some'", 3, "agent.registration must be 'auto', 'names' or 'all', not 'some'"),
+        ("[budget]\nday = '-3'", 2, "budget.day must be dollars"),
+        ("[budget]\nday = 0", 2, "budget.day must be dollars"),
+        ("[budget]\nday = nan", 2, "budget.day must be dollars"),
+        ("[budget]\nday = true", 2, "budget.day must be dollars"),
+        ("[local]\nthreads = 0", 2, 'local.threads must be "auto" or a whole number of at least 1'),
+        ("[approval]\nallow = [\n'read_file',\n3]", 2, "approval.allow must be a valid string, not '3'"),
+        ("agent = 3", 1, "agent must be a table"),
+        ("[registration]\nnames_share = 1.5", 2, "must be less than or equal to 1"),
+        ("[registration]\nnames_share = true", 2, "must be a number"),
+        ("[models.x]\nbase_url = 'ftp://x'", 2, "must be an address"),
+        ("[models.x.price]\ninput = 1", 1, "models.x.price.output is missing"),
+        ("[models.x.price]\ninput = -1\noutput = 1", 2, "must be greater than or equal to 0"),
+        ("[models.x.price]\ninput = inf\noutput = 1", 2, "models.x.price.input"),
+        ("model = ''", 1, "model must not be empty"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_line_and_what_it_must_be(
+    file: Path, text: str, line: int, demand: str
+) -> None:
+    error = refused(file, text)
+    assert f"config.toml line {line}: " in error.message
+    assert demand in error.message
+    assert error.fix
+
+
+def test_all_problems_are_told_in_the_order_of_the_file(file: Path) -> None:
+    file.write_text("[budget]\nday = 'x'\n[agent]\nmax_step = 1\nmax_steps = 'y'\n")
+    found, problems = read_settings(file, {"ECOSHELL_BUGET_DAY": "1"})
+    assert found is None
+    assert [problem.message.partition(": ")[0].rpartition("/")[2] for problem in problems] == [
+        "config.toml line 2",
+        "config.toml line 4",
+        "config.toml line 5",
+        "ECOSHELL_BUGET_DAY",
+    ]
+    with pytest.raises(SettingsError, match=r"3 more problems follow: `ecoshell config check`"):
+        load_settings(file, {"ECOSHELL_BUGET_DAY": "1"})
+
+
+def test_what_is_not_toml_is_refused_with_its_line(file: Path) -> None:
+    assert f"{file} line 2: this is not TOML" in refused(file, "[agent]\nmax_steps = yes\n").message
+    assert f"{file} line 3: this is not TOML" in refused(file, "[agent]\nmax_steps = 1\nmax_steps = 2\n").message
+    assert "this is not TOML" in refused(file, 'model = """never closed\n').message
+
+
+def test_what_is_not_utf_8_is_refused_with_its_line(file: Path) -> None:
+    file.write_bytes(b'# fine\nmodel = "\xff"\n')
+    with pytest.raises(SettingsError, match=r"config\.toml line 2: this is not UTF-8"):
+        load_settings(file, {})
+
+
+def test_a_byte_order_mark_is_no_mistake(file: Path) -> None:
+    file.write_bytes(b'\xef\xbb\xbfmodel = "script:a.jsonl"\n')
+    assert load_settings(file, {}).settings.model == "script:a.jsonl"
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(file, {})
+
+
+def test_a_variable_is_spelt_with_one_or_two_underscores_for_the_dot(file: Path) -> None:
+    for name in ("ECOSHELL_AGENT_MAX_STEPS", "ECOSHELL_AGENT__MAX_STEPS"):
+        assert load_settings(file, {name: "3"}).settings.agent.max_steps == 3
+
+
+def test_lists_numbers_and_flags_can_be_given_by_variables(file: Path) -> None:
+    settings = load_settings(
+        file,
+        {
+            "ECOSHELL_APPROVAL_ALLOW": '["write_file", "run_command:git status*"]',
+            "ECOSHELL_TOOLS_ALLOW_PRIVATE_ADDRESSES": "true",
+            "ECOSHELL_LOCAL_N_GPU_LAYERS": "-1",
+            "ECOSHELL_BUDGET_DAY": "2.00",
+            "ECOSHELL_REGISTRATION_NAMES_SHARE": "0.25",
+        },
+    ).settings
+    assert settings.approval.allow == ("write_file", "run_command:git status*")
+    assert settings.tools.allow_private_addresses is True
+    assert settings.local.n_gpu_layers == -1
+    assert settings.budget.day == "2.00"
+    assert settings.registration.names_share == 0.25
+
+
+def test_a_wrong_variable_is_named_instead_of_the_file(file: Path) -> None:
+    error = refused(file, "[agent]\nmax_steps = 3\n", {"ECOSHELL_AGENT_MAX_STEPS": "many"})
+    assert error.message.startswith("ECOSHELL_AGENT_MAX_STEPS: agent.max_steps must be")
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_right_one(file: Path) -> None:
+    error = refused(file, "", {"ECOSHELL_MODLE": "x"})
+    assert error.message == "ECOSHELL_MODLE: unknown variable"
+    assert error.fix == "did you mean ECOSHELL_MODEL?"
+
+
+def test_the_home_folder_and_empty_variables_are_no_settings(file: Path) -> None:
+    assert load_settings(file, {"ECOSHELL_HOME": "/x", "ECOSHELL_MODEL": ""}).settings.model == "embedded"
+
+
+def test_no_two_settings_share_a_variable() -> None:
+    names = variables()
+    assert names["ECOSHELL_AGENT_MAX_STEPS"] == ("agent", "max_steps")
+    assert len(set(names.values())) == len(names)
+
+
+def test_tables_have_no_variable() -> None:
+    assert {"ECOSHELL_MODELS", "ECOSHELL_AGENT"}.isdisjoint(variables())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[models.x]\napi_key = "sk-verysecret"',
+        '[models.x]\nbase_url = "https://me:sk-verysecret@host/v1"',
+        'openai_api_key = "sk-verysecret"',
+    ],
+)
+def test_a_key_in_the_file_is_refused_without_being_repeated(file: Path, text: str) -> None:
+    error = refused(file, text)
+    assert "verysecret" not in str(error)
+    assert "keyring" in str(error)

@@ -1,0 +1,57 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import StoreError
+from ecoshell.settings.project import ProjectRules
+
+
+def test_a_rule_holds_in_its_project_only_and_for_the_next_process(tmp_path: Path) -> None:
+    file, project = tmp_path / "data" / "approvals.json", tmp_path / "project"
+    project.mkdir()
+    ProjectRules(file).allow(project, "write_file")
+    ProjectRules(file).allow(project, "run_command:make test")
+    ProjectRules(file).allow(project, "write_file")
+    assert ProjectRules(file).rules(project) == ("write_file", "run_command:make test")
+    assert ProjectRules(file).rules(tmp_path) == ()
+
+
+def test_nothing_is_written_into_the_project(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    ProjectRules(tmp_path / "data" / "approvals.json").allow(project, "write_file")
+    assert list(project.iterdir()) == []
+
+
+def test_a_project_is_known_by_its_real_path(tmp_path: Path) -> None:
+    project, link = tmp_path / "project", tmp_path / "link"
+    project.mkdir()
+    link.symlink_to(project)
+    rules = ProjectRules(tmp_path / "approvals.json")
+    rules.allow(link, "write_file")
+    assert rules.rules(project) == ("write_file",)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"/p": "write_file"}', "\xff"])
+def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "approvals.json"
+    file.write_text(content, encoding="latin-1")
+    with pytest.raises(StoreError, match=r"approvals\.json is damaged"):
+        ProjectRules(file).allow(tmp_path, "write_file")
+    assert file.read_text(encoding="latin-1") == content
+
+
+def test_a_rule_that_cannot_be_written_is_told_to_hold_for_this_session(tmp_path: Path) -> None:
+    longest_name = "a" * 255  # the temporary file beside it would need a longer one
+    with pytest.raises(StoreError, match="cannot be written") as caught:
+        ProjectRules(tmp_path / longest_name).allow(tmp_path, "write_file")
+    assert "session" in caught.value.kept
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_temporary_file_is_left_behind(tmp_path: Path) -> None:
+    file = tmp_path / "approvals.json"
+    ProjectRules(file).allow(tmp_path, "write_file")
+    assert list(tmp_path.iterdir()) == [file]
+    assert json.loads(file.read_text()) == {str(tmp_path.resolve()): ["write_file"]}

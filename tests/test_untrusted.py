@@ -1,0 +1,53 @@
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.untrusted import visible, visible_line
+
+any_text = st.text(st.characters(exclude_categories=()))
+
+
+@given(any_text)
+def test_no_character_that_steers_a_terminal_is_left(text: str) -> None:
+    left = {character for character in visible(text) if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}}
+    assert left <= {"\n", "\t"}
+
+
+@given(any_text)
+def test_what_is_shown_can_always_be_encoded(text: str) -> None:
+    visible(text).encode("utf-8")
+
+
+@given(any_text)
+def test_showing_twice_changes_nothing(text: str) -> None:
+    assert visible(visible(text)) == visible(text)
+
+
+@given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))))
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert visible(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "␛[31mred␛[0m"),
+        ("\x9b2J", "\\x9b2J"),
+        ("over\rwritten", "over\\x0dwritten"),
+        ("dos\r\nlines\r\n", "dos\nlines\n"),
+        ("bell\x07", "bell\\x07"),
+        ("a\u202etxt.exe", "a\\u202etxt.exe"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\udc80", "\\udc80"),
+        ("tab\tand\nline", "tab\tand\nline"),
+        ("👩‍🚀 naïve 日本語", "👩‍🚀 naïve 日本語"),
+    ],
+)
+def test_each_kind_of_unsafe_character_has_its_readable_form(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_a_line_is_one_line() -> None:
+    assert visible_line(" a\n\tb\x1b ") == "a b␛"
