@@ -69,14 +69,13 @@ class Price:
 
     def affordable_output(self, prompt_tokens: int, nano: int) -> int:
         """The most output tokens whose worst case stays within `nano`; -1 when not even the prompt does."""
-        prompt_only = self.worst(prompt_tokens, 0)
-        if prompt_only > nano:
+        left = _EXACT.subtract(Decimal(nano), self._exact_nano(self._worst_parts(prompt_tokens, 0)))
+        if left < 0:
             return -1
         rate = max(rates.dearest_output for rates in self._reachable(prompt_tokens))
         if rate == 0:
             return UNBOUNDED
-        guess = int(_EXACT.divide(Decimal(nano - prompt_only), _EXACT.multiply(rate, _NANO_PER_RATE)))
-        return guess + 1 if self.worst(prompt_tokens, guess + 1) <= nano else guess
+        return int(_EXACT.divide_int(left, _EXACT.multiply(rate, _NANO_PER_RATE)))
 
     def arithmetic(self, usage: Usage) -> tuple[str, ...]:
         """The sum a person can check by hand: one line for each bucket, then the total."""
@@ -108,11 +107,14 @@ class Price:
         )
 
     def _nano(self, parts: tuple[Part, ...]) -> int:
-        """The sum in nano-dollars, exact until it is rounded up."""
+        return int(self._exact_nano(parts).to_integral_value(rounding=ROUND_CEILING))
+
+    def _exact_nano(self, parts: tuple[Part, ...]) -> Decimal:
+        """The sum in nano-dollars, not rounded."""
         total = _EXACT.multiply(self.request, Decimal(NANO))
         for _, count, rate in parts:
             total = _EXACT.add(total, _EXACT.multiply(Decimal(count), _EXACT.multiply(rate, _NANO_PER_RATE)))
-        return int(total.to_integral_value(rounding=ROUND_CEILING))
+        return total
 
     def _lines(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
         lines = [

@@ -1,6 +1,6 @@
 """A process that makes random calls against a shared ledger; started by the tests, and killed by some of them.
 
-Prints `held` after each hold and a JSON object with its counts at the end.
+Prints `held` or `refused` for each call, before it ends, and a JSON object with its counts at the end.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ async def spend(gate: Gate, chance: random.Random, session: str, calls: int) -> 
         try:
             hold = await reserve(gate, ask, chance)
         except LimitReached:
+            print("refused", flush=True)
             counts["refused"] += 1
             continue
         print("held", flush=True)

@@ -1,6 +1,6 @@
 from decimal import Decimal
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ecoshell.budget.money import NANO
@@ -74,6 +74,7 @@ def test_no_usage_within_the_bounds_costs_more_than_the_worst_case(
 
 
 @given(prices, st.integers(0, 500_000), st.integers(0, 100 * NANO))
+@example(Price(rates("0", "0", "0.000001", "0", "0.000001")), 1, 1)
 def test_the_affordable_output_is_the_most_that_fits(price: Price, prompt: int, nano: int) -> None:
     output = price.affordable_output(prompt, nano)
     if output == -1:

@@ -1,0 +1,1 @@
+"""Benchmarks: what registration saves, and how fast the shell is."""

@@ -1,0 +1,75 @@
+"""Listening to one stream: its text as events, its usage if that can be believed, and whether it goes on for ever."""
+
+from ecoshell.events import Emit, TextArrived
+from ecoshell.messages import Usage
+from ecoshell.models.base import Delta, Purpose, Reply, Request, Traits
+
+_SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
+"""Purposes whose text belongs to the conversation; titles, rankings and summaries do not."""
+
+_MOST_TOKENS = 100_000_000
+"""No call has more, so a report of more is no report."""
+
+# How far past `max_tokens` a stream may seem to run before it is cut off. A provider sends a token in one piece as a
+# rule, now and then in two; pieces without text come as signs of life and while a call's arguments are written.
+_PIECES_PER_TOKEN, _EMPTY_PIECES_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE = 2, 16, 64, 512
+
+
+class Listener:
+    """Hears the pieces of one reply."""
+
+    def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
+        self.text = ""
+        self.usage: Usage | None = None
+        """What the call has used as far as anybody credible has said."""
+        self._pieces = self._empty_pieces = self._bytes = 0
+        self._request = request
+        self._role = role
+        self._local = traits.local
+        self._emit = emit
+
+    @property
+    def endless(self) -> bool:
+        """Whether more came than `max_tokens` can explain."""
+        most = self._request.max_tokens
+        return (
+            self._pieces > _PIECES_PER_TOKEN * most + _SPARE
+            or self._empty_pieces > _EMPTY_PIECES_PER_TOKEN * (most + _SPARE)
+            or self._bytes > _BYTES_PER_TOKEN * (most + _SPARE)
+        )
+
+    def hear(self, piece: Delta | Reply) -> Reply | None:
+        """Take in a piece; the reply when this was it, its usage blanked when it cannot be believed."""
+        if isinstance(piece, Reply):
+            usage = piece.usage
+            self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
+            return (
+                piece
+                if piece.usage == self.usage
+                else Reply(piece.text, piece.call, self.usage, piece.fault, piece.cut)
+            )
+        if piece.usage is not None:
+            self.usage = piece.usage
+        self._take(piece.text)
+        return None
+
+    def _take(self, text: str) -> None:
+        if not text:
+            self._empty_pieces += 1
+            return
+        self._pieces += 1
+        self._bytes += len(text.encode("utf-8", "surrogatepass"))
+        self.text += text
+        if self._request.purpose in _SHOWN:
+            channel = "answer" if self._request.purpose == "answer" else "thought"
+            self._emit(TextArrived(text=text, channel=channel, role=self._role))
+
+    def _credible(self, usage: Usage, reply: Reply) -> bool:
+        """Whether a report can be true: whole numbers, no part above its whole, and not nothing for something."""
+        counts: tuple[object, ...] = (usage.input, usage.output, usage.cached, usage.cache_write, usage.reasoning)
+        if not all(type(count) is int and 0 <= count <= _MOST_TOKENS for count in counts):
+            return False
+        if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
+            return False
+        said_something = bool(reply.text) or reply.call is not None
+        return usage.total > 0 or not said_something or self._local

@@ -1,0 +1,238 @@
+"""The one way to call a model: reserve, stream, settle, and say so."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+from ecoshell.budget.gate import Account, Ask, Gate, Hold, Settlement, finished
+from ecoshell.budget.money import amount_text
+from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelMissing, ModelUnavailable, StoreError
+from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice
+from ecoshell.messages import Usage
+from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, Scorer, ScoreRequest, Scores, Traits
+from ecoshell.models.listening import Listener
+
+T = TypeVar("T")
+AccountOf = Callable[[], Account]
+"""Whose session and turn it is now; role, model and purpose are filled in for each call."""
+
+_PAUSES = (0.5, 2.0)
+"""Seconds before the second and the third attempt at a call that was turned away unbilled."""
+
+
+class MeteredModel:
+    """A model behind the gate: no call is sent that is not reserved, and every reservation is ended."""
+
+    def __init__(self, model: Model, gate: Gate, account_of: AccountOf, *, pauses: Sequence[float] = _PAUSES) -> None:
+        self._model = model
+        self._gate = gate
+        self._account_of = account_of
+        self._pauses = tuple(pauses)
+
+    @property
+    def traits(self) -> Traits:
+        """What is known of the model."""
+        return self._model.traits
+
+    @property
+    def can_score(self) -> bool:
+        """Whether `score` may be called."""
+        return isinstance(self._model, Scorer)
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt this request becomes."""
+        return self._model.size(request)
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text."""
+        return self._model.count(text)
+
+    async def aclose(self) -> None:
+        """Let the model go."""
+        await self._model.aclose()
+
+    async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
+        """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""
+        ask = await asyncio.to_thread(self._ask_for, request, role)
+        return await self._gate.set_aside(replace(ask, prompt_tokens=ask.prompt_tokens + slack))
+
+    async def release(self, hold: Hold) -> None:
+        """Give back what was set aside and not used."""
+        await self._gate.release(hold)
+
+    async def ask(self, request: Request, emit: Emit, *, role: str = "single", aside: Hold | None = None) -> Reply:
+        """Call the model within the caps, streaming its text as events; `aside` pays for the call when it is given.
+
+        A call that was turned away unbilled is tried again, in the place of its reservation. Raises BudgetError and
+        ModelError.
+        """
+        ask, place = await asyncio.to_thread(self._ask_for, request, role), aside
+        pauses = iter(self._pauses)
+        while True:
+            pause = next(pauses, None)
+            hold = await self._take(ask, place, mine=place is not aside)
+            granted = replace(request, max_tokens=hold.max_tokens)
+            call = _Call(self._gate, hold, emit, retries=pause is not None)
+            try:
+                return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
+            except ModelUnavailable as error:
+                if pause is None or not call.turned_away:
+                    raise
+                emit(Notice(f"{self.traits.name} turned the call away and is asked again: {error.message}"))
+                place = await self._wait(pause, hold)
+
+    async def score(self, request: ScoreRequest, emit: Emit, *, role: str = "single") -> Scores:
+        """The log-probabilities a Scorer gives, behind the same gate."""
+        scorer = self._model
+        if not isinstance(scorer, Scorer):
+            raise ModelBroken(f"{self.traits.name} cannot tell how likely a text is.", fix="Choose a local model.")
+        account = replace(self._account_of(), role=role, model=self.traits.name, purpose="rank")
+        bound = scorer.score_size(request).bound
+        call = _Call(self._gate, await self._gate.hold(Ask(self.traits.price, bound, 0, account)), emit)
+
+        async def work() -> Scores:
+            scores = await scorer.score(request)
+            call.usage = scores.usage
+            return scores
+
+        return await call.run(work)
+
+    def _ask_for(self, request: Request, role: str) -> Ask:
+        traits = self.traits
+        account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
+        most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
+        return Ask(traits.price, self.size(request).bound, most, account)
+
+    async def _take(self, ask: Ask, place: Hold | None, *, mine: bool) -> Hold:
+        """Reserve the call, in the place of an earlier hold if any; `mine` when nobody else would give that back."""
+        if place is None:
+            return await self._gate.hold(ask)
+        try:
+            return await self._gate.hold_final(place, ask)
+        except BudgetError:
+            if mine:
+                await self._gate.release(place)
+            raise
+
+    async def _wait(self, pause: float, hold: Hold) -> Hold:
+        """Keep the hold through the pause before another attempt, and give it back if that is called off."""
+        try:
+            await asyncio.sleep(pause)
+        except asyncio.CancelledError:
+            await self._gate.release(hold)
+            raise
+        return hold
+
+    async def _stream(self, request: Request, call: "_Call") -> Reply:
+        """Listen to the model's stream and cut it off when it does not end where it must."""
+        listener = Listener(request, call.hold.account.role, self.traits, call.emit)
+        async with _closing(self._model.stream(request)) as pieces:
+            async for piece in pieces:
+                reply = listener.hear(piece)
+                call.usage = listener.usage
+                if reply is not None:
+                    call.tool = reply.call.subject if reply.call else ""
+                    return reply
+                if listener.endless:
+                    return await self._cut_off(listener, call)
+        raise ModelBroken(f"{self.traits.name} ended its stream without an answer.", fix="Ask again.")
+
+    async def _cut_off(self, listener: Listener, call: "_Call") -> Reply:
+        """A model that ignores `max_tokens` cannot be kept within a cap: barred, and the whole reservation counts."""
+        call.usage = None
+        await self._gate.bar(self.traits.name, "it went on past max_tokens and was cut off")
+        call.emit(
+            Notice(
+                f"{self.traits.name} went on past max_tokens and was cut off; it is not called under a cap any more."
+            )
+        )
+        return Reply(listener.text, cut=True)
+
+
+class _Call:
+    """One reserved call from its hold to its end, whatever ends it."""
+
+    def __init__(self, gate: Gate, hold: Hold, emit: Emit, *, retries: bool = False) -> None:
+        """With `retries` the hold of a call that was turned away stays, for the next attempt to take."""
+        self.hold = hold
+        self.emit = emit
+        self.usage: Usage | None = None
+        self.tool = ""
+        self.turned_away = False
+        self._gate = gate
+        self._retries = retries
+        self._started = time.monotonic()
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work and end the hold: settled once anything was sent, else given back."""
+        ending: Literal["settle", "release", "keep"] = "release"
+        try:
+            self._announce()
+            ending = "settle"
+            return await work()
+        except ModelError as error:
+            if isinstance(error, ModelMissing) or not error.billed:
+                self.turned_away = isinstance(error, ModelUnavailable)
+                ending = "keep" if self.turned_away and self._retries else "release"
+            raise
+        finally:
+            if ending == "settle":
+                await finished(self._settle())
+            elif ending == "release":
+                await self._gate.release(self.hold)
+
+    def _announce(self) -> None:
+        hold = self.hold
+        self.emit(
+            BudgetHeld(
+                entry=hold.entry,
+                role=hold.account.role,
+                model=hold.account.model,
+                held_nano=hold.nano,
+                held_tokens=hold.tokens,
+                max_tokens=hold.max_tokens,
+                clamped=hold.clamped,
+            )
+        )
+
+    async def _settle(self) -> None:
+        hold = self.hold
+        try:
+            settlement = await self._gate.settle(hold, self.usage, tool=self.tool)
+        except StoreError as error:  # the answer is there and stays; the hold counts in full
+            self.emit(Notice(f"The call could not be settled. {error}"))
+            settlement = Settlement(hold.entry, hold.nano, Usage(hold.prompt_tokens, hold.max_tokens), reported=False)
+        self.emit(
+            BudgetSettled(
+                entry=hold.entry,
+                role=hold.account.role,
+                model=hold.account.model,
+                spent_nano=settlement.spent_nano,
+                usage=settlement.usage,
+                reported=settlement.reported,
+                seconds=time.monotonic() - self._started,
+                overrun_nano=settlement.overrun_nano,
+            )
+        )
+        if settlement.overran:
+            self.emit(Notice(_overrun_text(hold.account.model, settlement)))
+
+
+def _overrun_text(model: str, settlement: Settlement) -> str:
+    over = settlement.overrun_nano
+    amount = amount_text(over, "usd") if over else amount_text(settlement.overrun_tokens, "tokens")
+    return f"{model} billed {amount} more than the prompt and max_tokens allow; it is not called under a cap any more."
+
+
+@asynccontextmanager
+async def _closing(stream: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIterator[Delta | Reply]]:
+    """Closes the stream at the end if it can be closed, which cancels the call behind it."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()

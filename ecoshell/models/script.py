@@ -1,0 +1,180 @@
+"""Models that answer with fixed replies from a JSON Lines file: for tests and demonstrations, gated like every other.
+
+Each line is one reply: `{"text": "…", "call": {"name": "…", "arguments": {…}}, "usage": {"input": …, "cached": …,
+"output": …}}`, with a text or a call or both; the usage may be missing and is then counted. A token is taken to be four
+bytes of UTF-8, rounded up; no prompt has more tokens than bytes, plus eight for each message.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from ecoshell.budget.price import ZERO_PRICE, Price
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.messages import Call, Usage
+from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+
+_BYTES_PER_TOKEN = 4
+_MESSAGE_TOKENS = 8
+_CONTEXT = 128_000
+_SHAPE = 'Each line is one JSON object such as {"text": "Hello."} or {"call": {"name": "read_file", "arguments": {}}}.'
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One reply of a script."""
+
+    text: str
+    call: Call | None
+    usage: Usage | None
+
+
+class ScriptModel:
+    """A model that speaks the lines of a file, in order and once each.
+
+    Without a price it is free, since nothing leaves this machine. Raises ModelMissing for a file that cannot be read
+    and UsageError, naming file and line, for one that is not a script.
+    """
+
+    def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
+        self._lines = _read(file)
+        self._next = 0
+        self._traits = Traits(
+            name=name or f"script:{file}",
+            price=ZERO_PRICE if price is None else price,
+            context=_CONTEXT,
+            max_output=None,
+            native_tools=True,
+            local=True,
+        )
+
+    @property
+    def traits(self) -> Traits:
+        """What is known of the script as a model."""
+        return self._traits
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, by its bytes."""
+        return _tokens(_bytes(text))
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt, by the bytes of its messages and tools."""
+        pieces = [message.text for message in request.messages]
+        pieces += [message.call.signature() for message in request.messages if message.call is not None]
+        pieces += [tool.as_text() for tool in request.tools]
+        total = sum(map(_bytes, pieces))
+        framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
+        return PromptSize(count=_tokens(total), bound=total + framing, exact=False)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        """Speak the next line, a word at a time, cut at `max_tokens`."""
+        line = self._take()
+        prompt = self.size(request).count
+        said = ""
+        for word in _words(line.text):
+            if self.count(said + word) > request.max_tokens:
+                break
+            said += word
+            yield Delta(word, Usage(input=prompt, output=self.count(said)))
+            await asyncio.sleep(0)  # a place to be cancelled at
+        cut = said != line.text
+        yield Reply(said, None if cut else line.call, self._usage(line, request, said), cut=cut)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _take(self) -> _Line:
+        if self._next == len(self._lines):
+            raise ModelBroken(
+                f"{self._traits.name} has {len(self._lines)} replies and a further one was asked for.",
+                fix="Add a line to the script.",
+            )
+        self._next += 1
+        return self._lines[self._next - 1]
+
+    def _usage(self, line: _Line, request: Request, said: str) -> Usage:
+        """What the line says it took, else what was counted; like any model, a script stops at `max_tokens`."""
+        call = "" if line.call is None else line.call.signature()
+        usage = line.usage or Usage(input=self.size(request).count, output=self.count(said + call))
+        output = min(usage.output, request.max_tokens)
+        return replace(usage, output=output, reasoning=min(usage.reasoning, output))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _tokens(size: int) -> int:
+    return -(-size // _BYTES_PER_TOKEN)
+
+
+def _words(text: str) -> list[str]:
+    """The text in pieces that end after each blank."""
+    pieces = text.split(" ")
+    return [piece + " " for piece in pieces[:-1]] + [piece for piece in pieces[-1:] if piece]
+
+
+def _read(file: Path) -> tuple[_Line, ...]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text: {error.reason}.", fix=_SHAPE) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelMissing(f"The script {file} cannot be read: {reason}.", fix="Give script:FILE.jsonl.") from error
+    lines = enumerate(text.split("\n"), 1)
+    return tuple(_line(line, f"{file}, line {number}") for number, line in lines if line.strip())
+
+
+def _line(text: str, where: str) -> _Line:
+    """One line, checked; raises UsageError."""
+    try:
+        record = _object(json.loads(text), where, "a reply")
+    except (ValueError, RecursionError) as error:
+        raise _broken(where, f"is not JSON ({error})") from error
+    _only(record, {"text", "call", "usage"}, where)
+    said = record.get("text", "")
+    if not isinstance(said, str):
+        raise _broken(where, "has a text that is not a string")
+    call = record.get("call")
+    if not said and call is None and "text" not in record:
+        raise _broken(where, "has neither text nor call")
+    usage = record.get("usage")
+    return _Line(said, None if call is None else _call(call, where), None if usage is None else _usage(usage, where))
+
+
+def _call(value: object, where: str) -> Call:
+    record = _object(value, where, "a call")
+    _only(record, {"name", "arguments"}, where)
+    name = record.get("name")
+    if not isinstance(name, str) or not name:
+        raise _broken(where, "has a call without a name")
+    return Call(name, _object(record.get("arguments", {}), where, "a call's arguments"))
+
+
+def _usage(value: object, where: str) -> Usage:
+    record = _object(value, where, "a usage")
+    _only(record, {"input", "cached", "cache_write", "output", "reasoning"}, where)
+    for name, count in record.items():
+        if type(count) is not int or count < 0:
+            raise _broken(where, f"has a usage whose {name} is not a whole number")
+    return Usage(**record)
+
+
+def _object(value: object, where: str, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise _broken(where, f"has {what} that is not a JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def _only(record: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in record:
+        if name not in known:
+            raise _broken(where, f"has {name!r}, which is none of {', '.join(sorted(known))}")
+
+
+def _broken(where: str, what: str) -> UsageError:
+    return UsageError(f"{where} {what}.", fix=_SHAPE)

@@ -1,0 +1,417 @@
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.gate import Account, Ask, Gate, Hold
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO, Amount
+from ecoshell.budget.price import Price, Rates
+from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, TextArrived
+from ecoshell.messages import Call, Message, Usage
+from ecoshell.models.base import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models.metered import MeteredModel
+
+# A token costs a million nano-dollars; a prompt has 100 tokens at most.
+PRICE = Price(Rates(*[Decimal(1000)] * 5))
+MILLION = 1_000_000
+BOUND = 100
+ACCOUNT = Account(session="s", turn=1, role="", model="", purpose="")
+
+Attempt = Callable[[Request], AsyncIterator[Delta | Reply]]
+
+
+class Odd:
+    """A model that does at each attempt what it is told to do; remote unless said otherwise."""
+
+    def __init__(self, *attempts: Attempt, local: bool = False, max_output: int | None = None) -> None:
+        self._attempts = list(attempts)
+        self.asked: list[Request] = []
+        self.closed = False
+        self._traits = Traits("odd", PRICE, 8000, max_output, native_tools=True, local=local)
+
+    @property
+    def traits(self) -> Traits:
+        return self._traits
+
+    def size(self, request: Request) -> PromptSize:
+        return PromptSize(80, BOUND, exact=False)
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        self.asked.append(request)
+        return self._attempts.pop(0)(request)
+
+    def score_size(self, request: ScoreRequest) -> PromptSize:
+        return PromptSize(90, BOUND, exact=True)
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        return Scores(tuple(-float(len(target)) for target in request.targets), Usage(input=90))
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def says(*pieces: Delta | Reply | BaseException) -> Attempt:
+    """An attempt that yields these pieces, and raises where one of them is an error."""
+
+    async def stream(_: Request) -> AsyncIterator[Delta | Reply]:
+        for piece in pieces:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+
+    return stream
+
+
+FINE = says(Delta("one "), Delta("two"), Reply("one two", usage=Usage(input=80, output=2)))
+BUSY = says(ModelUnavailable("429: too many requests", billed=False))
+REQUEST = Request((Message("user", "?"),), max_tokens=50)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "ledger.sqlite", busy_seconds=0.2)
+    ledger.set_cap("s", "session", Amount(NANO, "usd"))
+    yield ledger
+    ledger.close()
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def metered(ledger: Ledger) -> Callable[[Odd], MeteredModel]:
+    return lambda model: MeteredModel(model, Gate(ledger), lambda: ACCOUNT, pauses=(0, 0))
+
+
+Metered = Callable[[Odd], MeteredModel]
+
+
+def cap(ledger: Ledger) -> CapState:
+    return ledger.caps("s", 1)[0]
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [event.type for event in events]
+
+
+async def test_a_call_is_held_streamed_and_settled_in_this_order(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    reply = await metered(Odd(FINE)).ask(REQUEST, events.append, role="planner")
+    assert reply.text == "one two"
+    assert kinds(events) == ["budget_held", "text_arrived", "text_arrived", "budget_settled"]
+    held, settled = events[0], events[-1]
+    assert isinstance(held, BudgetHeld)
+    assert (held.held_nano, held.held_tokens, held.max_tokens, held.clamped) == (150 * MILLION, 150, 50, False)
+    assert isinstance(settled, BudgetSettled)
+    assert (settled.role, settled.spent_nano, settled.reported) == ("planner", 82 * MILLION, True)
+    assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
+    assert ledger.rows("role")[0].key == "planner"
+
+
+@pytest.mark.parametrize(
+    ("purpose", "channels"),
+    [("step", {"thought"}), ("repair", {"thought"}), ("answer", {"answer"}), ("title", set()), ("compact", set())],
+)
+async def test_text_is_streamed_as_thought_or_answer_and_not_at_all_for_errands(
+    purpose: Purpose, channels: set[str], metered: Metered, events: list[Event]
+) -> None:
+    await metered(Odd(FINE)).ask(Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append)
+    assert {event.channel for event in events if isinstance(event, TextArrived)} == channels
+
+
+async def test_the_model_is_asked_for_no_more_than_is_held(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    ledger.set_cap("s", "session", Amount(130 * MILLION, "usd"))
+    model = Odd(FINE)
+    await metered(model).ask(REQUEST, events.append)
+    assert model.asked[0].max_tokens == 30
+    assert isinstance(events[0], BudgetHeld)
+    assert events[0].clamped
+
+
+async def test_no_more_is_held_than_the_model_can_say(metered: Metered, events: list[Event]) -> None:
+    model = Odd(FINE, max_output=20)
+    await metered(model).ask(REQUEST, events.append)
+    assert model.asked[0].max_tokens == 20
+
+
+async def test_what_does_not_fit_is_not_sent(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    ledger.set_cap("s", "session", Amount(110 * MILLION, "usd"))
+    model = Odd(FINE)
+    with pytest.raises(LimitReached):
+        await metered(model).ask(REQUEST, events.append)
+    assert model.asked == []
+    assert events == []
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        Usage(input=-1, output=2),
+        Usage(input=80, output=10**12),
+        Usage(input="80", output=2),  # type: ignore[arg-type]
+        Usage(input=80.5, output=2),  # type: ignore[arg-type]
+        Usage(input=True, output=2),
+        Usage(input=80, output=2, cached=81),
+        Usage(input=80, output=2, reasoning=3),
+        Usage(),
+    ],
+)
+async def test_a_usage_that_is_missing_or_cannot_be_true_counts_the_whole_hold(
+    usage: Usage | None, metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    reply = await metered(Odd(says(Delta("text"), Reply("text", usage=usage)))).ask(REQUEST, events.append)
+    assert reply.text == "text"
+    assert reply.usage is None
+    settled = events[-1]
+    assert isinstance(settled, BudgetSettled)
+    assert (settled.reported, settled.spent_nano) == (False, 150 * MILLION)
+    assert cap(ledger).spent == 150 * MILLION
+
+
+async def test_a_usage_lower_than_expected_is_accepted(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    await metered(Odd(says(Reply("text", usage=Usage(1, 1))))).ask(REQUEST, events.append)
+    assert cap(ledger).spent == 2 * MILLION
+
+
+async def test_a_bill_above_the_hold_is_named_and_ends_calls_to_the_model(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    model = metered(Odd(says(Reply("text", usage=Usage(200, 100))), FINE))
+    await model.ask(REQUEST, events.append)
+    settled, notice = events[-2], events[-1]
+    assert isinstance(settled, BudgetSettled)
+    assert settled.overrun_nano == 150 * MILLION
+    assert isinstance(notice, Notice)
+    assert "odd billed $0.15 more" in notice.text
+    with pytest.raises(ModelBarred):
+        await model.ask(REQUEST, events.append)
+
+
+@pytest.mark.parametrize(
+    "error", [ModelUnavailable("the stream broke off"), ModelBroken("garbage"), RuntimeError("a defect")]
+)
+async def test_a_call_that_fails_after_it_was_sent_counts_in_full(
+    error: Exception, metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    with pytest.raises(type(error)):
+        await metered(Odd(says(Delta("one "), error))).ask(REQUEST, events.append)
+    assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
+    assert kinds(events)[-1] == "budget_settled"
+
+
+async def test_a_stream_that_ends_without_a_reply_is_broken_and_counts_in_full(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    with pytest.raises(ModelBroken, match="without an answer"):
+        await metered(Odd(says(Delta("one ")))).ask(REQUEST, events.append)
+    assert cap(ledger).spent == 150 * MILLION
+
+
+async def test_a_model_that_cannot_be_had_costs_nothing(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    with pytest.raises(ModelMissing):
+        await metered(Odd(says(ModelMissing("no key")))).ask(REQUEST, events.append)
+    assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
+
+
+async def test_a_call_turned_away_unbilled_is_tried_again_with_a_reservation_of_its_own(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    reply = await metered(Odd(BUSY, BUSY, FINE)).ask(REQUEST, events.append)
+    assert reply.text == "one two"
+    held = [event for event in events if isinstance(event, BudgetHeld)]
+    assert len({event.entry for event in held}) == 3
+    assert len([event for event in events if isinstance(event, Notice)]) == 2
+    assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
+    assert ledger.rows("session")[0].calls == 1
+
+
+async def test_a_third_refusal_is_the_last_and_leaves_nothing_held(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    model = Odd(BUSY, BUSY, BUSY, FINE)
+    with pytest.raises(ModelUnavailable, match="429"):
+        await metered(model).ask(REQUEST, events.append)
+    assert len(model.asked) == 3
+    assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
+
+
+async def test_what_may_have_been_billed_is_not_tried_again(metered: Metered, events: list[Event]) -> None:
+    model = Odd(says(ModelUnavailable("timed out")), FINE)
+    with pytest.raises(ModelUnavailable):
+        await metered(model).ask(REQUEST, events.append)
+    assert len(model.asked) == 1
+
+
+async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> None:
+    ledger.set_cap("s", "session", Amount(150 * MILLION, "usd"))
+    gate = Gate(ledger)
+    rivals: list[asyncio.Task[Hold]] = []
+
+    def on_the_pause_a_rival_wants_what_is_left(event: Event) -> None:
+        if isinstance(event, Notice):
+            rivals.append(asyncio.create_task(gate.hold(Ask(PRICE, BOUND, 50, ACCOUNT))))
+
+    model = MeteredModel(Odd(BUSY, FINE), gate, lambda: ACCOUNT, pauses=(0.05,))
+    reply = await model.ask(REQUEST, on_the_pause_a_rival_wants_what_is_left)
+    assert reply.text == "one two"
+    with pytest.raises(LimitReached):
+        await rivals[0]
+
+
+async def test_a_pause_that_is_called_off_gives_the_hold_back(ledger: Ledger) -> None:
+    model = MeteredModel(Odd(BUSY), Gate(ledger), lambda: ACCOUNT, pauses=(3600,))
+    noticed = asyncio.Event()
+    asking = asyncio.create_task(model.ask(REQUEST, lambda event: noticed.set() if event.type == "notice" else None))
+    await noticed.wait()
+    assert cap(ledger).held > 0
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
+
+
+def _endlessly(text: str) -> Attempt:
+    async def stream(_: Request) -> AsyncIterator[Delta | Reply]:
+        while True:
+            yield Delta(text)
+
+    return stream
+
+
+@pytest.mark.parametrize("text", ["on and on ", "", "x" * 10_000])
+async def test_a_stream_without_end_is_cut_off_counted_in_full_and_its_model_barred(
+    text: str, metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    reply = await metered(Odd(_endlessly(text))).ask(REQUEST, events.append)
+    assert reply.cut
+    assert reply.text == text * (len(reply.text) // len(text) if text else 0)
+    assert cap(ledger).spent == 150 * MILLION
+    assert any(isinstance(event, Notice) and "cut off" in event.text for event in events)
+    assert list(ledger.barred()) == ["odd"]
+
+
+async def _cancel_in_mid_stream(model: Odd, metered: Metered, events: list[Event], started: asyncio.Event) -> None:
+    asking = asyncio.create_task(metered(model).ask(REQUEST, events.append))
+    await started.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+def _stuck(started: asyncio.Event, *pieces: Delta) -> Attempt:
+    async def stream(_: Request) -> AsyncIterator[Delta | Reply]:
+        for piece in pieces:
+            yield piece
+        started.set()
+        await asyncio.Event().wait()
+
+    return stream
+
+
+async def test_a_remote_call_stopped_in_mid_stream_counts_in_full(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    started = asyncio.Event()
+    await _cancel_in_mid_stream(Odd(_stuck(started, Delta("one "))), metered, events, started)
+    assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
+    assert isinstance(events[-1], BudgetSettled)
+
+
+async def test_a_call_stopped_in_mid_stream_counts_what_a_model_that_counts_itself_has_used(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    started = asyncio.Event()
+    attempt = _stuck(started, Delta("one ", Usage(80, 1)), Delta("two", Usage(80, 2)))
+    await _cancel_in_mid_stream(Odd(attempt, local=True), metered, events, started)
+    assert cap(ledger).spent == 82 * MILLION
+
+
+async def test_what_was_set_aside_pays_for_the_answer_also_on_its_second_attempt(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    ledger.set_cap("s", "session", Amount(160 * MILLION, "usd"))
+    model = metered(Odd(BUSY, FINE))
+    aside = await model.set_aside(REQUEST, slack=10)
+    assert (aside.prompt_tokens, cap(ledger).left) == (110, 0)
+    with pytest.raises(LimitReached):
+        await model.ask(REQUEST, events.append)
+    reply = await model.ask(REQUEST, events.append, aside=aside)
+    assert reply.text == "one two"
+    assert (cap(ledger).spent, cap(ledger).held) == (82 * MILLION, 0)
+
+
+async def test_an_unused_aside_is_given_back(metered: Metered, ledger: Ledger) -> None:
+    model = metered(Odd())
+    await model.release(await model.set_aside(REQUEST))
+    assert cap(ledger).held == 0
+
+
+async def test_an_answer_whose_settlement_cannot_be_written_is_kept_and_its_hold_counts(
+    metered: Metered, ledger: Ledger, tmp_path: Path, events: list[Event]
+) -> None:
+    other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
+
+    async def locking(_: Request) -> AsyncIterator[Delta | Reply]:
+        other.execute("BEGIN IMMEDIATE")
+        yield Reply("here it is", usage=Usage(1, 1))
+
+    reply = await metered(Odd(locking)).ask(REQUEST, events.append)
+    other.execute("ROLLBACK")
+    other.close()
+    assert reply.text == "here it is"
+    assert any(isinstance(event, Notice) and "could not be settled" in event.text for event in events)
+    settled = events[-1]
+    assert isinstance(settled, BudgetSettled)
+    assert not settled.reported
+    assert cap(ledger).held == 150 * MILLION
+
+
+async def test_scoring_passes_the_same_gate(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    model = metered(Odd(local=True))
+    assert model.can_score
+    scores = await model.score(ScoreRequest("prefix", ("a", "b"), ("x", "yy")), events.append)
+    assert scores.logprobs == (-1.0, -2.0)
+    assert kinds(events) == ["budget_held", "budget_settled"]
+    assert cap(ledger).spent == 90 * MILLION
+    ledger.set_cap("s", "session", Amount(100 * MILLION, "usd"))
+    with pytest.raises(LimitReached):
+        await model.score(ScoreRequest("prefix", ("a",), ("x",)), events.append)
+
+
+async def test_traits_counts_and_closing_are_the_models_own(metered: Metered) -> None:
+    odd = Odd(says(Reply("", call=Call("t"))))
+    model = metered(odd)
+    assert (model.traits.name, model.count("abc"), model.size(REQUEST).bound) == ("odd", 3, BOUND)
+    await model.aclose()
+    assert odd.closed
+
+
+async def test_a_call_is_booked_on_the_tool_it_is_about(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
+    reply = Reply("", Call("tool_register", {"tool_name": "read_file"}), Usage(80, 2))
+    await metered(Odd(says(reply), FINE)).ask(REQUEST, events.append)
+    assert [row.key for row in ledger.rows("tool")] == ["read_file"]
+
+
+async def test_a_request_refused_unbilled_costs_nothing_and_is_not_repeated(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    model = Odd(says(ModelBroken("400: no such parameter", billed=False)), FINE)
+    with pytest.raises(ModelBroken):
+        await metered(model).ask(REQUEST, events.append)
+    assert len(model.asked) == 1
+    assert (cap(ledger).spent, cap(ledger).held) == (0, 0)
