@@ -1,0 +1,117 @@
+"""API keys: where they come from (the environment, then the OS keyring), and how they are kept out of every text."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+KEYRING_SERVICE = "ecoshell"
+"""The name under which keys stand in the OS keyring; the user name there is the environment variable's."""
+
+_VARIABLES: dict[str, tuple[str, ...]] = {
+    "ai21": ("AI21_API_KEY",),
+    "ai21_chat": ("AI21_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "anyscale": ("ANYSCALE_API_KEY",),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "codestral": ("CODESTRAL_API_KEY",),
+    "cohere": ("COHERE_API_KEY",),
+    "cohere_chat": ("COHERE_API_KEY",),
+    "deepinfra": ("DEEPINFRA_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "featherless_ai": ("FEATHERLESS_AI_API_KEY",),
+    "fireworks_ai": ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "moonshot": ("MOONSHOT_API_KEY",),
+    "nebius": ("NEBIUS_API_KEY",),
+    "novita": ("NOVITA_API_KEY",),
+    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "perplexity": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
+    "replicate": ("REPLICATE_API_KEY",),
+    "text-completion-openai": ("OPENAI_API_KEY",),
+    "together_ai": ("TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHER_API_KEY"),
+    "vercel_ai_gateway": ("VERCEL_AI_GATEWAY_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
+"""Providers that take one key and nothing else; those with other ways to sign in (AWS, Azure) are left to litellm."""
+
+_SECRET_NAME = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+"""Shorter values would blank out ordinary words."""
+
+_SHAPES = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk|pk|rk)-[\w-]{6,}"
+    r"|(?<![A-Za-z0-9])(?:gsk|xai|hf|r8|pplx|nvapi|fw|csk|ghp|gho|github_pat)[-_][\w-]{12,}"
+    r"|AIza[\w-]{20,}"
+    r"|AKIA[A-Z0-9]{12,}"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+    r"|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=*-]{6,}"
+    r"|(?i:(?<=api_key=)|(?<=api-key: )|(?<=key=))[^\s&'\"]{6,}",
+)
+_BLANK = "[key hidden]"
+
+
+class Vault(Protocol):
+    """The part of the `keyring` module that is used."""
+
+    def get_password(self, service_name: str, username: str) -> str | None:
+        """The stored secret, or None."""
+        ...
+
+
+class Keys:
+    """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None, vault: Vault | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._vault = vault
+        self._seen: set[str] = set()
+
+    @staticmethod
+    def variables(provider: str) -> tuple[str, ...]:
+        """The environment variables that may hold this provider's key; none if it needs no key, or more."""
+        return _VARIABLES.get(provider, ())
+
+    def find(self, provider: str) -> str | None:
+        """The provider's key, from the environment or else the OS keyring; may block while the keyring is unlocked."""
+        for variable in self.variables(provider):
+            if found := self._environ.get(variable, "").strip() or self._from_vault(variable):
+                self._seen.add(found)
+                return found
+        return None
+
+    def has(self, provider: str) -> bool:
+        """Whether a key is in the environment; the keyring is not opened."""
+        return any(self._environ.get(variable, "").strip() for variable in self.variables(provider))
+
+    def how_to_give(self, provider: str) -> str:
+        """What to do when the key is missing."""
+        variable = self.variables(provider)[0]
+        return f"Set {variable}, or store the key with: keyring set {KEYRING_SERVICE} {variable}"
+
+    def redact(self, text: str) -> str:
+        """The text without any key: those known by value, and whatever has the shape of one."""
+        for secret in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(secret, _BLANK)
+        return _SHAPES.sub(_BLANK, text)
+
+    def _secrets(self) -> set[str]:
+        named = {value.strip() for name, value in self._environ.items() if _SECRET_NAME.search(name)}
+        return {secret for secret in named | self._seen if len(secret) >= _SHORTEST_SECRET}
+
+    def _from_vault(self, variable: str) -> str | None:
+        vault = self._vault or _system_vault()
+        try:
+            return (vault.get_password(KEYRING_SERVICE, variable) or "").strip() or None
+        except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
+            return None
+
+
+def _system_vault() -> Vault:
+    import keyring  # looks for backends: slow, and needed only when the environment has no key
+
+    return keyring

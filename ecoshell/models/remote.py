@@ -1,0 +1,227 @@
+"""Remote models: any name litellm knows, asked through the helper process that owns litellm."""
+
+import asyncio
+import difflib
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, NoReturn
+
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable
+from ecoshell.messages import Call, Usage
+from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.models.bounds import prompt_bound
+from ecoshell.models.keys import Keys
+from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply
+from ecoshell.models.tokens import counter_for
+from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_name
+
+SILENCE = 120.0
+"""Seconds a provider may be silent."""
+
+_NO_KEY = "none"
+"""What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+_LONGEST_MESSAGE = 600
+"""Characters of what a provider says that are shown; some answer with whole web pages."""
+_COUNTED_PER_MESSAGE = 3
+_COUNTED_PER_PROMPT = 3
+"""What OpenAI counts besides the texts; other templates differ by a token or two."""
+
+
+def remote_traits(name: str, book: PriceBook) -> Traits:
+    """What the price book knows of a remote model."""
+    facts = book.facts(name)
+    return Traits(
+        name=name,
+        price=book.price(name),
+        context=facts.context if facts else None,
+        max_output=facts.max_output if facts else None,
+        native_tools=facts is not None and facts.native_tools,
+        local=False,
+    )
+
+
+class RemoteModel:
+    """A model of a provider, or of any server that speaks OpenAI's protocol at `base_url`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        book: PriceBook,
+        keys: Keys,
+        process: RemoteProcess,
+        base_url: str | None = None,
+        silence: float = SILENCE,
+    ) -> None:
+        self._traits = remote_traits(name, book)
+        self._book = book
+        self._keys = keys
+        self._process = process
+        self._base_url = base_url
+        self._silence = silence
+        self._provider = _provider_of(name, book, base_url)
+        self._counter = counter_for(name, hosted=base_url is None)
+
+    @property
+    def traits(self) -> Traits:
+        """What is known of the model."""
+        return self._traits
+
+    async def warm(self) -> None:
+        """Have litellm and the tokenizer loaded by the time they are needed; returns at once."""
+        self._counter.start()
+        await self._process.warm()
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text; an estimate when `size` says so."""
+        return self._counter.count(text)
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt; exact when the tokenizer is the model's own and no native tool array goes along."""
+        native = self._is_native(request)
+        messages = request.messages if native else as_plain_messages(request)
+        texts = [message.text for message in messages]
+        if native:
+            texts += [message.call.signature() for message in messages if message.call]
+            texts += [document.as_text() for document in request.tools]
+        count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
+        bound = prompt_bound(messages, request.tools if native else ())
+        return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Ask the provider; closing the iterator closes the connection."""
+        body = await self._body(request)
+        async with aclosing(self._process.ask(body)) as lines:
+            async for line in lines:
+                if "delta" in line:
+                    yield Delta(line["delta"])
+                elif "reply" in line:
+                    yield self._reply(line["reply"], request)
+                else:
+                    raise await self._error(line["error"])
+
+    async def aclose(self) -> None:
+        """Let the tokenizer go; the helper process serves other models too and is closed by whoever made it."""
+        self._counter.close()
+
+    def _is_native(self, request: Request) -> bool:
+        return self._traits.native_tools and bool(request.tools)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        body = native_body(request) if self._is_native(request) else plain_body(request)
+        if _is_anthropic(self._provider, self._traits.name):
+            mark_for_cache(body, request)
+        body |= {
+            "model": self._routed_name(),
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "timeout": self._silence,
+        }
+        if self._base_url:
+            body["base_url"] = self._base_url
+        if key := await self._key():
+            body["api_key"] = key
+        return body
+
+    def _routed_name(self) -> str:
+        """The name with a provider in it; a server at an address of the user's own is taken to speak OpenAI's."""
+        name = self._traits.name
+        return f"{self._provider}/{name}" if self._base_url and not name.startswith(f"{self._provider}/") else name
+
+    async def _key(self) -> str | None:
+        """The key to send; raises ModelMissing, before any process is started, when there is none and one is needed."""
+        if not self._provider:
+            raise await self._unknown()
+        if not self._keys.variables(self._provider):
+            return _NO_KEY if self._base_url else None
+        key = await asyncio.to_thread(self._keys.find, self._provider)
+        if key is None and self._base_url is None:
+            message = f"There is no API key for {self._traits.name}."
+            raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False)
+        return key or _NO_KEY
+
+    def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
+        usage, cut = usage_of(record["usage"]), record["finish"] == "length"
+        text: str = record["text"]
+        if not self._is_native(request):
+            return parse_reply(text, request, usage, cut)
+        if not record["calls"]:
+            return Reply(text, usage=usage, cut=cut)
+        call, fault = _native_call(record["calls"][0], request)
+        return Reply(text, call=None if fault else call, usage=usage, fault=fault, cut=cut)
+
+    async def _error(self, record: Mapping[str, Any]) -> ModelError:
+        """The failure the worker describes, in the shell's terms and without any key."""
+        name, kind, billed = self._traits.name, record["kind"], bool(record["billed"])
+        said = _shortened(self._keys.redact(record["message"]))
+        if kind == "unknown":
+            return await self._unknown(said)
+        if kind == "key":
+            variables = self._keys.variables(self._provider)
+            fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
+            return ModelMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed)
+        if kind == "busy":
+            return ModelUnavailable(
+                f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
+            )
+        if kind == "context":
+            fix = "Start a new session, give fewer or shorter texts, or choose a model with a larger context."
+            return ModelBroken(f"The prompt is too long for {name}: {said}", fix=fix, billed=billed)
+        if kind == "request":
+            return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
+        return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
+
+    async def _unknown(self, said: str = "") -> ModelMissing:
+        """No such model; names that look like it come along, found in a thread since there are thousands."""
+        name = self._traits.name
+        near = await asyncio.to_thread(lambda: difflib.get_close_matches(name, self._book.names(), n=3, cutoff=0.6))
+        hint = f"Did you mean {', '.join(near)}?" if near else "Write the provider first: openai/NAME, ollama/NAME, …"
+        return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=False)
+
+
+def usage_of(record: Mapping[str, Any] | None) -> Usage | None:
+    """The usage a provider reported; None when it reported none, or one that no call can have."""
+    if record is None:
+        return None
+    counts = list(record.values())
+    if not all(type(count) is int and count >= 0 for count in counts) or not record["input"]:
+        return None
+    return Usage(**record)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _native_call(record: Mapping[str, str], request: Request) -> tuple[Call, str]:
+    """A native tool call, and what is wrong with it in words for the model."""
+    name = real_name(record["name"], (*request.callable_now, *request.tools))
+    try:
+        arguments = json.loads(record["arguments"] or "{}", parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return Call(name), f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
+    if not isinstance(arguments, dict):
+        return Call(name), f"The arguments of {name} must be one JSON object."
+    call = Call(name, arguments)  # pyright: ignore[reportUnknownArgumentType]
+    return call, call_fault(call, request.callable_now)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _provider_of(name: str, book: PriceBook, base_url: str | None) -> str:
+    """litellm's name of the provider; empty when it cannot be told."""
+    prefix, slash, _ = name.partition("/")
+    if slash:
+        return prefix
+    facts = book.facts(name)
+    return "openai" if base_url else facts.provider if facts else ""
+
+
+def _is_anthropic(provider: str, name: str) -> bool:
+    """Whether the model takes Anthropic's cache marks."""
+    return "claude" in name and provider.startswith(("anthropic", "bedrock", "vertex_ai"))

@@ -1,0 +1,228 @@
+"""The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
+
+It reads `{"id", "ask": {…}}` and `{"id", "cancel": true}` from standard input and ends when that does. For each ask it
+writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text}` for each chunk (the text may
+be empty: thinking, or arguments of a call), and last either `{"id", "reply": {text, calls, usage, finish}}` or
+`{"id", "error": {kind, message, status, billed}}`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, BinaryIO
+
+from ecoshell.models.remote_failures import BadStream, CutStream, NoOutputLimit, describe
+
+_ALWAYS: dict[str, Any] = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "num_retries": 0,
+    "max_retries": 0,  # a retry is a new reservation, which only the shell can make
+    "drop_params": True,
+    "_skip_mcp_handler": True,  # or a tool array makes litellm import mcp, which need not be installed
+}
+"""What every ask says besides its own."""
+
+_ESTIMATING = frozenset(
+    {"a2a", "langflow", "langgraph", "nlp_cloud", "petals", "predibase", "replicate", "sagemaker", "sagemaker_chat"}
+)
+"""Providers whose usage litellm may have counted itself inside their chunks; such a figure is not a report."""
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
+    wire = _take_stdout()
+    lines: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read_input, args=(lines,), daemon=True).start()
+    _prepare_litellm()
+    asyncio.run(Worker(wire).serve(lines))
+
+
+class Worker:
+    """Runs any number of asks at once; one line of output belongs to one ask."""
+
+    def __init__(self, wire: BinaryIO) -> None:
+        self._wire = wire
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self, lines: SimpleQueue[bytes]) -> None:
+        """Do what the lines say, for ever."""
+        while True:
+            message = json.loads(await asyncio.to_thread(lines.get))
+            if "cancel" in message:
+                self._cancel(message["id"])
+            else:
+                self._start(message["id"], message["ask"])
+
+    def _start(self, number: int, ask: dict[str, Any]) -> None:
+        task = asyncio.create_task(self._answer(number, ask))
+        self._tasks[number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+
+    def _cancel(self, number: int) -> None:
+        if task := self._tasks.get(number):
+            task.cancel()
+
+    async def _answer(self, number: int, ask: dict[str, Any]) -> None:
+        answer = _Answer()
+        try:
+            await self._stream(number, ask, answer)
+            self._write({"id": number, "reply": answer.record()})
+        except Exception as error:  # noqa: BLE001 - the worker's edge: one ask's failure is a line, the others go on
+            self._write({"id": number, "error": describe(error, began=answer.began)})
+
+    async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
+        import litellm
+
+        _refuse_unlimited(litellm, ask)
+        self._write({"id": number, "sent": True})
+        stream: Any = await litellm.acompletion(**ask, **_ALWAYS)  # pyright: ignore[reportUnknownMemberType]
+        answer.began = True
+        try:
+            async for chunk in stream:
+                self._write({"id": number, "delta": answer.take(chunk)})
+                await asyncio.sleep(0)  # a provider that floods would else leave no room for a cancel to be seen
+        except Exception:
+            # What follows an answer's end, such as a usage nobody can read, does not undo the answer.
+            if not _finish_reason(stream):
+                raise
+        finally:
+            await stream.aclose()
+        answer.close(stream)
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        self._wire.write(json.dumps(record).encode() + b"\n")
+        self._wire.flush()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What came of one stream so far."""
+
+    began: bool = False
+    text: list[str] = field(default_factory=list[str])
+    calls: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    finish: str = ""
+    usage: dict[str, Any] | None = None
+
+    def take(self, chunk: Any) -> str:
+        """Add one chunk; returns its text."""
+        if not chunk.choices:
+            return ""
+        choice = chunk.choices[0]
+        self.finish = choice.finish_reason or self.finish
+        text: str = choice.delta.content or ""
+        self.text.append(text)
+        for part in choice.delta.tool_calls or ():
+            call = self.calls.setdefault(part.index or 0, {"name": "", "arguments": ""})
+            call["name"] += part.function.name or ""
+            call["arguments"] += part.function.arguments or ""
+        return text
+
+    def close(self, stream: Any) -> None:
+        """Check that the stream came to its end, and take the usage it carried.
+
+        To litellm a connection that just closes is an end too, and it makes up a finish reason; only one that was sent
+        counts. Raises CutStream, or BadStream when nothing came at all.
+        """
+        finish = _finish_reason(stream)
+        if not finish:
+            if any(self.text) or self.calls:
+                raise CutStream("the stream ended before the answer did")
+            raise BadStream("it answered with something that is no stream of chat chunks")
+        self.finish = self.finish or finish
+        self.usage = _reported_usage(stream)
+
+    def record(self) -> dict[str, Any]:
+        """The reply as it goes over the wire."""
+        calls = [self.calls[index] for index in sorted(self.calls)]
+        return {"text": "".join(self.text), "calls": calls, "usage": self.usage, "finish": self.finish}
+
+
+def _finish_reason(stream: Any) -> str:
+    """The finish reason the provider sent; empty when it sent none."""
+    return getattr(stream, "received_finish_reason", None) or getattr(stream, "intermittent_finish_reason", None) or ""
+
+
+def _reported_usage(stream: Any) -> dict[str, Any] | None:
+    """The largest figures the provider itself sent; None when it sent none.
+
+    litellm always ends with a usage chunk, and counts by itself when the provider sent none. What the provider sent
+    stands on the chunks that the wrapper keeps, before that last one. Several reports are cumulative: the largest
+    counts.
+    """
+    if getattr(stream, "custom_llm_provider", None) in _ESTIMATING:
+        return None
+    kept = getattr(stream, "chunks", ())
+    reports = [_figures(chunk.usage) for chunk in kept if getattr(chunk, "usage", None) is not None]
+    if not reports:
+        return None
+    return {name: max((report[name] for report in reports), key=_magnitude) for name in reports[0]}
+
+
+def _figures(usage: Any) -> dict[str, Any]:
+    """One report's counts; litellm has made cached and written tokens part of the prompt's for every provider."""
+    prompt = getattr(usage, "prompt_tokens_details", None)
+    output = getattr(usage, "completion_tokens_details", None)
+    written = (
+        getattr(prompt, "cache_creation_tokens", None)
+        or getattr(prompt, "cache_write_tokens", None)
+        or getattr(usage, "cache_creation_input_tokens", None)
+    )
+    return {
+        "input": usage.prompt_tokens,
+        "output": usage.completion_tokens,
+        "cached": getattr(prompt, "cached_tokens", None) or 0,
+        "cache_write": written or 0,
+        "reasoning": getattr(output, "reasoning_tokens", None) or 0,
+    }
+
+
+def _magnitude(count: Any) -> float:
+    return count if isinstance(count, int) else -1
+
+
+def _refuse_unlimited(litellm: Any, ask: Mapping[str, Any]) -> None:
+    """Raise NoOutputLimit for a provider that takes no `max_tokens`: litellm would drop it, and no cap could hold."""
+    _, provider, _, _ = litellm.get_llm_provider(model=ask["model"], api_base=ask.get("base_url"))
+    supported = litellm.get_supported_openai_params(model=ask["model"], custom_llm_provider=provider)
+    if supported is not None and not {"max_tokens", "max_completion_tokens"} & set(supported):
+        raise NoOutputLimit(f"{provider} takes no limit on how much is written, so no cap could hold")
+
+
+def _read_input(lines: SimpleQueue[bytes]) -> None:
+    """Pass lines on, and end the process with the input: a thread notices that also while litellm loads."""
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    os._exit(0)
+
+
+def _prepare_litellm() -> None:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it fetches its price map while being imported
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # or it reads a .env file
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.disable_streaming_logging = True
+    litellm.callbacks = []
+    litellm.success_callback = []
+    litellm.failure_callback = []
+    litellm.num_retries = 0
+
+
+def _take_stdout() -> BinaryIO:
+    """Standard output as the wire; whatever prints from now on prints to standard error."""
+    wire = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return wire
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The bound that is reserved, against real tokenizers and templates."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.bounds import PER_MESSAGE, PER_PROMPT, PER_TOOL_ARRAY, json_bound, prompt_bound, text_bound
+from ecoshell.models.tokens import counter_for
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+
+
+@pytest.fixture(scope="module", params=["gpt-4", "gpt-4o"])
+def counter(request):
+    found = counter_for(request.param)
+    assert found.wait()
+    yield found
+    found.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=st.text())
+def test_no_text_has_more_tokens_than_its_bound(counter, text):
+    assert counter.count(text) <= text_bound(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=st.dictionaries(st.text(), NESTED, max_size=3))
+def test_no_way_to_print_json_has_more_tokens_than_its_bound(counter, value):
+    for indent in (None, 2, 4):
+        for ascii_only in (True, False):
+            printed = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+            escaped = printed.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+            assert max(counter.count(printed), counter.count(escaped)) <= json_bound(value)
+
+
+def test_a_sign_that_normalising_lengthens_is_bounded_by_its_long_form():
+    assert text_bound("\ufdfa") == 33
+
+
+def test_half_a_surrogate_pair_has_a_bound():
+    assert text_bound("\ud800") == 1
+
+
+def test_each_message_adds_its_frame():
+    one, two = prompt_bound([Message("user", "a")]), prompt_bound([Message("user", "a"), Message("user", "b")])
+    assert one == PER_PROMPT + PER_MESSAGE + 1
+    assert two - one == PER_MESSAGE + 1
+
+
+def test_a_native_tool_array_adds_what_providers_add_around_it():
+    bare = prompt_bound([Message("user", "a")])
+    assert prompt_bound([Message("user", "a")], [TOOL]) - bare > PER_TOOL_ARRAY + len(json.dumps(TOOL.as_function()))
+
+
+def test_the_arguments_of_earlier_calls_count():
+    call = Call("write_file", {"text": "x" * 1000})
+    assert prompt_bound([Message("assistant", "", call)]) > 1000

@@ -1,0 +1,91 @@
+"""API keys: found, and never shown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.models.keys import Keys
+
+ALPHABET = st.characters(codec="ascii", categories=["L", "N"])
+
+
+class Ring(dict):
+    """A keyring that remembers what it was asked."""
+
+    def get_password(self, service_name, username):
+        return self.get((service_name, username))
+
+
+class BrokenRing:
+    def get_password(self, service_name, username):
+        raise RuntimeError("no session bus")
+
+
+def test_the_environment_comes_before_the_keyring():
+    ring = Ring({("ecoshell", "OPENAI_API_KEY"): "from-the-ring"})
+    assert Keys({"OPENAI_API_KEY": "from-environ"}, ring).find("openai") == "from-environ"
+    assert Keys({}, ring).find("openai") == "from-the-ring"
+
+
+def test_every_variable_of_a_provider_is_tried():
+    assert Keys({"GOOGLE_API_KEY": "a-google-key"}, Ring()).find("gemini") == "a-google-key"
+
+
+@pytest.mark.parametrize("blank", ["", "   "])
+def test_a_blank_variable_is_no_key(blank):
+    keys = Keys({"OPENAI_API_KEY": blank}, Ring())
+    assert keys.find("openai") is None
+    assert not keys.has("openai")
+
+
+def test_a_keyring_that_does_not_work_is_no_keyring():
+    assert Keys({}, BrokenRing()).find("openai") is None
+
+
+def test_a_provider_that_needs_no_single_key_has_none():
+    assert Keys({}, BrokenRing()).find("ollama") is None
+    assert Keys.variables("ollama") == ()
+
+
+def test_what_to_do_names_the_variable_and_the_keyring():
+    said = Keys({}).how_to_give("anthropic")
+    assert "ANTHROPIC_API_KEY" in said
+    assert "keyring set ecoshell ANTHROPIC_API_KEY" in said
+
+
+@given(st.text(ALPHABET, min_size=8, max_size=40), st.text(), st.text())
+def test_a_key_that_is_known_by_value_is_never_shown(key, before, after):
+    in_environ = Keys({"SOME_API_KEY": key})
+    assert key not in in_environ.redact(f"{before}{key}{after}").replace("[key hidden]", "")
+    from_ring = Keys({}, Ring({("ecoshell", "OPENAI_API_KEY"): key}))
+    from_ring.find("openai")
+    assert key not in from_ring.redact(f"{before} {key} {after}").replace("[key hidden]", "")
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "sk-proj-abcdefghijklmnop",
+        "sk-ant-api03-abcdefghijkl",
+        "Authorization: Bearer abc.def-ghi123",
+        "authorization: bearer abcdefghij",
+        "AIzaSyA1234567890abcdefghijklmnop",
+        "gsk_abcdefghijklmnop1234",
+        "hf_abcdefghijklmnop1234",
+        "AKIAABCDEFGHIJKLMNOP",
+        "http://me:secret99@host/v1",
+        "https://host/v1?key=abcdef123456&x=1",
+        "https://host/v1?api_key=abcdef123456",
+    ],
+)
+def test_what_looks_like_a_key_is_never_shown(leak):
+    redacted = Keys({}).redact(f"failed with {leak} today")
+    secret = leak.split()[-1].rpartition("=")[2] if "=" not in leak else leak.split("key=")[1].split("&")[0]
+    assert secret.removeprefix("http://").split("@")[0] not in redacted
+    assert redacted.startswith("failed with ")
+    assert redacted.endswith(" today")
+
+
+def test_ordinary_text_stays_as_it_is():
+    text = "The task-list of the risk-averse bearer is at https://host/path?a=1."
+    assert Keys({"HOME": "/home/me", "SHORT_TOKEN": "abc"}).redact(text) == text

@@ -1,0 +1,317 @@
+"""Remote models over real HTTP: a hostile provider on loopback, litellm in its helper process."""
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+import pytest_asyncio
+from hostile_server import hostile_server
+
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models.keys import Keys
+from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote_process import RemoteProcess
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEY = "sk-test-0123456789abcdef"
+NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
+READ_FILE = ToolDocument(
+    "files.read_file",
+    "Reads a file.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+QUESTION = (Message("system", "You help."), Message("user", "What is in notes.txt?"))
+ASK = Request(QUESTION, want="text", max_tokens=50)
+ASK_WITH_TOOL = Request(QUESTION, tools=(READ_FILE,), callable_now=(READ_FILE,), max_tokens=50)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hostile_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def forget(server):
+    server.forget()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def process():
+    running = RemoteProcess()
+    yield running
+    await running.aclose()
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    entry = {"litellm_provider": "openai", "mode": "chat", "supports_function_calling": True}
+    file = tmp_path_factory.mktemp("prices") / "prices.json"
+    file.write_text(json.dumps({f"openai/{name}": entry for name in NATIVE}, indent=4))
+    return PriceBook(file=file)
+
+
+@pytest.fixture
+def model(server, process, book):
+    def build(name, **options):
+        options = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
+        return RemoteModel(name, process=process, **options)
+
+    return build
+
+
+async def ask(model, request=ASK):
+    """The reply, and the streamed text before it."""
+    pieces = [piece async for piece in model.stream(request)]
+    assert isinstance(pieces[-1], Reply)
+    return pieces[-1], "".join(piece.text for piece in pieces[:-1])
+
+
+async def failure(model, request=ASK):
+    with pytest.raises((ModelMissing, ModelUnavailable, ModelBroken)) as caught:
+        await ask(model, request)
+    return caught.value
+
+
+async def test_text_streams_and_ends_in_a_reply_with_the_reported_usage(model):
+    reply, streamed = await ask(model("openai/good"), Request(QUESTION, want="text"))
+    assert reply == Reply("The answer.", usage=Usage(input=70, output=12, cached=40, reasoning=5))
+    assert streamed == "The answer."
+
+
+async def test_the_request_carries_the_limit_the_temperature_and_the_key(model, server):
+    await ask(model("openai/good"), Request(QUESTION, want="text", max_tokens=77, temperature=0.5))
+    body = server.asked[0]
+    assert (body["max_tokens"], body["temperature"], body["stream"]) == (77, 0.5, True)
+    assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+async def test_usage_that_the_provider_did_not_report_is_unknown_and_not_what_litellm_estimates(model):
+    reply, _ = await ask(model("openai/no-usage"))
+    assert (reply.text, reply.usage) == ("The answer.", None)
+
+
+async def test_doubled_usage_is_passed_on_as_the_larger_report(model):
+    reply, _ = await ask(model("openai/double-usage"))
+    assert reply.usage == Usage(input=140, output=24)
+
+
+@pytest.mark.parametrize("behaviour", ["garbage-usage", "negative-usage", "zero-usage"])
+async def test_usage_that_no_call_can_have_counts_as_not_reported_and_keeps_the_answer(model, behaviour):
+    reply, _ = await ask(model(f"openai/{behaviour}"))
+    assert (reply.text, reply.usage) == ("The answer.", None)
+
+
+async def test_an_answer_that_reaches_the_limit_says_that_it_was_cut(model):
+    reply, _ = await ask(model("openai/length"))
+    assert reply.cut
+    assert reply.usage is not None
+
+
+@pytest.mark.parametrize("behaviour", ["cut", "reset"])
+async def test_a_stream_that_breaks_off_is_no_answer_and_may_have_been_billed(model, behaviour):
+    error = await failure(model(f"openai/{behaviour}"))
+    assert isinstance(error, ModelUnavailable)
+    assert error.billed
+
+
+async def test_an_error_inside_the_stream_is_told_and_may_have_been_billed(model):
+    error = await failure(model("openai/error-inside"))
+    assert isinstance(error, ModelUnavailable)
+    assert error.billed
+    assert "overloaded" in error.message
+
+
+@pytest.mark.parametrize("behaviour", ["too-many", "no-funds", "broken-down"])
+async def test_a_refusal_is_asked_once_and_not_billed(model, server, behaviour):
+    error = await failure(model(f"openai/{behaviour}"))
+    assert isinstance(error, ModelUnavailable)
+    assert not error.billed
+    assert len(server.asked) == 1
+
+
+async def test_a_gateway_that_gave_up_waiting_may_have_been_billed(model):
+    error = await failure(model("openai/gave-up-waiting"))
+    assert isinstance(error, ModelUnavailable)
+    assert error.billed
+
+
+async def test_a_server_that_is_not_there_is_unavailable_and_not_billed(model):
+    error = await failure(model("openai/good", base_url="http://127.0.0.1:1/v1"))
+    assert isinstance(error, ModelUnavailable)
+    assert not error.billed
+
+
+async def test_silence_longer_than_allowed_is_unavailable_and_may_have_been_billed(model):
+    error = await failure(model("openai/slow", silence=0.5))
+    assert isinstance(error, ModelUnavailable)
+    assert error.billed
+
+
+@pytest.mark.parametrize("behaviour", ["garbage", "web-page", "half-json"])
+async def test_garbage_is_a_broken_answer_that_may_have_been_billed(model, behaviour):
+    error = await failure(model(f"openai/{behaviour}"))
+    assert isinstance(error, ModelBroken)
+    assert error.billed
+    assert "\x1b" not in str(error)
+
+
+async def test_a_prompt_that_is_too_long_says_what_to_do(model):
+    error = await failure(model("openai/too-long"))
+    assert isinstance(error, ModelBroken)
+    assert "too long" in error.message
+    assert "larger context" in error.fix
+    assert not error.billed
+
+
+async def test_a_request_the_provider_does_not_like_is_not_billed(model):
+    error = await failure(model("openai/picky"))
+    assert isinstance(error, ModelBroken)
+    assert not error.billed
+    assert "I do not like this" in error.message
+
+
+async def test_a_refused_key_names_the_variable_and_shows_no_key(model):
+    error = await failure(model("openai/wrong-key"))
+    assert isinstance(error, ModelMissing)
+    assert "OPENAI_API_KEY" in error.fix
+    assert "keyring set ecoshell OPENAI_API_KEY" in error.fix
+    assert KEY not in str(error)
+    assert "sk-abcdef" not in str(error)
+
+
+async def test_without_a_key_nothing_is_started(book):
+    fresh = RemoteProcess()
+    error = await failure(RemoteModel("openai/good", book=book, keys=Keys({}, NoVault()), process=fresh))
+    assert isinstance(error, ModelMissing)
+    assert "OPENAI_API_KEY" in error.fix
+    assert fresh.pid is None
+
+
+async def test_a_key_from_the_keyring_is_sent(model, server):
+    await ask(model("openai/good", keys=Keys({}, KeptKey())))
+    assert server.headers[0]["authorization"] == "Bearer kept-in-the-keyring"
+
+
+async def test_a_server_of_ones_own_needs_no_key(model):
+    reply, _ = await ask(model("openai/good", keys=Keys({}, NoVault())))
+    assert reply.text == "The answer."
+
+
+async def test_a_name_without_a_provider_is_asked_in_openais_protocol_at_an_address_of_ones_own(model, server):
+    await ask(model("good"))
+    assert server.asked[0]["model"] == "good"
+
+
+async def test_a_model_nobody_knows_brings_the_nearest_names_and_starts_nothing():
+    fresh = RemoteProcess()
+    error = await failure(RemoteModel("gpt-4o-mimi", book=PriceBook(), keys=Keys({}), process=fresh))
+    assert isinstance(error, ModelMissing)
+    assert "gpt-4o-mini" in error.fix
+    assert fresh.pid is None
+
+
+@pytest.mark.parametrize("name", ["nosuchprovider/model", "openai/no-such-model"])
+async def test_a_model_the_provider_does_not_have_is_missing(model, server, name):
+    error = await failure(model(name, base_url=server.openai if name.startswith("openai") else None))
+    assert isinstance(error, ModelMissing)
+    assert name in error.message
+    assert not error.billed
+
+
+async def test_a_native_call_arrives_with_its_real_name_and_arguments(model, server):
+    reply, _ = await ask(model("openai/caller"), ASK_WITH_TOOL)
+    assert reply.call == Call("files.read_file", {"path": "notes.txt"})
+    assert not reply.fault
+    sent = server.asked[0]["tools"][0]["function"]["name"]
+    assert sent.replace("_", "").replace("-", "").isalnum()
+
+
+async def test_of_two_calls_the_first_counts(model, server):
+    reply, _ = await ask(model("openai/two-calls"), ASK_WITH_TOOL)
+    assert reply.call == Call("files.read_file", {"path": "first.txt"})
+    assert server.asked[0]["parallel_tool_calls"] is False
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "complaint"),
+    [
+        ("half-a-call", "no JSON"),
+        ("deep-call", "no JSON"),
+        ("nan-call", "no JSON"),
+        ("list-call", "one JSON object"),
+        ("wrong-call", "path"),
+        ("stranger", "no tool named 'rm_rf'"),
+    ],
+)
+async def test_a_call_that_cannot_be_used_is_a_fault_in_words(model, behaviour, complaint):
+    reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
+    assert reply.call is None
+    assert complaint in reply.fault
+
+
+async def test_without_native_tools_a_call_in_the_text_is_read(model, server):
+    read_file = ToolDocument("read_file", READ_FILE.description, READ_FILE.parameters)
+    request = Request(QUESTION, tools=(read_file,), callable_now=(read_file,))
+    reply, _ = await ask(model("openai/text-caller"), request)
+    assert reply.call == Call("read_file", {"path": "a.txt"})
+    assert "tools" not in server.asked[0]
+
+
+@pytest.mark.parametrize(("want", "choice"), [("call", "required"), ("either", "auto"), ("text", "none")])
+async def test_what_is_wanted_becomes_the_tool_choice(model, server, want, choice):
+    await ask(model("openai/good"), Request(QUESTION, (READ_FILE,), (READ_FILE,), want))
+    assert server.asked[0]["tool_choice"] == choice
+
+
+async def test_half_a_surrogate_pair_in_a_message_is_sent_as_a_question_mark(model, server):
+    await ask(model("openai/good"), Request((Message("user", "a\ud800b"),), want="text"))
+    assert server.asked[0]["messages"][0]["content"] == "a?b"
+
+
+async def test_claudes_usage_counts_cached_and_written_tokens_as_parts_of_the_input(model, server):
+    claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
+    reply, _ = await ask(claude)
+    assert reply == Reply("The answer.", usage=Usage(input=90, output=9, cached=50, cache_write=30))
+    assert server.asked[0]["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert server.asked[0]["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+async def test_many_asks_at_once_each_get_their_own_answer(model):
+    echo = model("openai/echo")
+    questions = [f"question number {number}" for number in range(12)]
+    replies = await asyncio.gather(*(ask(echo, Request((Message("user", text),), want="text")) for text in questions))
+    assert [reply.text for reply, _ in replies] == questions
+
+
+async def test_closing_an_endless_stream_closes_the_connection(model, server):
+    async with aclosing(model("openai/endless").stream(ASK)) as pieces:
+        async for piece in pieces:
+            assert isinstance(piece, Delta)
+            if "7" in piece.text:
+                break
+    assert await asyncio.to_thread(server.client_left.wait, 10)
+
+
+async def test_cancelling_before_the_first_byte_closes_the_connection(model, server):
+    task = asyncio.create_task(ask(model("openai/slow")))
+    assert await asyncio.to_thread(server.arrived.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(server.client_left.wait, 10)
+
+
+class NoVault:
+    def get_password(self, service_name, username):
+        return None
+
+
+class KeptKey:
+    def get_password(self, service_name, username):
+        return "kept-in-the-keyring" if (service_name, username) == ("ecoshell", "OPENAI_API_KEY") else None

@@ -1,0 +1,95 @@
+"""The embedded model behind `llama_cpp.server`, asked as any OpenAI-compatible server of the user's own."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from decimal import Decimal
+
+import pytest
+import pytest_asyncio
+
+from ecoshell.budget.price import Price, Rates
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.messages import Message, ToolDocument
+from ecoshell.models.base import Delta, Reply, Request
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.keys import Keys
+from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.wire import plain_body
+
+pytest.importorskip("fastapi", reason="the extra llama-cpp-python[server] is not installed")
+pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAME = "openai/smollm2"
+PRICE = Price(Rates(*[Decimal(1)] * 5), source="test")
+TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+QUESTION = (Message("user", "Name one colour."),)
+
+
+@pytest.fixture(scope="module")
+def address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--model", str(embedded_path()), "--port", str(port), "--n_ctx", "2048", "--verbose", "False"]
+    server = subprocess.Popen([sys.executable, "-m", "llama_cpp.server", *options], stderr=subprocess.DEVNULL)
+    base_url = f"http://127.0.0.1:{port}/v1"
+    wait_for(f"{base_url}/models", server)
+    yield base_url
+    server.terminate()
+    server.wait()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def model(address):
+    process = RemoteProcess()
+    yield RemoteModel(NAME, book=PriceBook({NAME: PRICE}), keys=Keys({}), process=process, base_url=address)
+    await process.aclose()
+
+
+async def test_text_streams_from_a_real_server_and_the_limit_holds(model):
+    pieces = [piece async for piece in model.stream(Request(QUESTION, want="text", max_tokens=12))]
+    reply = pieces[-1]
+    assert isinstance(reply, Reply)
+    assert reply.text
+    assert "".join(piece.text for piece in pieces if isinstance(piece, Delta)).strip() == reply.text
+    assert reply.cut or reply.text.endswith((".", "!"))
+
+
+async def test_the_users_price_applies_to_a_model_nobody_else_knows(model):
+    assert model.traits.price == PRICE
+    assert not model.traits.native_tools
+
+
+async def test_the_servers_own_count_of_the_prompt_stays_within_the_bound(model, address):
+    request = Request(QUESTION, tools=(TOOL,), callable_now=(TOOL,))
+    counted = await asyncio.to_thread(count_of_server, address, {**plain_body(request), "max_tokens": 1})
+    size = model.size(request)
+    assert 50 < counted <= size.bound
+    assert not size.exact
+
+
+def count_of_server(address, body):
+    """The prompt's tokens as the server reports them; it does so only when it does not stream."""
+    headers = {"content-type": "application/json"}
+    ask = urllib.request.Request(f"{address}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(ask, timeout=60) as reply:
+        return json.load(reply)["usage"]["prompt_tokens"]
+
+
+def wait_for(url, server):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail("the server did not start")

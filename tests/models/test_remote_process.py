@@ -1,0 +1,174 @@
+"""The helper process of remote models: that it starts, dies, restarts and keeps to its wire, with a real process."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from hostile_server import hostile_server
+
+from ecoshell.budget.pricebook import PriceBook
+from ecoshell.errors import ModelUnavailable
+from ecoshell.messages import Message
+from ecoshell.models.base import Reply, Request
+from ecoshell.models.helper import helper_command, helper_environ
+from ecoshell.models.keys import Keys
+from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote_process import RemoteProcess
+
+on_one_loop = pytest.mark.asyncio(loop_scope="module")
+
+ASK = Request((Message("user", "Hello?"),), want="text")
+LONGEST_GAP = 0.25
+"""Seconds; far more than is measured on a quiet machine, far less than loading litellm takes."""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hostile_server() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def process():
+    running = RemoteProcess()
+    yield running
+    await running.aclose()
+
+
+@pytest.fixture
+def model(server, process):
+    server.forget()
+    return lambda name: RemoteModel(name, book=PriceBook(), keys=Keys({}), process=process, base_url=server.openai)
+
+
+async def answer(model):
+    return [piece async for piece in model.stream(ASK)][-1]
+
+
+@on_one_loop
+async def test_the_loop_goes_on_ticking_while_litellm_loads_in_the_helper(model, process):
+    gaps = []
+    ticking = asyncio.create_task(tick(gaps))
+    started = time.perf_counter()
+    await process.warm()
+    reply = await answer(model("openai/good"))
+    ticking.cancel()
+    assert isinstance(reply, Reply)
+    assert max(gaps) < min(LONGEST_GAP, time.perf_counter() - started)
+    assert "litellm" not in sys.modules
+
+
+@on_one_loop
+async def test_ctrl_c_does_not_reach_the_helper(model, process):
+    await process.warm()
+    before = process.pid
+    os.kill(before, signal.SIGINT)
+    assert isinstance(await answer(model("openai/good")), Reply)
+    assert process.pid == before
+
+
+@on_one_loop
+async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(model, server, process):
+    task = asyncio.create_task(answer(model("openai/slow")))
+    assert await asyncio.to_thread(server.arrived.wait, 30)
+    killed = process.pid
+    os.kill(killed, signal.SIGKILL)
+    with pytest.raises(ModelUnavailable) as caught:
+        await task
+    assert caught.value.billed
+    assert isinstance(await answer(model("openai/good")), Reply)
+    assert process.pid not in (None, killed)
+
+
+@on_one_loop
+async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(server):
+    fresh = RemoteProcess()
+    slow = RemoteModel("openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, base_url=server.openai)
+    await fresh.warm()
+    os.kill(fresh.pid, signal.SIGKILL)
+    with pytest.raises(ModelUnavailable) as caught:
+        await answer(slow)
+    assert not caught.value.billed
+    await fresh.aclose()
+
+
+@on_one_loop
+async def test_closing_ends_the_process(server):
+    fresh = RemoteProcess()
+    await fresh.warm()
+    number = fresh.pid
+    await fresh.aclose()
+    assert fresh.pid is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+def test_the_helper_ends_when_the_shell_is_killed():
+    program = (
+        "import asyncio, time\n"
+        "from ecoshell.models.remote_process import RemoteProcess\n"
+        "async def main():\n"
+        "    process = RemoteProcess()\n"
+        "    await process.warm()\n"
+        "    print(process.pid, flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    shell = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=helper_environ())
+    number = int(shell.stdout.readline())
+    shell.kill()
+    shell.communicate()
+    deadline = time.monotonic() + 60
+    while is_running(number) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(number)
+
+
+def test_what_prints_in_the_helper_does_not_reach_the_wire():
+    program = (
+        "import os\n"
+        "from ecoshell.models import remote_worker\n"
+        "wire = remote_worker._take_stdout()\n"
+        "print('noise', flush=True)\n"
+        "os.system('echo more noise')\n"
+        "wire.write(b'a line\\n')\n"
+        "wire.flush()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, env=helper_environ(), check=True)
+    assert result.stdout == b"a line\n"
+    assert b"noise" in result.stderr
+
+
+def test_the_helper_imports_nothing_from_the_folder_the_user_is_in(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
+    command = [*helper_command("ecoshell.models.tokens_worker"), "no_such_encoding"]
+    result = subprocess.run(command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False)
+    assert b"no_such_encoding" in result.stderr
+    assert b"taken over" not in result.stderr
+
+
+async def tick(gaps):
+    last = time.perf_counter()
+    while True:
+        await asyncio.sleep(0.001)
+        now = time.perf_counter()
+        gaps.append(now - last)
+        last = now
+
+
+def is_running(number):
+    """Whether the process lives; one that nobody has reaped yet does not."""
+    stat = Path(f"/proc/{number}/stat")
+    if stat.parent.parent.joinpath("self").exists():
+        return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""Token counts: with the real tokenizers of litellm's package, in the real helper process."""
+
+import os
+import signal
+
+import pytest
+
+from ecoshell.models.tokens import ByteCounter, TiktokenCounter, counter_for, encoding_of
+
+
+@pytest.fixture(scope="module")
+def counter():
+    found = counter_for("openai/gpt-4-turbo")
+    assert found.wait()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("model", "encoding"),
+    [
+        ("gpt-4", "cl100k_base"),
+        ("openai/gpt-4-turbo", "cl100k_base"),
+        ("gpt-3.5-turbo", "cl100k_base"),
+        ("openrouter/openai/gpt-4o-mini", "o200k_base"),
+        ("ft:gpt-4o:me", "o200k_base"),
+        ("gpt-5-mini", "o200k_base"),
+        ("o3-pro", "o200k_base"),
+        ("anthropic/claude-sonnet-4", None),
+        ("ollama/llama3", None),
+    ],
+)
+def test_only_openais_names_tell_a_tokenizer(model, encoding):
+    assert encoding_of(model) == encoding
+
+
+def test_counts_are_those_of_the_models_own_tokenizer(counter):
+    assert counter.exact
+    assert counter.count("hello world") == 2
+    assert counter.count("") == 0
+
+
+def test_a_special_token_written_out_is_plain_text(counter):
+    assert counter.count("<|endoftext|>") > 1
+
+
+def test_lines_and_half_surrogates_do_not_break_the_count(counter):
+    assert counter.count("a\nb\r\n\x00c") > 3
+    assert counter.count("\ud800") > 0
+    assert counter.count("hello world") == 2
+
+
+def test_a_very_long_text_is_estimated(counter):
+    assert counter.count("x" * 1_000_000) == 250_000
+
+
+def test_before_the_tokenizer_is_loaded_counts_are_estimates_and_say_so():
+    fresh = counter_for("gpt-4")
+    try:
+        assert (fresh.count("12345678"), fresh.exact) == (2, False)
+    finally:
+        fresh.close()
+
+
+def test_a_tokenizer_that_is_not_the_models_own_is_never_exact():
+    foreign = counter_for("anthropic/claude-sonnet-4")
+    try:
+        assert foreign.wait()
+        assert foreign.count("hello world") == 2
+        assert not foreign.exact
+    finally:
+        foreign.close()
+
+
+def test_a_model_at_an_address_of_ones_own_is_never_exact():
+    named_alike = counter_for("openai/gpt-4", hosted=False)
+    try:
+        assert named_alike.wait()
+        assert not named_alike.exact
+    finally:
+        named_alike.close()
+
+
+def test_when_the_helper_is_killed_counting_goes_on_as_an_estimate():
+    doomed = counter_for("gpt-4")
+    assert doomed.wait()
+    os.kill(doomed.pid, signal.SIGKILL)
+    assert doomed.count("12345678 12345678") == 5
+    assert not doomed.exact
+    doomed.close()
+
+
+def test_a_missing_tokenizer_file_is_never_fetched(tmp_path):
+    missing = TiktokenCounter("cl100k_base", tmp_path, own=True)
+    assert not missing.wait()
+    assert missing.count("12345678") == 2
+    assert list(tmp_path.iterdir()) == []
+    missing.close()
+
+
+def test_bytes_round_up_and_invalid_text_is_counted():
+    assert ByteCounter().count("12345") == 2
+    assert ByteCounter().count("\ud800") == 1

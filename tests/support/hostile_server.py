@@ -1,0 +1,293 @@
+"""A small OpenAI- and Anthropic-shaped HTTP server on loopback that behaves as badly as its model's name says.
+
+`openai/<behaviour>` at `http://…/v1`; the behaviours are the methods of `_Handler` that start with `do_as_`. What was
+asked and what the client did with its connection is on record.
+"""
+
+import json
+import select
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Usage = dict[str, Any]
+GOOD_USAGE: Usage = {
+    "prompt_tokens": 70,
+    "completion_tokens": 12,
+    "total_tokens": 82,
+    "prompt_tokens_details": {"cached_tokens": 40},
+    "completion_tokens_details": {"reasoning_tokens": 5},
+}
+
+
+class HostileServer:
+    """The server and its record."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        """Bodies of the requests, in order."""
+        self.headers: list[dict[str, str]] = []
+        self.client_left = threading.Event()
+        """Set when a client closes its connection while it is being served."""
+        self.arrived = threading.Event()
+        """Set when a request has been read."""
+        handler = type("Handler", (_Handler,), {"record": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def openai(self) -> str:
+        """The base URL for models that speak OpenAI's protocol."""
+        return f"{self.address}/v1"
+
+    def forget(self) -> None:
+        self.asked.clear()
+        self.headers.clear()
+        self.client_left.clear()
+        self.arrived.clear()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def hostile_server() -> Iterator[HostileServer]:
+    server = HostileServer()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    record: HostileServer
+
+    def log_message(self, *_args: object) -> None: ...
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.record.asked.append(body)
+        self.record.headers.append({name.lower(): value for name, value in self.headers.items()})
+        self.record.arrived.set()
+        behaviour = "do_as_claude" if self.path.endswith("/messages") else f"do_as_{body['model'].replace('-', '_')}"
+        try:
+            getattr(self, behaviour)(body)
+        except OSError:
+            self.record.client_left.set()
+        self.close_connection = True
+
+    def do_as_good(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The ", "answer.")
+        self._end(usage=GOOD_USAGE)
+
+    def do_as_gpt_4o(self, body: dict[str, Any]) -> None:
+        self.do_as_good(body)
+
+    def do_as_echo(self, body: dict[str, Any]) -> None:
+        """Answers with the last message, letter by letter."""
+        self._stream_texts(*body["messages"][-1]["content"])
+        self._end(usage=GOOD_USAGE)
+
+    def do_as_no_usage(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The ", "answer.")
+        self._end(usage=None)
+
+    def do_as_double_usage(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The answer.")
+        self._finish("stop")
+        self._event(_chunk(choices=[], usage={"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82}))
+        self._event(_chunk(choices=[], usage={"prompt_tokens": 140, "completion_tokens": 24, "total_tokens": 164}))
+        self._done()
+
+    def do_as_garbage_usage(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The answer.")
+        self._end(usage={"prompt_tokens": "many", "completion_tokens": -3, "total_tokens": None})
+
+    def do_as_negative_usage(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The answer.")
+        self._end(usage={"prompt_tokens": 70, "completion_tokens": -12, "total_tokens": 58})
+
+    def do_as_zero_usage(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The answer.")
+        self._end(usage={"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0})
+
+    def do_as_length(self, body: dict[str, Any]) -> None:
+        self._stream_texts("Half an ans")
+        self._end("length", usage=GOOD_USAGE)
+
+    def do_as_cut(self, body: dict[str, Any]) -> None:
+        self._stream_texts("Half an ans")
+
+    def do_as_reset(self, body: dict[str, Any]) -> None:
+        """Breaks off inside a chunk of the transfer encoding."""
+        self._head(200, "text/event-stream", ("transfer-encoding", "chunked"))
+        line = b"data: " + json.dumps(_chunk("Half an ans")).encode() + b"\n\n"
+        self._write(f"{len(line):x}\r\n".encode() + line + b"\r\nffff\r\ndata: {")
+
+    def do_as_too_many(self, body: dict[str, Any]) -> None:
+        self._refuse(429, "slow down", ("retry-after", "1"))
+
+    def do_as_no_funds(self, body: dict[str, Any]) -> None:
+        self._refuse(402, "pay first")
+
+    def do_as_broken_down(self, body: dict[str, Any]) -> None:
+        self._refuse(500, "oops")
+
+    def do_as_gave_up_waiting(self, body: dict[str, Any]) -> None:
+        self._refuse(504, "upstream timed out")
+
+    def do_as_wrong_key(self, body: dict[str, Any]) -> None:
+        self._refuse(401, f"Incorrect API key provided: {self.headers['authorization']}. Or sk-abcdef123456.")
+
+    def do_as_no_such_model(self, body: dict[str, Any]) -> None:
+        self._refuse(404, "the model does not exist")
+
+    def do_as_too_long(self, body: dict[str, Any]) -> None:
+        self._refuse(400, "This model's maximum context length is 4097 tokens.", code="context_length_exceeded")
+
+    def do_as_picky(self, body: dict[str, Any]) -> None:
+        self._refuse(422, "I do not like this")
+
+    def do_as_garbage(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        self._write(b"\xff\xfe\x00 data: \x1b[31m\x80\x81\n\n")
+
+    def do_as_web_page(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/html")
+        self._write(b"<html><body>Please sign in</body></html>")
+
+    def do_as_half_json(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The ")
+        self._write(b'data: {"id": "1", "choices": [{"del\n\n')
+        self._done()
+
+    def do_as_error_inside(self, body: dict[str, Any]) -> None:
+        self._stream_texts("The ")
+        self._event({"error": {"message": "overloaded", "code": 500}})
+
+    def do_as_endless(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        for number in range(10**9):
+            self._event(_chunk(f"{number} "))
+
+    def do_as_slow(self, body: dict[str, Any]) -> None:
+        """Sends nothing until the client goes away."""
+        readable, _, _ = select.select([self.connection], [], [], 20)
+        if readable and not self.connection.recv(1):
+            self.record.client_left.set()
+
+    def do_as_caller(self, body: dict[str, Any]) -> None:
+        self._call_tool('{"path": ', '"notes.txt"}')
+
+    def do_as_two_calls(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        for index, path in enumerate(("first.txt", "second.txt")):
+            self._event(_call_chunk(index, _safe_tool(body), json.dumps({"path": path})))
+        self._end("tool_calls", usage=GOOD_USAGE)
+
+    def do_as_half_a_call(self, body: dict[str, Any]) -> None:
+        self._call_tool('{"path": "no')
+
+    def do_as_deep_call(self, body: dict[str, Any]) -> None:
+        self._call_tool('{"path": ' + "[" * 100_000)
+
+    def do_as_nan_call(self, body: dict[str, Any]) -> None:
+        self._call_tool('{"path": NaN}')
+
+    def do_as_list_call(self, body: dict[str, Any]) -> None:
+        self._call_tool("[1, 2]")
+
+    def do_as_wrong_call(self, body: dict[str, Any]) -> None:
+        self._call_tool('{"path": 7}')
+
+    def do_as_stranger(self, body: dict[str, Any]) -> None:
+        self._call_tool("{}", name="rm_rf")
+
+    def do_as_text_caller(self, body: dict[str, Any]) -> None:
+        self._stream_texts('{"call": {"name": "read_file", ', '"arguments": {"path": "a.txt"}}}')
+        self._end(usage=GOOD_USAGE)
+
+    def do_as_claude(self, body: dict[str, Any]) -> None:
+        """Anthropic's own protocol: input first, output last, cached tokens beside the input."""
+        self._head(200, "text/event-stream")
+        counted = {"input_tokens": 10, "cache_read_input_tokens": 50, "cache_creation_input_tokens": 30}
+        start = {"id": "m", "type": "message", "role": "assistant", "model": body["model"], "content": []}
+        for event in (
+            {"type": "message_start", "message": {**start, "usage": {**counted, "output_tokens": 1}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "The answer."}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ):
+            self._write(f"event: {event['type']}\n".encode())
+            self._event(event)
+
+    def _call_tool(self, *arguments: str, name: str = "") -> None:
+        self._head(200, "text/event-stream")
+        first, *others = arguments
+        self._event(_call_chunk(0, name or _safe_tool(self.record.asked[-1]), first))
+        for part in others:
+            self._event(_call_chunk(0, "", part))
+        self._end("tool_calls", usage=GOOD_USAGE)
+
+    def _stream_texts(self, *texts: str) -> None:
+        self._head(200, "text/event-stream")
+        for text in texts:
+            self._event(_chunk(text))
+
+    def _end(self, reason: str = "stop", *, usage: Usage | None) -> None:
+        self._finish(reason)
+        if usage is not None:
+            self._event(_chunk(choices=[], usage=usage))
+        self._done()
+
+    def _finish(self, reason: str) -> None:
+        self._event(_chunk(choices=[{"index": 0, "delta": {}, "finish_reason": reason}]))
+
+    def _done(self) -> None:
+        self._write(b"data: [DONE]\n\n")
+
+    def _refuse(self, status: int, message: str, *headers: tuple[str, str], code: str = "") -> None:
+        self._head(status, "application/json", *headers)
+        self._write(json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode())
+
+    def _head(self, status: int, kind: str, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (("content-type", kind), ("connection", "close"), *headers):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _event(self, record: dict[str, Any]) -> None:
+        self._write(b"data: " + json.dumps(record).encode() + b"\n\n")
+
+    def _write(self, data: bytes) -> None:
+        self.wfile.write(data)
+        self.wfile.flush()
+
+
+def _chunk(
+    text: str = "", *, choices: list[dict[str, Any]] | None = None, usage: Usage | None = None
+) -> dict[str, Any]:
+    said = [{"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}]
+    chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "hostile"}
+    return {**chunk, "choices": said if choices is None else choices, **({"usage": usage} if usage else {})}
+
+
+def _call_chunk(index: int, name: str, arguments: str) -> dict[str, Any]:
+    function = {"name": name or None, "arguments": arguments}
+    call = {"index": index, "id": f"c{index}", "type": "function", "function": function}
+    return _chunk(choices=[{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}])
+
+
+def _safe_tool(body: dict[str, Any]) -> str:
+    """The name the first offered tool went out under."""
+    return body["tools"][0]["function"]["name"]
