@@ -23,10 +23,9 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     """`/budget`, `/budget 0.50`, `/budget 20000tok`, `/budget day 2.00`, `/budget off`, `/budget day off`."""
     words = argument.split()
     if words:
-        scope: Scope = "session"
-        named = [known for known in SCOPES if known == words[0]]
-        if named:
-            scope, words = named[0], words[1:]
+        named: list[Scope] = [known for known in SCOPES if known == words[0]]
+        scope = named[0] if named else "session"
+        words = words[len(named) :]
         if len(words) != 1:
             raise UsageError(
                 f"/budget {argument} cannot be read.",
@@ -39,7 +38,9 @@ async def _budget(shell: Shell, argument: str) -> Printed:
 
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
-        return Printed(visible(shell.document(argument).as_text()))
+        decision = shell.conversation.decision
+        why = f"\n\n{decision.why(argument)}" if decision else ""
+        return Printed(visible(shell.document(argument).as_text()) + why)
     standing = await shell.standing()
     rows = [
         (f"＋ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)

@@ -4,15 +4,16 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.context import finished_messages, past_messages
 from ecoshell.agent.guards import Affordable, Approved, Known, Registered, Runner, Source, Told
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.limit import LimitDesk
 from ecoshell.agent.meta import Meta
-from ecoshell.agent.offer import Offer, make_offer
+from ecoshell.agent.offer import Offer, Shown, make_offer
 from ecoshell.agent.turn import Ended, Frame, Turn
+from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import (
@@ -72,7 +73,8 @@ class Conversation:
         self._kit = kit
         self._turns = sum(isinstance(event, TurnStarted) for event in past)
         self._history: tuple[Message, ...] = past_messages(past, self._document_again)
-        self._named: frozenset[str] = frozenset()
+        self._shown = Shown(documents=_shown_in(past))
+        self.decision: Decision | None = None
         self._running: asyncio.Task[None] | None = None
         self.library = _library_of(past, kit)
         kit.purse.enter(session, self._turns)
@@ -171,7 +173,9 @@ class Conversation:
 
     async def _turn(self, question: str, emit: Emit) -> Ended:
         kit = self._kit
-        offer = await asyncio.to_thread(make_offer, question, kit, kit.cast, self.library, self._named)
+        offer = await asyncio.to_thread(
+            make_offer, question, kit, library=self.library, shown=self._shown, history=self._history
+        )
         self._take_up(offer, emit)
         frame = Frame(
             offer.opening, self._history, kit.catalog, offer.names, self.library, offer.presentation, offer.large
@@ -196,7 +200,7 @@ class Conversation:
     def _take_up(self, offer: Offer, emit: Emit) -> None:
         """Make the offer the session's: its documents are registered, its names need not be told again."""
         self.library = self.library.including(offer.upfront)
-        self._named |= set(offer.names)
+        self._shown, self.decision = offer.shown, offer.decision
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
@@ -208,6 +212,7 @@ class Conversation:
             if name in self._kit.catalog:
                 skills.append(Skill(name, self._kit.cast.measure(self._kit.catalog.document(name))[0], "agent"))
         self.library = self.library.including(skills)
+        self._shown = replace(self._shown, documents=self._shown.documents | set(ended.path.registered))
         self._history += finished_messages(offer.opening, ended.path, ended.answer or f"[{ended.status}]")
 
     def _source(self, offer: Offer) -> Source:
@@ -261,6 +266,11 @@ def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
         seconds=time.monotonic() - tally.started,
         saved_tokens=tally.saved_tokens,
     )
+
+
+def _shown_in(past: Sequence[Event]) -> frozenset[str]:
+    """Documents that stand in the messages read from these events: those the agent registered itself."""
+    return frozenset(event.name for event in past if isinstance(event, ToolRegistered) and event.by == "agent")
 
 
 def _library_of(past: Sequence[Event], kit: Kit) -> SkillLibrary:

@@ -1,9 +1,9 @@
 """What a conversation is equipped with; assembly fills it, and nothing else builds these parts."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.mode import Mode
@@ -26,18 +26,34 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A model and the mode it plays in."""
+    """A model and the mode it plays in; remembers the tokens of the documents and names it has counted."""
 
     model: MeteredModel
     mode: Mode
+    counted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int], compare=False, repr=False)
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts come, at this moment, from the model's own tokenizer."""
+        return self.model.size(Request((Message("user", ""),))).exact
+
+    def tokens(self, text: str) -> int:
+        """Tokens of a text for this model; may block while a tokenizer loads."""
+        return self.model.count(text)
 
     def measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens a document takes in this model's context, and whether the count is exact."""
-        return self.tokens(document.as_text())
+        return self.sizes([document.as_text()])[0], self.exact
 
-    def tokens(self, text: str) -> tuple[int, bool]:
-        """Tokens of a text for this model, and whether the count is exact."""
-        return self.model.count(text), self.model.size(Request((Message("user", text),))).exact
+    def sizes(self, texts: Iterable[str]) -> list[int]:
+        """Tokens of texts that will be asked for again: documents and names."""
+        exact = self.exact
+        found: list[int] = []
+        for text in texts:
+            if (text, exact) not in self.counted:
+                self.counted[text, exact] = self.model.count(text)
+            found.append(self.counted[text, exact])
+        return found
 
 
 @dataclass(slots=True)
@@ -55,8 +71,8 @@ class Kit:
     cast: Cast
     person: Person
     strategy: str = "react"
-    registration: str = "auto"
-    presentation: str = "auto"
+    registration: Literal["auto", "names", "all"] = "auto"
+    presentation: Literal["auto", "grow", "stable"] = "auto"
     max_steps: int = 24
     names_share: float = 0.1
     """The share of the context that names may take before only a shortlist is shown."""

@@ -1,11 +1,29 @@
-"""What a turn offers the model: which names, which documents up front, in which presentation, and why."""
+"""What a turn offers the model: which names, which documents up front, in which presentation, and why (SPEC §1)."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from ecoshell.agent.kit import Cast, Kit
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
+from ecoshell.agent.kit import Kit
+from ecoshell.catalog.presentation import PLAIN, Presentation
+from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
+from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.events import ToolsOffered
+from ecoshell.messages import Message, ToolDocument
+
+_DOCUMENTS_SHARE = 2
+"""Documents put up front take at most this part (a half) of a model's context."""
+_CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the model was told in earlier turns of the session, and need not be told again."""
+
+    names: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
+    presentation: Presentation | None = None
+    """The session keeps its presentation, so that what was sent stays a prefix of what is sent next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +33,15 @@ class Offer:
     opening: str
     names: tuple[str, ...]
     upfront: tuple[Skill, ...]
+    """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
     large: bool
+    shown: Shown
+    """What the model has been told once this offer is made."""
     context_tokens: int
     everything_tokens: int
     exact: bool
-    why: str
+    decision: Decision
 
     def event(self) -> ToolsOffered:
         """The offer as the event that tells of it."""
@@ -31,30 +52,79 @@ class Offer:
             context_tokens=self.context_tokens,
             everything_tokens=self.everything_tokens,
             exact=self.exact,
-            why=self.why,
+            why=self.decision.summary,
         )
 
 
-def make_offer(question: str, kit: Kit, cast: Cast, library: SkillLibrary, named: frozenset[str]) -> Offer:
-    """The offer for this question; `named` are the names that earlier turns of the session told already."""
-    catalog = kit.catalog
-    sizes = {document.name: cast.measure(document)[0] for document in catalog.documents}
-    everything = kit.registration == "all"
-    presentation = PLAIN if everything else (GROW if kit.presentation == "grow" else STABLE)
-    upfront = catalog.names if everything else ()
-    fresh = [catalog.document(name) for name in upfront if name not in library]
-    untold = [name for name in catalog.names if name not in named]
-    listing = presentation.opening(untold, fresh)
-    names_tokens, exact = cast.tokens(", ".join(catalog.names))
+def make_offer(
+    question: str, kit: Kit, *, library: SkillLibrary, shown: Shown, history: Sequence[Message] = ()
+) -> Offer:
+    """The offer for this question, given what is registered and was shown before; counts tokens, so may block."""
+    cast, catalog = kit.cast, kit.catalog
+    sizes = dict(zip(catalog.names, cast.sizes(one.as_text() for one in catalog.documents), strict=True))
+    name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
+    names = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
+    large = len(names) < len(catalog)
+
+    unregistered = [catalog.document(name) for name in names if name not in library]
+    decision = _decide(question, kit, unregistered, _policy(kit, shown, large=large), history)
+    fresh = [document for document in unregistered if document.name in decision.upfront]
     skills = tuple(Skill(document.name, sizes[document.name], "upfront") for document in fresh)
+    registered = library.including(skills)
+
+    presentation = _presentation(kit, shown, decision, registered)
+    untold = [name for name in names if name not in shown.names]
+    unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
+    listing = presentation.opening(untold, unseen, large=large)
     return Offer(
         opening=f"{listing}\n\n{question}" if listing else question,
-        names=catalog.names,
+        names=names,
         upfront=skills,
         presentation=presentation,
-        large=False,
-        context_tokens=names_tokens + library.including(skills).tokens,
+        large=large,
+        shown=Shown(shown.names | set(names), shown.documents | set(registered.names), presentation),
+        context_tokens=sum(name_sizes[name] for name in names) + registered.tokens,
         everything_tokens=sum(sizes.values()),
-        exact=exact,
-        why="",
+        exact=cast.exact,
+        decision=decision,
     )
+
+
+def _decide(
+    question: str, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, history: Sequence[Message]
+) -> Decision:
+    """Whose documents are worth having from the start, at this model's prices."""
+    cast = kit.cast
+    earlier = sum(len(message.text) for message in history) // _CHARACTERS_PER_TOKEN
+    usual = Workload()
+    work = replace(usual, base=usual.base + earlier + cast.tokens(question))
+    candidates = candidates_of(documents, kit.ranker.chances(question), lambda text: cast.sizes([text])[0])
+    return decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
+
+
+def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
+    """What the user settled, what the session began with, and what the model can hold."""
+    traits = kit.cast.model.traits
+    policy = Policy(kit.registration, kit.presentation, whole=not large)
+    if traits.context is not None:
+        policy = replace(policy, room=traits.context // _DOCUMENTS_SHARE)
+    if shown.presentation is not None and shown.presentation.name != PLAIN.name:
+        policy = replace(policy, presentation=shown.presentation.name)
+    if traits.small and kit.registration == "auto":
+        # A small model is asked one thing at a time: registering costs it no further prompt, documents would.
+        policy = replace(policy, registration="names")
+    return policy
+
+
+def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: SkillLibrary) -> Presentation:
+    """The session's presentation; `plain` only while there is nothing left to register."""
+    complete = all(name in registered for name in kit.catalog.names)
+    if shown.presentation is not None and (complete or shown.presentation.name != PLAIN.name):
+        return shown.presentation
+    return decision.presentation
+
+
+def _names_room(kit: Kit) -> int:
+    """Tokens that names may take before only a shortlist is shown."""
+    context = kit.cast.model.traits.context
+    return 1 << 30 if context is None else int(context * kit.names_share)

@@ -137,8 +137,10 @@ class Shell:
 
     def _standing(self) -> Standing:
         kit, library, session = self.kit, self.conversation.library, self.session
-        sizes = {document.name: kit.cast.measure(document)[0] for document in kit.catalog.documents}
-        names_tokens, exact = kit.cast.tokens(", ".join(kit.catalog.names))
+        sizes = dict(
+            zip(kit.catalog.names, kit.cast.sizes(one.as_text() for one in kit.catalog.documents), strict=True)
+        )
+        names_tokens = sum(kit.cast.sizes(f", {name}" for name in kit.catalog.names))
         spent = self.ledger.session_row(session)
         return Standing(
             session=session,
@@ -152,7 +154,7 @@ class Shell:
             tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
-            exact=exact,
+            exact=kit.cast.exact,
         )
 
     async def aclose(self) -> None:
