@@ -20,7 +20,7 @@ from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.script import ScriptModel
 from ecoshell.modes.single import Single
 
-# from ecoshell.modes.stepwise import Stepwise
+from ecoshell.modes.stepwise import Stepwise
 from ecoshell.options import Options
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -47,8 +47,8 @@ class Casting:
         """The cast of this model; raises ModelMissing and UsageError."""
         model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
         agent = self._settings.agent
-        #        if model.traits.small and model.can_score:
-        #            return Cast(model, Stepwise(model, rank=self._ranker.rank, answer_tokens=agent.answer_tokens))
+        if model.traits.small and model.can_score:
+            return Cast(model, Stepwise(model, rank=self._ranker.rank, answer_tokens=agent.answer_tokens))
         return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
 
     def _model(self, name: str) -> Model:
