@@ -40,7 +40,7 @@ _MINIMAL = (sys.executable, "-c", _MINIMAL_APP)
 
 
 def measure_speed(repeat: int = 15) -> Iterator[Measurement]:
-    """The figures, one after the other; seconds are wall-clock medians of `repeat` runs, value and baseline taken in turn."""
+    """The figures, one after the other; seconds are medians of `repeat` runs, value and baseline taken in turn."""
     yield _against("version", _wall(_VERSION), _wall(_PLAIN), repeat)
     yield _against("first_frame", _told(_FRAME), _told(_MINIMAL), max(3, repeat // 3))
     yield _against("import_core", _wall(_CORE), _wall(_PLAIN), max(3, repeat // 3))
@@ -49,7 +49,8 @@ def measure_speed(repeat: int = 15) -> Iterator[Measurement]:
 
 def _against(what: str, value: Callable[[], float], baseline: Callable[[], float], repeat: int) -> Measurement:
     """Run both in turn, so that a noisy moment meets both, and compare the medians."""
-    value(), baseline()  # the first run of each reads from the disk
+    for warm in (value, baseline):  # the first run of each reads from the disk
+        warm()
     pairs = [(value(), baseline()) for _ in range(repeat)]
     ours = statistics.median(pair[0] for pair in pairs)
     theirs = statistics.median(pair[1] for pair in pairs)
