@@ -1,0 +1,1 @@
+"""The Textual chat: widgets that show what the core says happened; nothing in here thinks."""

@@ -1,0 +1,171 @@
+"""The Textual chat: shows its first frame, then opens the shell, and leaves the terminal as it was."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.screen import Screen
+
+from ecoshell.agent.person import Person
+from ecoshell.errors import EcoshellError
+from ecoshell.events import ErrorHappened
+from ecoshell.options import Options
+from ecoshell.paths import Paths, user_paths
+from ecoshell.tui import lines
+from ecoshell.tui.chat import ChatScreen
+from ecoshell.tui.prompt import Prompt, PromptBar
+from ecoshell.tui.themes import load_themes
+from ecoshell.tui.transcript import Transcript
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
+
+Build = Callable[[Options, Person], Awaitable["Shell"]]
+_TWICE = 2.0
+"""Seconds within which a second Ctrl-C quits."""
+
+
+async def build_shell(options: Options, person: Person) -> "Shell":
+    """The shell these options ask for, its imports made in a thread, beside the screen; raises EcoshellError."""
+    assemble = await asyncio.to_thread(_import_assembly)
+    return await assemble(options, person)
+
+
+def _import_assembly() -> Build:
+    import_module("rich.markdown")  # the first answer will be set with it
+    from ecoshell.assembly.shell import assemble
+
+    return assemble
+
+
+class ChatApp(App[int]):
+    """One chat over one shell; returns the exit status."""
+
+    TITLE = "ecoshell"
+    CSS_PATH = "chat.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+p", "command_palette", "commands", priority=True),
+        Binding("ctrl+q", "quit", "quit", priority=True),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, options: Options, *, build: Build = build_shell, paths: Paths | None = None) -> None:
+        super().__init__()
+        self._options = options
+        self._build = build
+        self._paths = paths or user_paths()
+        self._failed = 0
+        self._interrupted_at = -_TWICE
+        self.shell: Shell | None = None
+        self.chat = ChatScreen(self._paths, options.model or "the model")
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver that outlives bad bytes and a lost terminal, where there is one."""
+        if sys.platform == "win32" or "TEXTUAL_DRIVER" in os.environ:
+            return super().get_driver_class()
+        from ecoshell.tui.terminal import TerminalDriver  # it needs termios
+
+        return TerminalDriver
+
+    def get_default_screen(self) -> Screen[None]:
+        """The chat."""
+        return self.chat
+
+    def on_mount(self) -> None:
+        """Put on the colours; everything else comes after the first frame."""
+        themes = load_themes(self._paths)
+        for theme in themes.all:
+            self.register_theme(theme)
+        self.theme = themes.chosen
+        self.call_after_refresh(self.after_first_frame, themes.complaints)
+
+    def after_first_frame(self, complaints: tuple[str, ...]) -> None:
+        """Open the shell; until it is there, what is typed is kept."""
+        if complaints:
+            self.chat.query_one(Transcript).add(*map(lines.notice, complaints))
+        self.run_worker(self._open())
+
+    async def _open(self) -> None:
+        try:
+            self.shell = await self._build(self._options, self.chat.person)
+            await self.chat.opened(self.shell)
+        except EcoshellError as error:
+            self._failed = error.exit_status
+            self.chat.failed(ErrorHappened(type(error).__name__, error.message, error.kept, error.fix))
+        except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen and its draft
+            self._failed = 1
+            what = f"The shell could not be opened: {error}"
+            self.chat.failed(ErrorHappened(type(error).__name__, what, "What you typed is kept.", ""))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The slash commands, the colours and the keys."""
+        if self.shell is not None:
+            for offer in self.shell.complete("/"):
+                yield SystemCommand(offer.text, offer.help, lambda line=offer.text: self._type(f"{line} "))
+        yield from super().get_system_commands(screen)  # pyright: ignore[reportUnknownMemberType]
+
+    def action_scroll_transcript(self, by: int) -> None:
+        """Scroll the transcript by a page, wherever the focus is."""
+        transcript = self.chat.query_one(Transcript)
+        (transcript.scroll_page_up if by < 0 else transcript.scroll_page_down)(animate=False)
+
+    def action_prompt(self) -> None:
+        """Go back to the prompt."""
+        self.chat.query_one(Prompt).focus()
+
+    def action_interrupt(self) -> None:
+        """Copy what is selected; else stop the turn or clear the prompt; twice in a row, quit."""
+        selected = self.screen.get_selected_text() or self.chat.query_one(Prompt).selected_text
+        if selected:
+            self.copy_to_clipboard(selected)
+            return
+        again = time.monotonic() - self._interrupted_at < _TWICE
+        self._interrupted_at = time.monotonic()
+        if again:
+            self.call_later(self.action_quit)
+        elif not self.chat.interrupt():
+            self.chat.query_one(PromptBar).hint("ctrl+c once more quits")
+
+    async def on_chat_screen_left(self) -> None:
+        """Leave, as a command asked."""
+        await self.action_quit()
+
+    async def action_quit(self) -> None:
+        """Stop the turn that runs, then leave."""
+        await self.leave(self._failed)
+
+    async def leave(self, status: int) -> None:
+        """Leave with this exit status; a turn that runs is stopped first, so that what it holds is settled."""
+        if self.shell is not None:
+            await self.shell.stop()
+        self.exit(status)
+
+    def _type(self, text: str) -> None:
+        prompt = self.chat.query_one(Prompt)
+        prompt.put(text)
+        prompt.focus()
+
+
+def run(options: Options) -> int:
+    """Open the chat on this terminal; gives the exit status."""
+    return asyncio.run(_session(ChatApp(options)))
+
+
+async def _session(app: ChatApp) -> int:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT) if sys.platform != "win32" else ():
+        loop.add_signal_handler(number, lambda status=128 + number: loop.create_task(app.leave(status)))
+    try:
+        status = await app.run_async()
+    finally:
+        if app.shell is not None:
+            await app.shell.aclose()
+    return app.return_code or 0 if status is None else status

@@ -1,0 +1,58 @@
+"""The person in front of the screen, as the core knows them."""
+
+import asyncio
+from typing import TypeVar
+
+from textual.containers import Vertical
+
+from ecoshell.agent.person import Decision, LimitChoice
+from ecoshell.events import ApprovalWanted, LimitHit
+from ecoshell.tui.prompt import Prompt
+from ecoshell.tui.questions import ApprovalQuestion, LimitQuestion, Question
+
+T = TypeVar("T")
+
+
+class QuestionSpot(Vertical):
+    """Where questions are asked, one at a time; it takes no room while there is none."""
+
+    DEFAULT_CSS = """
+    QuestionSpot { height: auto; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = asyncio.Lock()
+
+    async def ask(self, question: Question[T]) -> T:
+        """The person's answer; a cancelled wait takes the question off the screen.
+
+        While something stands in the prompt the focus stays there, so that no key meant for it answers the question.
+        """
+        prompt = self.screen.query_one(Prompt)
+        async with self._turn:
+            try:
+                await self.mount(question)
+                if prompt.text:
+                    question.border_subtitle = "shift+tab comes here"
+                else:
+                    question.focus()
+                return await question.answer
+            finally:
+                question.remove()
+                prompt.focus()
+
+
+class ScreenPerson:
+    """Asks in the spot."""
+
+    def __init__(self, spot: QuestionSpot) -> None:
+        self._spot = spot
+
+    async def approve(self, wanted: ApprovalWanted) -> Decision:
+        """Ask whether a call may run."""
+        return await self._spot.ask(ApprovalQuestion(wanted))
+
+    async def at_limit(self, hit: LimitHit) -> LimitChoice:
+        """Ask what to do at a limit."""
+        return await self._spot.ask(LimitQuestion(hit))

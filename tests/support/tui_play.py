@@ -1,0 +1,135 @@
+"""A shell that yields real events to the chat, in the place of one with a model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from textual.pilot import Pilot
+
+from ecoshell.agent.commands import Completion, Printed
+from ecoshell.agent.person import Person
+from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.budget.caps import CapState
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    ApprovalGiven,
+    ApprovalWanted,
+    BudgetChanged,
+    CallFinished,
+    CallStarted,
+    Event,
+    LimitChosen,
+    LimitHit,
+    Rationale,
+    TextArrived,
+    ToolRegistered,
+    ToolsOffered,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+
+CAP = CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)
+TOOLS = (
+    ToolRow("count_text", 142, True, "agent", "Counts words."),
+    ToolRow("read_file", 120, False, "", "Reads a file."),
+    ToolRow("write_file", 131, True, "user", "Writes a file."),
+    ToolRow("run_command", 164, False, "", "Runs a command."),
+)
+STANDING = Standing(
+    session="s1", title="fix-readme", model="embedded", mode="single", strategy="react", caps=(CAP,),
+    spent_nano=91_200_000, used_tokens=18_400, tools=TOOLS, context_tokens=1_942, everything_tokens=14_120, exact=True,
+)  # fmt: skip
+COMMANDS = (
+    Completion("/budget", "set or show the spending cap"),
+    Completion("/help", "list the commands"),
+    Completion("/quit", "leave"),
+    Completion("/tools", "what is registered"),
+)
+STARTED = TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react")
+FINISHED = TurnFinished(1, "answered", "", 3_100_000, Usage(900, 60), 3, ("count_text",), 2.1, 4_200)
+COUNTING: tuple[Event, ...] = (
+    STARTED,
+    ToolsOffered(tuple(tool.name for tool in TOOLS), (), "grow", 1_800, 14_120, True, "names only is cheaper"),
+    TextArrived("I need a word ", "thought", "single"),
+    TextArrived("counter.", "thought", "single"),
+    Rationale("I need a word counter.", "single"),
+    ToolRegistered("count_text", 142, True, 1, "agent"),
+    CallStarted("c1", "count_text", {"path": "notes.txt"}),
+    CallFinished("c1", "count_text", True, "1,204 words\n88 lines\n7,310 characters", False, 0.012),
+    TextArrived("notes.txt has **1,204**", "answer", "single"),
+    TextArrived(" words.", "answer", "single"),
+    Answer("notes.txt has **1,204** words:\n\n- 88 lines\n- 7,310 characters"),
+    BudgetChanged((CAP,)),
+    FINISHED,
+)
+WRITING = CallStarted("c1", "write_file", {"path": "notes.txt", "text": "first line\nsecond line"})
+WANTED = ApprovalWanted(
+    "c1", "write_file", WRITING.arguments, ("write",), "It would change files. “Always” allows every write_file."
+)
+HIT = LimitHit("session", "usd", 12_000_000, 4_000_000, "The session cap of $0.50 could be passed by the next call.")
+
+
+@dataclass
+class FakeShell:
+    """Answers every question with the same events; asks its person where events say that a person is asked."""
+
+    events: Sequence[Event] = COUNTING
+    earlier: Sequence[Event] = ()
+    state: Standing = STANDING
+    person: Person | None = None
+    asked: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    decisions: list[object] = field(default_factory=list)
+    stops_at: int | None = None
+    """Before this event the turn waits until it is stopped."""
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: bool = False
+
+    async def ask(self, question: str) -> AsyncIterator[Event]:
+        self.asked.append(question)
+        for at, event in enumerate(self.events):
+            if at == self.stops_at:
+                await self.stopped.wait()
+                yield replace(FINISHED, status="interrupted")
+                return
+            yield replace(event, question=question) if isinstance(event, TurnStarted) else event
+            if isinstance(event, ApprovalWanted):
+                decision = await self.person.approve(event)
+                self.decisions.append(decision)
+                yield ApprovalGiven(event.id, decision, "person")
+            if isinstance(event, LimitHit):
+                choice = await self.person.at_limit(event)
+                self.decisions.append(choice)
+                yield LimitChosen(choice.kind)
+
+    async def stop(self) -> None:
+        self.stopped.set()
+
+    async def command(self, line: str) -> Printed:
+        self.commands.append(line)
+        if line.startswith("/nonsense"):
+            raise UsageError("There is no command /nonsense.", fix="Did you mean /sessions?")
+        effects = {"/quit": "quit", "/clear": "clear", "/new": "session"}
+        return Printed(f"done: {line}", effects.get(line, ""))
+
+    def complete(self, text: str) -> list[Completion]:
+        return [offer for offer in COMMANDS if offer.text.startswith(text)]
+
+    async def standing(self) -> Standing:
+        return self.state
+
+    async def past(self) -> list[Event]:
+        return list(self.earlier)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def eventually(pilot: Pilot[int], true: Callable[[], object]) -> None:
+    """Let the app work until something is so; fails after a good while."""
+    async with asyncio.timeout(30):
+        while not true():
+            await pilot.pause()
+    await pilot.pause()

@@ -1,0 +1,37 @@
+"""An app over a shell, on folders of its own."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import TextArea
+from tui_play import FakeShell
+
+from ecoshell.agent.person import Person
+from ecoshell.options import Options
+from ecoshell.paths import Paths
+from ecoshell.tui.app import ChatApp
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
+
+
+@pytest.fixture
+def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ChatApp]:
+    """Makes an app over a shell; `gate` holds the shell back until it is set."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(TextArea, "cursor_blink", False)  # a picture must not depend on the moment it is taken
+
+    def make(shell: FakeShell, *, gate: asyncio.Event | None = None, **options: object) -> ChatApp:
+        async def build(_: Options, person: Person) -> FakeShell:
+            if gate is not None:
+                await gate.wait()
+            shell.person = person
+            return shell
+
+        return ChatApp(Options(model="embedded", **options), build=build, paths=paths)
+
+    return make

@@ -1,0 +1,374 @@
+"""The chat, as keystrokes."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from textual.events import Paste
+from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
+
+from ecoshell.agent.person import LimitChoice
+from ecoshell.errors import ModelMissing
+from ecoshell.events import BudgetChanged, ErrorHappened, Rationale, TextArrived
+from ecoshell.options import Options
+from ecoshell.tui.app import ChatApp
+from ecoshell.tui.panels import BudgetPanel, ToolsPanel
+from ecoshell.tui.prompt import Prompt
+from ecoshell.tui.questions import Question
+from ecoshell.tui.transcript import Transcript
+
+
+def prompt(app: ChatApp) -> Prompt:
+    return app.chat.query_one(Prompt)
+
+
+def seen(app: ChatApp) -> str:
+    return app.chat.query_one(Transcript).text
+
+
+def panel(app: ChatApp, kind: type[BudgetPanel] | type[ToolsPanel]) -> str:
+    return str(app.chat.query_one(kind).query_one("Static").visual)
+
+
+def hint(app: ChatApp) -> str:
+    return str(app.chat.query_one("#hint").visual)
+
+
+async def ready(pilot, app: ChatApp) -> None:
+    await eventually(pilot, lambda: app.chat.talk)
+
+
+async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
+    await ready(pilot, app)
+    await pilot.press(*question, "enter")
+
+
+async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+        signs = [line[0] for line in seen(app).splitlines()[5:] if line and not line[0].isspace()]
+        assert signs == ["❯", "·", "◆", "＋", "▸", "✔"]
+        assert shell.asked == ["how many"]
+        assert prompt(app).text == ""
+
+
+async def test_a_thought_that_was_streamed_is_told_once(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "saved" in seen(app))
+        assert seen(app).count("I need a word counter.") == 1
+        assert seen(app).count("1,204 words:") == 1
+
+
+async def test_what_is_typed_and_sent_before_the_shell_is_ready_waits_for_it(make_app):
+    gate, shell = asyncio.Event(), FakeShell()
+    app = make_app(shell, gate=gate)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.press(*"how many", "enter", *"and then")
+        assert "waits until embedded is ready" in seen(app)
+        assert shell.asked == []
+        gate.set()
+        await eventually(pilot, lambda: "saved" in seen(app))
+        assert shell.asked == ["how many"]
+        assert "waits until" not in seen(app)
+        assert prompt(app).text == "and then"
+
+
+async def test_a_shell_that_cannot_be_opened_says_why_and_keeps_the_question(paths):
+    async def build(options: Options, person: object) -> FakeShell:
+        raise ModelMissing("There is no file x.gguf.", fix="Give the path of a GGUF file.")
+
+    app = ChatApp(Options(model="local:x.gguf"), build=build, paths=paths)
+    async with app.run_test() as pilot:
+        await eventually(pilot, lambda: "There is no file x.gguf." in seen(app))
+        assert "Give the path of a GGUF file." in seen(app)
+        await pilot.press("ctrl+q")
+    assert app.return_value == 1
+
+
+async def test_a_defect_while_opening_does_not_take_the_screen(paths):
+    async def build(options: Options, person: object) -> FakeShell:
+        raise RuntimeError("a defect")
+
+    app = ChatApp(Options(), build=build, paths=paths)
+    async with app.run_test() as pilot:
+        await eventually(pilot, lambda: "could not be opened: a defect" in seen(app))
+        await pilot.press("a")
+        assert prompt(app).text == "a"
+
+
+async def test_an_empty_question_only_hints(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ask(pilot, app, "  ")
+        assert "Nothing was typed" in hint(app)
+        assert shell.asked == []
+        await pilot.press("a")
+        assert hint(app) == ""
+
+
+async def test_escape_stops_the_turn_and_what_arrived_stays(make_app):
+    events = (STARTED, TextArrived("half a thou", "thought", "single"), FINISHED)
+    app = make_app(FakeShell(events, stops_at=2))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "half a thou" in seen(app))
+        await pilot.press("escape")
+        await eventually(pilot, lambda: "stopped · $0.0031" in seen(app))
+        assert "half a thou" in seen(app)
+
+
+async def test_a_second_question_stays_in_the_prompt_while_a_turn_runs(make_app):
+    shell = FakeShell(stops_at=2)
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ask(pilot, app)
+        await pilot.press(*"more", "enter")
+        assert prompt(app).text == "more"
+        assert "A turn is under way" in hint(app)
+        assert shell.asked == ["how many"]
+
+
+async def test_a_command_can_be_given_while_a_turn_runs(make_app):
+    shell = FakeShell((STARTED, TextArrived("thinking", "thought", "single"), FINISHED), stops_at=2)
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await pilot.press(*"/budget 2", "enter")
+        await eventually(pilot, lambda: "done: /budget 2" in seen(app))
+        assert seen(app).rstrip().endswith("◇  thinking")
+
+
+async def test_an_unknown_command_is_answered_with_the_nearest(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app, "/nonsense")
+        await eventually(pilot, lambda: "There is no command /nonsense." in seen(app))
+        assert "Did you mean /sessions?" in seen(app)
+
+
+async def test_clearing_empties_the_transcript(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ask(pilot, app, "/clear")
+        await eventually(pilot, lambda: "done: /clear" in seen(app))
+        assert "ecoshell" not in seen(app)
+
+
+async def test_a_resumed_session_tells_what_was_said_before(make_app):
+    app = make_app(FakeShell(earlier=COUNTING))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert "how many words are in notes.txt?" in seen(app)
+        assert "saved 4.2k tok" in seen(app)
+
+
+@pytest.mark.parametrize("keys", [("/quit", "enter"), ("", "ctrl+q"), ("", "ctrl+c")])
+async def test_the_chat_can_be_left(make_app, keys):
+    app = make_app(FakeShell())
+    typed, last = keys
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*typed, last, *(["ctrl+c"] if last == "ctrl+c" else []))
+        await eventually(pilot, lambda: app.return_value is not None)
+    assert app.return_value == 0
+
+
+async def test_the_chat_can_be_left_before_the_shell_is_ready(make_app):
+    app = make_app(FakeShell(), gate=asyncio.Event())
+    async with app.run_test() as pilot:
+        await pilot.press(*"/quit", "enter")
+        await eventually(pilot, lambda: app.return_value is not None)
+
+
+async def test_control_c_once_stops_the_turn_and_does_not_leave(make_app):
+    app = make_app(FakeShell(stops_at=2))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await pilot.press("ctrl+c")
+        await eventually(pilot, lambda: "stopped" in seen(app))
+        assert app.return_value is None
+
+
+async def test_control_c_once_clears_the_prompt(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"a thought", "ctrl+c")
+        assert prompt(app).text == ""
+        await pilot.press("up")
+        assert prompt(app).text == "a thought"
+
+
+async def test_leaving_stops_the_turn_first(make_app):
+    shell = FakeShell(stops_at=2)
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ask(pilot, app)
+        await pilot.press("ctrl+q")
+        await eventually(pilot, lambda: app.return_value is not None)
+    assert shell.stopped.is_set()
+
+
+@pytest.mark.parametrize(
+    ("key", "decision"),
+    [("1", "once"), ("y", "once"), ("2", "session"), ("3", "project"), ("n", "no"), ("escape", "no")],
+)
+async def test_one_key_decides_on_a_call(make_app, key: str, decision: str):
+    shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        assert shell.decisions == []
+        await pilot.press(key)
+        await eventually(pilot, lambda: shell.decisions)
+        assert shell.decisions == [decision]
+        await eventually(pilot, lambda: not app.chat.query(Question))
+        assert app.focused is prompt(app)
+
+
+async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
+    shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, app)
+        prompt(app).put("half typ")
+        app.chat.on_prompt_sent(Prompt.Sent("/tools"))
+        prompt(app).put("half typ")
+        app.chat.action_run("write it")
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press("y")
+        assert prompt(app).text == "half typy"
+        assert shell.decisions == []
+        await pilot.press("shift+tab", "y")
+        await eventually(pilot, lambda: shell.decisions == ["once"])
+
+
+async def test_a_limit_can_be_raised_in_place(make_app):
+    shell = FakeShell((STARTED, HIT, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press("r", *"nothing", "enter")
+        assert shell.decisions == []
+        assert "not an amount" in str(app.chat.query_one(Question).border_subtitle)
+        await pilot.press("ctrl+u", *"2.50", "enter")
+        await eventually(pilot, lambda: shell.decisions)
+        assert shell.decisions == [LimitChoice("raise", "2.50")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice"),
+    [
+        (["a"], LimitChoice("answer")),
+        (["s"], LimitChoice("stop")),
+        (["escape"], LimitChoice("stop")),
+        (["m", *"embedded", "enter"], LimitChoice("model", "embedded")),
+        (["r", "escape", "a"], LimitChoice("answer")),
+    ],
+)
+async def test_one_key_chooses_at_a_limit(make_app, keys: list[str], choice: LimitChoice):
+    shell = FakeShell((STARTED, HIT, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press(*keys)
+        await eventually(pilot, lambda: shell.decisions)
+        assert shell.decisions == [choice]
+
+
+async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert "spent $0.0912 · held $0.0071\nleft $0.4017" in panel(app, BudgetPanel)
+        assert "2 of 4 registered" in panel(app, ToolsPanel)
+        assert "● count_text" in panel(app, ToolsPanel)
+        assert "○ read_file" in panel(app, ToolsPanel)
+
+
+async def test_without_a_cap_the_panel_says_how_to_set_one(make_app):
+    app = make_app(FakeShell(state=replace(STANDING, caps=())))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert "no cap set — /budget 0.50 sets one" in panel(app, BudgetPanel)
+
+
+async def test_the_budget_moves_while_the_turn_runs(make_app):
+    reached = replace(CAP, spent=CAP.limit, held=0)
+    app = make_app(FakeShell((STARTED, BudgetChanged((reached,)), FINISHED), stops_at=2))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel))
+        assert "100 %" in panel(app, BudgetPanel)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2(make_app, width: int):
+    app = make_app(FakeShell())
+    async with app.run_test(size=(width, 24)) as pilot:
+        await ready(pilot, app)
+        assert not app.chat.query_one("#side").display
+        assert "$0.4017 of $0.50 left │ tools 2/4" in str(app.chat.query_one("SummaryLine").visual)
+        await pilot.press("f2")
+        assert app.chat.query_one("#side").region.width == width
+        await pilot.press("f2")
+        assert not app.chat.query_one("#side").display
+
+
+async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_end(make_app):
+    long = (STARTED, *(Rationale(f"thought {n}", "single") for n in range(100)), FINISHED)
+    app = make_app(FakeShell(long))
+    async with app.run_test(size=(80, 24)) as pilot:
+        transcript = app.chat.query_one(Transcript)
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "saved" in seen(app))
+        assert transcript.scroll_y == transcript.max_scroll_y
+        await pilot.press("pageup", "pageup")
+        left_at = transcript.scroll_y
+        await ask(pilot, app, "/tools")
+        await eventually(pilot, lambda: "done" in seen(app))
+        assert transcript.scroll_y == left_at
+        await pilot.press(*["pagedown"] * 4)
+        assert transcript.scroll_y == transcript.max_scroll_y
+
+
+async def test_an_error_is_told_with_what_to_do(make_app):
+    app = make_app(FakeShell((STARTED, ErrorHappened("ModelUnavailable", "No [answer].", "Kept.", "Try again."))))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "✖  No [answer]." in seen(app))
+        assert "Try again." in seen(app)
+
+
+async def test_a_paste_of_ten_megabytes_is_attached_and_sent_whole(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    pasted = "x" * 10_000_000
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"sum up ")
+        prompt(app).post_message(Paste(pasted))
+        await eventually(pilot, lambda: "[pasted 10,000,000 characters #1]" in prompt(app).text)
+        await pilot.press("enter")
+        await eventually(pilot, lambda: shell.asked)
+        assert shell.asked == [f"sum up {pasted}"]
+        await eventually(pilot, lambda: "saved" in seen(app))
+        assert len(seen(app)) < 20_000
+
+
+async def test_lone_surrogates_and_control_characters_do_not_break_the_screen(make_app):
+    events = (STARTED, TextArrived("\udcff\x1b[2J\x00", "answer", "single"), Rationale("\ud800 ok", "single"), FINISHED)
+    app = make_app(FakeShell(events))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "\\ud800 ok" in seen(app))
+        app.export_screenshot().encode()

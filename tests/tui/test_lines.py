@@ -1,0 +1,174 @@
+"""What is said about each event."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.events import (
+    Answer,
+    ApprovalGiven,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    ErrorHappened,
+    ToolRegistered,
+    ToolsOffered,
+    TurnFinished,
+)
+from ecoshell.messages import Usage
+from ecoshell.tui import lines
+from ecoshell.tui.blocks import folded
+from ecoshell.tui.figures import duration, money, tokens
+
+STARTED = CallStarted("c1", "count_text", {"path": "notes.txt", "deep": True})
+
+
+def finished(**changes: object) -> CallFinished:
+    known = {"ok": True, "observation": "1,204 words", "truncated": False, "seconds": 0.012, "refused": ""}
+    return CallFinished("c1", "count_text", **(known | changes))
+
+
+def ended(**changes: object) -> TurnFinished:
+    known = {"status": "answered", "spent_nano": 3_100_000, "steps": 3, "seconds": 2.1, "saved_tokens": 0}
+    return TurnFinished(turn=1, answer="", usage=Usage(), registered=(), **(known | changes))
+
+
+def test_a_call_shows_its_arguments_its_time_and_its_observation():
+    block = lines.call(STARTED, finished())
+    assert block.sign == "▸"
+    assert block.plain == "count_text(path=notes.txt, deep=true)  12 ms\n└ 1,204 words"
+
+
+def test_a_call_that_still_runs_says_so():
+    assert lines.call(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
+
+
+def test_a_refused_call_says_which_guard_refused_it():
+    assert "refused: unregistered" in lines.call(STARTED, finished(ok=False, refused="unregistered")).plain
+
+
+def test_a_failed_call_says_that_it_failed():
+    assert "failed after 12 ms" in lines.call(STARTED, finished(ok=False)).plain
+
+
+def test_a_long_observation_is_folded_to_four_lines_and_says_how_much_is_left_out():
+    block = lines.call(STARTED, finished(observation="\n".join(f"line {n}" for n in range(1200))))
+    assert block.plain.splitlines()[-2:] == ["  line 3", "  … 1,196 more lines"]
+
+
+def test_a_truncated_observation_says_so():
+    assert "truncated" in lines.call(STARTED, finished(truncated=True)).plain
+
+
+def test_a_long_argument_is_cut():
+    long = CallStarted("c1", "write_file", {"text": "x" * 1_000_000})
+    assert len(lines.call(long).plain) < 120
+
+
+def test_escape_sequences_in_what_tools_print_are_shown_and_not_obeyed():
+    block = lines.call(STARTED, finished(observation="\x1b]0;owned\x07\x1b[2J[bold]text[/bold]"))
+    assert "\x1b" not in block.plain
+    assert "\x07" not in block.plain
+    assert "[bold]text[/bold]" in block.plain
+
+
+def test_a_registration_shows_the_tokens_it_costs():
+    assert (
+        lines.registered(ToolRegistered("count_text", 142, True, 1, "agent")).plain == "registered count_text  +142 tok"
+    )
+
+
+def test_an_estimated_count_of_tokens_is_marked():
+    assert "+≈ 142 tok" in lines.registered(ToolRegistered("count_text", 142, False, 1, "agent")).plain
+
+
+def test_the_offer_says_how_many_names_and_documents_the_model_is_given_and_why():
+    event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
+    assert lines.offered(event).plain == "3 tools by name, 1 registered up front · 1.9k of 14k tok · cheaper"
+
+
+def test_the_footer_names_cost_steps_time_and_tokens_saved():
+    assert lines.footer(ended(saved_tokens=4_200)).plain == "$0.0031 · 3 steps · 2.1 s · saved 4.2k tok"
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [("limit", "limit reached"), ("gave_up", "gave up"), ("error", "error"), ("interrupted", "stopped")],
+)
+def test_a_turn_without_an_answer_says_how_it_ended(status: str, word: str):
+    assert lines.footer(ended(status=status, steps=1)).plain.startswith(f"{word} · $0.0031 · 1 step")
+
+
+def test_a_cost_that_is_not_known_is_not_shown_as_zero():
+    assert lines.footer(ended(spent_nano=None)).plain.startswith("price unknown")
+
+
+def test_a_decision_names_who_took_it():
+    assert lines.approval("write_file", ApprovalGiven("c1", "no", "rule")).plain == (
+        "write_file  not approved, by a rule in the settings"
+    )
+
+
+def test_an_error_says_what_happened_what_was_kept_and_what_to_do():
+    block = lines.error(ErrorHappened("ModelUnavailable", "No answer.", "The session is kept.", "Try again."))
+    assert block.plain == "No answer.\nThe session is kept.\nTry again."
+
+
+def test_a_payment_without_reported_usage_says_that_the_whole_reservation_counts():
+    block = lines.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
+    assert block is not None
+    assert "whole reservation ($0.0071) counts as spent" in block.plain
+
+
+def test_an_overrun_is_named():
+    block = lines.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000))
+    assert block is not None
+    assert "billed $0.002 more" in block.plain
+
+
+def test_an_ordinary_payment_is_not_worth_a_line():
+    assert lines.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), True, 1.0)) is None
+
+
+def test_a_partial_answer_is_called_partial():
+    assert lines.answer(Answer("so far", partial=True)).plain.startswith("partial answer")
+
+
+def test_a_question_of_ten_megabytes_is_folded():
+    block = lines.question("word " * 2_000_000)
+    assert len(block.plain) < 5_000
+    assert "more characters" in block.plain
+
+
+@given(st.text(), st.integers(1, 5), st.integers(1, 20))
+def test_folding_keeps_the_beginning_and_never_loses_silently(text: str, most_lines: int, most_characters: int):
+    shown, more = folded(text, lines=most_lines, characters=most_characters)
+    assert text.startswith(shown)
+    assert bool(more) == (shown != text)
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [
+        (None, "price unknown"),
+        (0, "$0"),
+        (1, "<$0.0001"),
+        (3_100_000, "$0.0031"),
+        (500_000_000, "$0.50"),
+        (2 * 10**9, "$2"),
+    ],
+)
+def test_money_is_rounded_to_four_decimals_and_never_to_nothing(nano: int | None, text: str):
+    assert money(nano) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0"), (812, "812"), (1_942, "1.9k"), (14_120, "14k"), (2_100_000, "2.1M")]
+)
+def test_tokens_are_written_short(count: int, text: str):
+    assert tokens(count) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.012, "12 ms"), (2.1, "2.1 s"), (200, "3 min 20 s")])
+def test_times_are_written_short(seconds: float, text: str):
+    assert duration(seconds) == text

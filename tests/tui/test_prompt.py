@@ -1,0 +1,153 @@
+"""Typing: history, completion, new lines, the draft."""
+
+from tui_play import FakeShell, eventually
+
+from ecoshell.tui.app import ChatApp
+from ecoshell.tui.completion import CompletionList
+from ecoshell.tui.drafts import DraftFile
+from ecoshell.tui.history import History
+from ecoshell.tui.pastes import Pastes
+from ecoshell.tui.prompt import Prompt
+
+
+def prompt(app: ChatApp) -> Prompt:
+    return app.chat.query_one(Prompt)
+
+
+def offered(app: ChatApp) -> list[str]:
+    shown = app.chat.query_one(CompletionList)
+    return [str(option.prompt).split()[0] for option in shown.options] if shown.display else []
+
+
+async def ready(pilot, app: ChatApp) -> None:
+    await eventually(pilot, lambda: app.chat.talk)
+
+
+async def test_a_slash_opens_the_list_of_commands_and_typing_narrows_it(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("/")
+        assert offered(app) == ["/budget", "/help", "/quit", "/tools"]
+        await pilot.press("t")
+        assert offered(app) == ["/tools"]
+        await pilot.press("backspace", "backspace")
+        assert offered(app) == []
+
+
+async def test_tab_takes_the_highlighted_command(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("/", "down", "tab")
+        assert prompt(app).text == "/help "
+
+
+async def test_enter_completes_a_begun_command_and_then_sends_it(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"/to", "enter")
+        assert prompt(app).text == "/tools "
+        assert shell.commands == []
+        await pilot.press("enter")
+        await eventually(pilot, lambda: shell.commands == ["/tools"])
+
+
+async def test_enter_sends_a_command_that_is_typed_out(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"/tools", "enter")
+        await eventually(pilot, lambda: shell.commands == ["/tools"])
+
+
+async def test_escape_closes_the_list_and_keeps_the_text(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("/", "b", "escape")
+        assert offered(app) == []
+        assert prompt(app).text == "/b"
+
+
+async def test_a_new_line_is_made_with_control_j(make_app):
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"one", "ctrl+j", *"two", "enter")
+        await eventually(pilot, lambda: shell.asked == ["one\ntwo"])
+
+
+async def test_up_and_down_at_the_edges_go_through_what_was_sent(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        for word in ("first", "second"):
+            await pilot.press(*word, "enter")
+            await eventually(pilot, lambda: app.chat.talk and not app.chat.talk.busy)
+        await pilot.press(*"draft", "up")
+        assert prompt(app).text == "second"
+        await pilot.press("up", "up")
+        assert prompt(app).text == "first"
+        await pilot.press("down", "down")
+        assert prompt(app).text == "draft"
+
+
+async def test_up_inside_a_text_moves_the_cursor(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"one", "ctrl+j", *"two", "up")
+        assert prompt(app).text == "one\ntwo"
+        assert prompt(app).cursor_location[0] == 0
+
+
+async def test_a_draft_is_on_disk_after_a_pause_and_back_at_the_next_start(make_app, paths):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"half a thought")
+        await eventually(pilot, paths.draft_file.exists)
+        assert paths.draft_file.read_text() == "half a thought"
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        assert prompt(app).text == "half a thought"
+        await pilot.press("enter")
+        await eventually(pilot, lambda: not paths.draft_file.exists())
+
+
+def test_a_draft_that_cannot_be_written_is_no_error(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    DraftFile(blocked / "draft.txt").write("text")
+    assert DraftFile(blocked / "draft.txt").read() == ""
+
+
+def test_history_is_shared_with_the_line_shell_through_its_file(tmp_path):
+    from prompt_toolkit.history import FileHistory
+
+    file = tmp_path / "history.txt"
+    history = History(file)
+    history.add("one\ntwo")
+    history.add("three")
+    assert list(FileHistory(str(file)).load_history_strings()) == ["three", "one\ntwo"]
+    FileHistory(str(file)).store_string("four\nfive")
+    again = History(file)
+    assert [again.back(""), again.back(""), again.back(""), again.back("")] == ["four\nfive", "three", "one\ntwo", None]
+
+
+def test_history_survives_a_file_that_is_not_text(tmp_path):
+    file = tmp_path / "history.txt"
+    file.write_bytes(b"\xff\xfe\n+caf\xe9\n")
+    assert History(file).back("") == "caf\ufffd"
+
+
+def test_each_paste_stands_in_its_own_place():
+    pastes = Pastes()
+    one, two = pastes.keep("a" * 200_000), pastes.keep("b" * 200_000)
+    assert pastes.expand(f"first {one}, then {two}") == f"first {'a' * 200_000}, then {'b' * 200_000}"

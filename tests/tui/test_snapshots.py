@@ -1,0 +1,66 @@
+"""What is seen, as pictures: wide and narrow."""
+
+from dataclasses import replace
+
+import pytest
+from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
+
+from ecoshell.events import ErrorHappened
+from ecoshell.tui.questions import Question
+from ecoshell.tui.transcript import Transcript
+
+SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+FAILING = (
+    STARTED,
+    ErrorHappened(
+        "ModelUnavailable", "The provider did not answer.", "The session is kept.", "Ask again, or /model embedded."
+    ),
+    replace(FINISHED, status="error", saved_tokens=0),
+)
+
+
+def until(*keys: str, text: str = "", question: bool = False):
+    """Type, then let the app work until a text or a question is on the screen."""
+
+    async def before(pilot) -> None:
+        chat = pilot.app.chat
+        await eventually(pilot, lambda: chat.talk)
+        await pilot.press(*keys)
+        await eventually(pilot, lambda: text in chat.query_one(Transcript).text)
+        if question:
+            await eventually(pilot, lambda: chat.query(Question) and chat.query_one(Question).has_focus)
+
+    return before
+
+
+@SIZES
+def test_the_welcome(snap_compare, make_app, size):
+    shell = FakeShell(state=replace(STANDING, title="", caps=(), spent_nano=0, used_tokens=0))
+    assert snap_compare(make_app(shell), terminal_size=size, run_before=until("/"))
+
+
+@SIZES
+def test_a_finished_answer_with_a_registration(snap_compare, make_app, size):
+    app = make_app(FakeShell(COUNTING))
+    assert snap_compare(
+        app, terminal_size=size, run_before=until(*"how many words are in notes.txt?", "enter", text="saved")
+    )
+
+
+@SIZES
+def test_a_call_that_wants_approval(snap_compare, make_app, size):
+    app = make_app(FakeShell((*COUNTING[:6], WRITING, WANTED)))
+    assert snap_compare(app, terminal_size=size, run_before=until(*"write it", "enter", question=True))
+
+
+@SIZES
+def test_a_limit(snap_compare, make_app, size):
+    near = replace(STANDING, caps=(replace(CAP, spent=496_000_000, held=0),))
+    app = make_app(FakeShell((*COUNTING[:6], HIT), state=near))
+    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", question=True))
+
+
+@SIZES
+def test_an_error(snap_compare, make_app, size):
+    app = make_app(FakeShell(FAILING))
+    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", text="error ·"))
