@@ -14,6 +14,7 @@ from ecoshell.messages import Message, ToolDocument
 _DOCUMENTS_SHARE = 2
 """Documents put up front take at most this part (a half) of a model's context."""
 _CHARACTERS_PER_TOKEN = 4
+_SMALL = "Names only: a small model is asked one thing at a time, so registering costs it nothing more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def _decide(
     usual = Workload()
     work = replace(usual, base=usual.base + earlier + cast.tokens(question))
     candidates = candidates_of(documents, kit.ranker.chances(question), lambda text: cast.sizes([text])[0])
-    return decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
+    decision = decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
+    return replace(decision, summary=_SMALL) if _registers_freely(kit) else decision
 
 
 def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
@@ -110,10 +112,14 @@ def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
         policy = replace(policy, room=traits.context // _DOCUMENTS_SHARE)
     if shown.presentation is not None and shown.presentation.name != PLAIN.name:
         policy = replace(policy, presentation=shown.presentation.name)
-    if traits.small and kit.registration == "auto":
-        # A small model is asked one thing at a time: registering costs it no further prompt, documents would.
+    if _registers_freely(kit):
         policy = replace(policy, registration="names")
     return policy
+
+
+def _registers_freely(kit: Kit) -> bool:
+    """Whether a registration costs no prompt of its own: a small model is asked one small thing at a time anyway."""
+    return kit.cast.model.traits.small and kit.registration == "auto"
 
 
 def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: SkillLibrary) -> Presentation:

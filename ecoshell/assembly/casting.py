@@ -7,6 +7,7 @@ from ecoshell.agent.kit import Cast
 from ecoshell.agent.purse import Purse
 from ecoshell.assembly.parts import price_book
 from ecoshell.budget.price import Price, Rates
+from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.models.base import Model
@@ -34,9 +35,12 @@ SCRIPT = "script:"
 class Casting:
     """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
 
-    def __init__(self, settings: "Settings", options: Options, *, ranker: Ranker, purse: Purse) -> None:
+    def __init__(
+        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, purse: Purse
+    ) -> None:
         self._settings = settings
         self._options = options
+        self._catalog = catalog
         self._ranker = ranker
         self._purse = purse
         self._book = price_book(settings)
@@ -48,7 +52,8 @@ class Casting:
         model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
         agent = self._settings.agent
         if model.traits.small and model.can_score:
-            return Cast(model, Stepwise(model, rank=self._ranker.rank, answer_tokens=agent.answer_tokens))
+            rank, document = self._ranker.rank, self._catalog.document
+            return Cast(model, Stepwise(model, rank=rank, document=document, answer_tokens=agent.answer_tokens))
         return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
 
     def _model(self, name: str) -> Model:

@@ -48,7 +48,7 @@ def _build(options: Options, settings: "Settings", paths: Paths, person: Person)
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     purse = Purse(Gate(ledger))
-    casting = Casting(settings, options, ranker=ranker, purse=purse)
+    casting = Casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
     projects = project_rules(paths)
     kit = Kit(
         catalog=catalog,
