@@ -1,0 +1,181 @@
+"""A GGUF model in this process: loaded when first needed, run in a thread of its own, cancellable between tokens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal
+
+from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.messages import ToolDocument
+from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models.chat_template import ChatTemplate
+from ecoshell.models.choosing import Sampling
+from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Progress
+from ecoshell.models.gguf import Utf8Stream, Vocabulary, check_file
+from ecoshell.models.grammar import call_grammar
+from ecoshell.models.textcalls import as_plain_messages, parse_reply
+
+SMALL_BYTES = 300_000_000
+"""Files below this size hold models too small to follow a protocol."""
+SMALL_REPEAT_PENALTY = 1.1
+"""Small models fall into loops when they always take the likeliest token."""
+USUAL_CONTEXT = 8192
+
+
+class LocalModel:
+    """A GGUF model as a `Model` and a `Scorer`; requests run one after another, and cost nothing but time."""
+
+    def __init__(self, path: Path, *, name: str = "", options: EngineOptions | None = None) -> None:
+        """Nothing is loaded yet; raises ModelMissing or ModelBroken when the file cannot be a model."""
+        check_file(path)
+        self._path = path
+        self._name = name or f"local:{path}"
+        self._options = options or EngineOptions()
+        self._small = path.stat().st_size < SMALL_BYTES
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"model {path.stem}")
+        self._opening = Lock()
+        self._vocabulary: Vocabulary | None = None
+        self._template: ChatTemplate | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def traits(self) -> Traits:
+        """What is known of the model without loading it; the context may shrink to what the file allows."""
+        context = self._engine.context if self._engine else self._options.context or USUAL_CONTEXT
+        return Traits(self._name, ZERO_PRICE, context, None, native_tools=False, local=True, small=self._small)
+
+    def size(self, request: Request) -> PromptSize:
+        """Exact, by the file's own tokenizer; the first count loads it (0.7 s), so make that one in a thread."""
+        count = len(self._prompt(request))
+        return PromptSize(count, count, exact=True)
+
+    def count(self, text: str) -> int:
+        """Exact; the first count loads the tokenizer, as in `size`."""
+        return len(self._vocabulary_now().tokens(text))
+
+    def score_size(self, request: ScoreRequest) -> PromptSize:
+        """Exact: the prefix once, and every context and target."""
+        prefix, pairs = self._score_tokens(request)
+        count = len(prefix) + sum(len(context) + len(target) for context, target in pairs)
+        return PromptSize(count, count, exact=True)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        """Spoken text as it comes, with the usage so far, then the reply; a call's JSON is not streamed as text."""
+        loop = asyncio.get_running_loop()
+        feed: asyncio.Queue[Delta | None] = asyncio.Queue()
+        progress = Progress()
+
+        def say(text: str) -> None:
+            loop.call_soon_threadsafe(feed.put_nowait, Delta(text, progress.usage()))
+
+        progress.moved = lambda: say("")
+        work = loop.run_in_executor(self._worker, self._generate, request, progress, say)
+        work.add_done_callback(lambda _: feed.put_nowait(None))
+        try:
+            while (delta := await feed.get()) is not None:
+                yield delta
+            yield await work
+        finally:
+            await _stopped(work, progress)
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Score on the model's thread; cancelling it stops between batches."""
+        progress = Progress()
+        work = asyncio.get_running_loop().run_in_executor(self._worker, self._score, request, progress)
+        try:
+            return await asyncio.shield(work)
+        finally:
+            await _stopped(work, progress)
+
+    async def aclose(self) -> None:
+        """Free the memory; a call in progress ends first."""
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+        self._worker.shutdown(wait=False)
+
+    # -- on the model's thread
+
+    def _generate(self, request: Request, progress: Progress, say: Callable[[str], None]) -> Reply:
+        prompt = self._prompt(request)
+        progress.check()
+        engine = self._engine_now()
+        text, stream = "", Utf8Stream()
+        for token in engine.generate(prompt, self._sampling(request), progress):
+            piece = stream.feed(self._vocabulary_now().piece(token))
+            text += piece
+            say("" if _is_protocol(text) else piece)
+        text += stream.finish()
+        cut = progress.cut
+        return parse_reply(text, request, progress.usage(), cut)
+
+    def _score(self, request: ScoreRequest, progress: Progress) -> Scores:
+        prefix, pairs = self._score_tokens(request)
+        logprobs = self._engine_now().score(prefix, pairs, progress)
+        return Scores(tuple(logprobs), progress.usage())
+
+    def _close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+        if self._vocabulary is not None:
+            self._vocabulary.close()
+        self._engine = self._vocabulary = self._template = None
+
+    def _engine_now(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self._path, self._vocabulary_now(), self._options)
+        return self._engine
+
+    # -- on any thread
+
+    def _vocabulary_now(self) -> Vocabulary:
+        with self._opening:
+            if self._vocabulary is None:
+                self._vocabulary = Vocabulary(self._path)
+            return self._vocabulary
+
+    def _prompt(self, request: Request) -> list[int]:
+        vocabulary = self._vocabulary_now()
+        if self._template is None:
+            self._template = ChatTemplate(vocabulary)
+        return self._template.tokens(as_plain_messages(request))
+
+    def _score_tokens(self, request: ScoreRequest) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
+        vocabulary = self._vocabulary_now()
+        prefix = vocabulary.tokens(request.prefix, start=True)
+        pairs = zip(request.contexts, request.targets, strict=True)
+        return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
+
+    def _sampling(self, request: Request) -> Sampling:
+        grammar = ""
+        if request.want != "text" and request.callable_now:
+            grammar = _grammar(request.callable_now, request.want)
+        penalty = SMALL_REPEAT_PENALTY if self._small and not grammar else 1.0
+        return Sampling(request.max_tokens, grammar, request.temperature, penalty)
+
+
+async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
+    """Tell the model's thread to stop and wait until it has, which takes a token at most."""
+    progress.stop.set()
+    await asyncio.wait([work])
+    if not work.cancelled() and isinstance(work.exception(), Cancelled):
+        return  # read here, so that nobody reports it as never retrieved
+
+
+def _is_protocol(text: str) -> bool:
+    """Whether a reply, as far as it has come, is a call's JSON and not speech."""
+    return text.lstrip().startswith(("{", "```"))
+
+
+_grammars: dict[tuple[str, ...], str] = {}
+_GRAMMARS_KEPT = 32
+
+
+def _grammar(documents: tuple[ToolDocument, ...], want: Literal["call", "either"]) -> str:
+    """The grammar for these documents, kept, as it is asked for at every step."""
+    key = (want, *(document.as_text() for document in documents))
+    if key not in _grammars:
+        if len(_grammars) >= _GRAMMARS_KEPT:
+            _grammars.clear()
+        _grammars[key] = call_grammar(documents, want)
+    return _grammars[key]

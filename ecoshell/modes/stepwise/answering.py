@@ -1,0 +1,80 @@
+"""Answers from observations: the model words a short one, and what it says is checked against it; else it is quoted.
+
+Quoting is honest, inventing is not: an answer stands only when its numbers are the observation's or the question's.
+"""
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+
+from ecoshell.messages import Message
+from ecoshell.models.base import Request
+from ecoshell.strategies.base import Step
+
+WORDED = 240
+"""Characters up to which an observation is worded by the model; longer ones are quoted."""
+QUOTED = 4000
+"""Characters up to which an observation is quoted whole."""
+MAX_TOKENS = 80
+
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_MEASURE = re.compile(r"(\d+(?:[.,:]\d+)*)\s+([A-Za-z]+)")
+_PARTS = re.compile(
+    r"(?:,?\s+and then\s+|,?\s+then\s+|;\s+|(?<=[.?!])\s+|,?\s+and\s+(?=(?:add|calculate|compute|convert|count|create|"
+    r"fetch|find|get|list|open|read|replace|run|save|search|write|what|how)\b))",
+    re.IGNORECASE,
+)
+
+
+def parts(question: str) -> list[str]:
+    """The things a question asks for, one after another."""
+    return [part.strip() for part in _PARTS.split(question.strip()) if part.strip(" .,;")] or [question]
+
+
+def can_be_worded(question: str, observation: str) -> bool:
+    """Whether a sentence about this observation can be checked: it is short, and its point is a number."""
+    short = len(observation) <= WORDED and "\n" not in observation.strip()
+    return short and bool(_numbers(observation) - _numbers(question))
+
+
+def wording_request(question: str, observation: str) -> Request:
+    """What to ask the model for a sentence that gives the observation as an answer."""
+    text = (files("ecoshell.modes.stepwise") / "answers.md").read_text(encoding="utf-8").strip()
+    messages: list[Message] = []
+    for shot in text.split("\n\n"):
+        asked, _, answer = shot.rpartition("\nAnswer: ")
+        messages += [Message("user", asked), Message("assistant", answer)]
+    last = Message("user", f"Question: {question}\nResult: {observation.strip()}")
+    return Request((*messages, last), want="text", max_tokens=MAX_TOKENS, purpose="compact")
+
+
+def holds(answer: str, question: str, observation: str) -> bool:
+    """Whether an answer says what the observation says, as far as its numbers and their units show.
+
+    It must name a number the observation adds to the question, no number that is in neither, and no number with
+    another unit than the observation gives it.
+    """
+    seen, asked, said = _numbers(observation), _numbers(question), _numbers(answer)
+    if not said <= seen | asked:
+        return False
+    measures = set(_MEASURE.findall(observation.lower()))
+    units = {unit for _, unit in measures}
+    if any((number, unit) not in measures for number, unit in _MEASURE.findall(answer.lower()) if unit in units):
+        return False
+    return bool(said & (seen - asked))
+
+
+def quotation(steps: Sequence[Step]) -> str:
+    """The observations of the steps as they are, each after the call it came from when there are several."""
+    if len(steps) == 1:
+        return _shortened(steps[0].observation.text)
+    return "\n\n".join(f"{step.call.signature()}:\n{_shortened(step.observation.text)}" for step in steps)
+
+
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(text))
+
+
+def _shortened(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= QUOTED else f"{text[:QUOTED]}\n[truncated: {len(text) - QUOTED} more characters]"

@@ -1,0 +1,29 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ModelMissing
+from ecoshell.models import embedded
+
+
+def test_the_embedded_model_is_found_in_its_package_without_importing_it():
+    pytest.importorskip("llama_cpp")
+    path = embedded.embedded_path()
+    assert path.read_bytes()[:4] == b"GGUF"
+    assert "llm" not in sys.modules
+    assert embedded.PACKAGE not in sys.modules
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setattr(embedded, "PACKAGE", "no_such_package")
+    with pytest.raises(ModelMissing, match=r"ecoshell\[local\]"):
+        embedded.embedded_path()
+
+
+def test_a_package_without_a_model_file_counts_as_not_installed(monkeypatch, tmp_path: Path):
+    (tmp_path / "hollow").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(embedded, "PACKAGE", "hollow")
+    with pytest.raises(ModelMissing):
+        embedded.embedded_path()

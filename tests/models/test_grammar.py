@@ -1,0 +1,172 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ecoshell.errors import ModelBroken
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Reply, Request
+
+pytest.importorskip("llama_cpp")
+
+from ecoshell.models.choosing import Grammar
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.grammar import call_grammar
+from ecoshell.models.local import LocalModel
+from ecoshell.models.textcalls import call_text
+
+LIVEMCP = Path(__file__).parents[3] / "shared" / "data" / "livemcp" / "tools_flat.jsonl"
+
+ODD_SCHEMAS = {
+    "nothing": {},
+    "no_parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+    "free_object": {"type": "object"},
+    "required_unknown": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]},
+    "recursive": {
+        "type": "object",
+        "properties": {"tree": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}}}},
+    },
+    "reference_to_nowhere": {"type": "object", "properties": {"a": {"$ref": "#/no/such"}}},
+    "reference_outside": {"type": "object", "properties": {"a": {"$ref": "https://example.org/schema"}}},
+    "unions": {"type": "object", "properties": {"a": {"anyOf": [{"type": "integer"}, {"type": ["null", "string"]}]}}},
+    "tuple": {"type": "object", "properties": {"a": {"type": "array", "prefixItems": [{"type": "string"}]}}},
+    "bare_array": {"type": "object", "properties": {"a": {"type": "array"}}},
+    "huge_array": {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 100_000}},
+    },
+    "pattern": {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)\\d+", "maxLength": 9}}},
+    "no_type": {"type": "object", "properties": {"a": {"description": "anything"}, "b": True, "c": {"allOf": [{}]}}},
+    "quoted_keys": {"type": "object", "properties": {'a "b" \\ ü\n': {"enum": ['x "y"', 3, None, "ü"]}}},
+    "rule_names": {"type": "object", "properties": {"string": {"type": "string"}, "value": {"type": "object"}}},
+    "not_an_object": {"type": "string"},
+}
+
+SAMPLED = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "mode": {"enum": ["lines", 'a "quoted" \\ one', 3]},
+        "deep": {"type": "boolean"},
+        "limit": {"type": "integer"},
+        "share": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    },
+    "required": ["path", "mode", "limit"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    loaded = Vocabulary(embedded_path())
+    yield loaded
+    loaded.close()
+
+
+def compiles(vocabulary: Vocabulary, text: str) -> bool:
+    try:
+        Grammar(vocabulary, text).close()
+    except ModelBroken:
+        return False
+    return True
+
+
+def document(name: str, parameters: dict) -> ToolDocument:
+    return ToolDocument(name, "A tool.", parameters)
+
+
+def test_what_is_not_a_grammar_is_refused(vocabulary):
+    assert not compiles(vocabulary, "root ::= nowhere")
+
+
+@pytest.mark.parametrize("name", ODD_SCHEMAS)
+def test_every_odd_schema_has_a_grammar_that_compiles(vocabulary, name):
+    for want in ("call", "either"):
+        assert compiles(vocabulary, call_grammar([document(name, ODD_SCHEMAS[name])], want))
+
+
+def test_a_grammar_over_all_odd_schemas_at_once_compiles(vocabulary):
+    documents = [document(name, schema) for name, schema in ODD_SCHEMAS.items()]
+    assert compiles(vocabulary, call_grammar(documents, "either"))
+
+
+@pytest.mark.skipif(not LIVEMCP.exists(), reason="the LiveMCP catalogue is not here")
+def test_every_tool_of_a_large_catalogue_has_a_grammar_that_compiles(vocabulary):
+    records = [json.loads(line) for line in LIVEMCP.read_text(encoding="utf-8").splitlines()]
+    refused = [
+        record["name"]
+        for record in records
+        if not compiles(vocabulary, call_grammar([document(record["name"], record["parameters"])]))
+    ]
+    assert refused == []
+
+
+def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
+    """Whether the grammar lets a text pass, token by token, and end there."""
+    grammar = Grammar(vocabulary, text)
+    end = vocabulary.tokens("<|im_end|>", special=True)
+    try:
+        for token in (*vocabulary.tokens(said), *end):
+            if grammar.allows([token]) != [True]:
+                return False
+            grammar.accept(token)
+        return True
+    finally:
+        grammar.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passes"),
+    [
+        ({"path": 'a "b" \\ ü\n', "mode": "lines", "limit": -3}, True),
+        ({"path": "", "mode": 3, "limit": 0, "deep": True, "share": 0.5, "tags": ["x", "y"]}, True),
+        ({"path": "", "mode": 'a "quoted" \\ one', "limit": 0, "share": None}, True),
+        ({"path": "", "mode": "lines"}, False),
+        ({"path": "", "mode": "pages", "limit": 1}, False),
+        ({"path": "", "mode": "lines", "limit": 1.5}, False),
+        ({"path": "", "mode": "lines", "limit": 1, "tags": ["x", "y", "z"]}, False),
+        ({"path": "", "mode": "lines", "limit": 1, "other": 1}, False),
+        ({"path": "x" * 601, "mode": "lines", "limit": 1}, False),
+    ],
+)
+def test_the_grammar_passes_what_fits_the_schema_and_nothing_else(vocabulary, arguments, passes):
+    grammar = call_grammar([document("scan", SAMPLED)])
+    assert accepts(vocabulary, grammar, call_text(Call("scan", arguments), "Why not?")) is passes
+
+
+def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_schema(vocabulary):
+    grammar = call_grammar(
+        [document("t", {"type": "object", "properties": {"a": {"type": "null"}, "b": {"const": 1}}})]
+    )
+    for arguments in ({}, {"a": None}, {"b": 1}, {"a": None, "b": 1}):
+        assert accepts(vocabulary, grammar, call_text(Call("t", arguments)))
+    assert not accepts(vocabulary, grammar, call_text(Call("t", {"b": 1, "a": None})))
+
+
+def test_plain_text_passes_only_where_a_call_need_not_come(vocabulary):
+    tools = [document("t", {})]
+    assert accepts(vocabulary, call_grammar(tools, "either"), "Hello there.")
+    assert not accepts(vocabulary, call_grammar(tools, "call"), "Hello there.")
+    assert not accepts(vocabulary, call_grammar(tools, "either"), '{"call": {"name": "other", "arguments": {}}}')
+
+
+async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
+    model = LocalModel(embedded_path(), name="embedded")
+    tools = (document("scan", SAMPLED), document("other", {"type": "object", "properties": {}}))
+    try:
+        for words in ("Scan notes.txt!", 'Ünïcode and "quotes"'):
+            request = Request(
+                (Message("user", words),), callable_now=tools, want="call", temperature=1.5, max_tokens=150
+            )
+            replies = [piece async for piece in model.stream(request) if isinstance(piece, Reply)]
+            assert replies[-1].fault == "" or replies[-1].cut
+            call = replies[-1].call
+            if call is not None and call.name == "scan":
+                Draft202012Validator(SAMPLED).validate(dict(call.arguments))
+    finally:
+        await asyncio.wait_for(model.aclose(), 30)

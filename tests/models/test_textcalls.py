@@ -1,0 +1,159 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Reply, Request
+from ecoshell.models.textcalls import as_plain_messages, call_fault, call_text, parse_reply
+
+CALCULATE = ToolDocument(
+    "calculate",
+    "Work out an expression.",
+    {
+        "type": "object",
+        "properties": {"expression": {"type": "string"}, "digits": {"type": "integer"}},
+        "required": ["expression"],
+        "additionalProperties": False,
+    },
+)
+BROKEN_SCHEMA = ToolDocument("odd", "", {"type": "nonsense", "properties": 3})
+QUESTION = (Message("system", "You are ecoshell."), Message("user", "What is 17 * 23?"))
+REQUEST = Request(QUESTION, tools=(CALCULATE,), callable_now=(CALCULATE,))
+GOOD = {"thought": "Multiply.", "call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+def parsed(text: str, want: str = "call") -> Reply:
+    return parse_reply(text, Request(QUESTION, callable_now=(CALCULATE,), want=want))  # type: ignore[arg-type]
+
+
+def test_the_system_text_holds_the_tools_and_the_protocol():
+    first = as_plain_messages(REQUEST)[0]
+    assert first.speaker == "system"
+    assert first.text.startswith("You are ecoshell.")
+    assert CALCULATE.as_text() in first.text
+    assert '"arguments"' in first.text
+
+
+def test_a_request_without_tools_is_left_alone():
+    assert as_plain_messages(Request(QUESTION)) == list(QUESTION)
+
+
+def test_a_call_and_its_observation_become_assistant_and_user_texts():
+    call = Call("calculate", {"expression": "17 * 23"})
+    steps = (Message("assistant", "Multiply.", call), Message("tool", "391", call))
+    said, seen = as_plain_messages(Request((*QUESTION, *steps)))[-2:]
+    assert json.loads(said.text) == GOOD
+    assert said.speaker == "assistant"
+    assert seen == Message("user", "Result of calculate:\n391")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "tool"]), st.text()), max_size=6))
+def test_adding_messages_never_changes_a_byte_of_the_earlier_ones(added):
+    messages = QUESTION
+    before = as_plain_messages(Request(messages, tools=(CALCULATE,)))
+    for speaker, text in added:
+        call = Call("calculate", {"expression": text}) if speaker != "user" else None
+        messages = (*messages, Message(speaker, text, call))
+        after = as_plain_messages(Request(messages, tools=(CALCULATE,)))
+        assert after[: len(before)] == before
+        before = after
+
+
+def test_what_a_model_is_shown_of_its_own_call_parses_back_to_the_same_call():
+    call = Call("calculate", {"expression": 'say "ü" {', "digits": 3})
+    reply = parsed(call_text(call, "Because."))
+    assert (reply.text, reply.call, reply.fault) == ("Because.", call, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(GOOD),
+        f"```json\n{json.dumps(GOOD)}\n```",
+        f"Multiply.\n{json.dumps({'call': GOOD['call']})} and that is all",
+        'Multiply. {"name": "calculate", "arguments": {"expression": "17 * 23"}}',
+        '{"thought": "Multiply.", "call": {"name": "calculate", "arguments": {"expression": "17 * 23",},},}',
+        '{"thought": "Multiply.", "call": {"name": "calculate", "arguments": "{\\"expression\\": \\"17 * 23\\"}"}}',
+        f"Multiply. {{not json}} {json.dumps({'call': GOOD['call']})}".replace("{not json} ", ""),
+    ],
+)
+def test_fences_prose_bare_calls_trailing_commas_and_nested_texts_are_forgiven(text):
+    reply = parsed(text)
+    assert reply.fault == ""
+    assert reply.call == Call("calculate", {"expression": "17 * 23"})
+
+
+def test_the_prose_before_a_call_is_its_thought():
+    assert (
+        parsed('I multiply.\n{"call": {"name": "calculate", "arguments": {"expression": "1"}}}').text == "I multiply."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"call": {"name": "calculator", "arguments": {}}}', "no tool named 'calculator'"),
+        ('{"call": {"name": "calculate", "arguments": {}}}', "'expression' is a required property"),
+        ('{"call": {"name": "calculate", "arguments": {"expression": 17}}}', "expression: 17 is not of type 'string'"),
+        ('{"call": {"name": "calculate", "arguments": {"expression": "1", "x": 1}}}', "'x' was unexpected"),
+        ('{"call": {"name": 5, "arguments": {}}}', '"name" (a text)'),
+        ('{"call": {"name": "calculate", "arguments": [1]}}', '"arguments" (an object)'),
+        ('{"call": {"name": "calculate", "arguments": {"expression": NaN}}}', "could not be read"),
+        ('{"call": {"name": "calculate", "arguments": {"expression": "\\ud800"}}}', "surrogate"),
+        ('{"call": {"name": "calc', "could not be read"),
+        ("391", "A call was wanted"),
+    ],
+)
+def test_a_call_that_cannot_be_used_is_a_fault_in_words(text, told):
+    reply = parsed(text)
+    assert reply.call is None
+    assert told in reply.fault
+
+
+def test_a_call_cut_by_the_token_limit_says_so():
+    reply = parse_reply('{"call": {"name": "calc', REQUEST, cut=True)
+    assert "was cut" in reply.fault
+    assert reply.cut
+
+
+def test_plain_text_is_an_answer_where_a_call_may_but_need_not_come():
+    assert parsed("It is {391}.", want="either") == Reply("It is {391}.")
+
+
+def test_text_that_was_wanted_as_text_is_never_read_as_a_call():
+    assert parsed(json.dumps(GOOD), want="text").call is None
+
+
+def test_a_tool_whose_own_schema_is_broken_can_still_be_called():
+    assert call_fault(Call("odd", {"a": 1}), (BROKEN_SCHEMA,)) == ""
+
+
+@given(st.text())
+def test_no_text_makes_parsing_raise(text):
+    reply = parsed(text)
+    assert reply.call is None or reply.fault == ""
+
+
+@given(st.text(alphabet='{}[]",:\\`ntrue1 calexpsiong', max_size=60))
+def test_nothing_that_looks_like_json_makes_parsing_raise(text):
+    parsed('{"call": {"name": "calculate", "arguments": ' + text, want="either")
+
+
+@given(json_values)
+def test_any_arguments_are_either_valid_or_a_fault(arguments):
+    text = json.dumps({"call": {"name": "calculate", "arguments": arguments}})
+    reply = parsed(text)
+    assert (reply.call is None) == bool(reply.fault)
+
+
+def test_a_thousand_open_braces_are_read_quickly_and_without_a_call():
+    assert parsed("{" * 20_000).call is None
+    assert parsed("[" * 20_000 + '{"a":' * 20_000).fault
