@@ -1,9 +1,10 @@
-"""What a model sees of the tools: the array that goes with a request, the text beside the question, and what registering returns.
+"""What a model sees of the tools: the array of a request, the text beside the question, and what registering returns.
 
 Three ways (SPEC §1), each a frozen object with the same interface:
 
 - `GROW`, EcoAct as published: the array grows with every registration, which returns a short acknowledgment.
-- `STABLE`: the array stays byte for byte the same for a session, so a cached prefix stays valid; documents are text, and calls go through `tool_call`.
+- `STABLE`: the array stays byte for byte the same for a session, so that a cached prefix stays valid; documents are
+  text, and calls go through `tool_call`.
 - `PLAIN`, the agent without EcoAct: every document is in the array from the start, and there is nothing to register.
 
 A document stands in the context once: in the array or in the text, never in both.
@@ -26,14 +27,16 @@ def _meta_tool(name: str, description: str, types: Mapping[str, str], *, require
     return ToolDocument(name, description, parameters)
 
 
-REGISTER_DOCUMENT = _meta_tool(TOOL_REGISTER, "Register one tool by name, so that it can be called.", {"tool_name": "string"})
-CALL_DOCUMENT = _meta_tool(
-    TOOL_CALL, "Call a registered tool with arguments that fit its parameters.", {"name": "string", "arguments": "object"}
+REGISTER_DOCUMENT = _meta_tool(
+    TOOL_REGISTER, "Register a tool by its name, so that it can be called.", {"tool_name": "string"}
 )
-SEARCH_DOCUMENT = _meta_tool(TOOL_SEARCH, "Find names of further tools that can be registered.", {"query": "string"})
+CALL_DOCUMENT = _meta_tool(
+    TOOL_CALL, "Call a registered tool as its document says.", {"name": "string", "arguments": "object"}
+)
+SEARCH_DOCUMENT = _meta_tool(TOOL_SEARCH, "Find names of further tools to register.", {"query": "string"})
 FINISH_DOCUMENT = _meta_tool(
     FINISH,
-    "End the task: give the answer, or give up and say why in the answer.",
+    "End with the answer, or give up and say why in it.",
     {"answer": "string", "give_up": "boolean"},
     required=False,
 )
@@ -68,7 +71,7 @@ class Grow:
         return (REGISTER_DOCUMENT, FINISH_DOCUMENT, *_search(large), *registered)
 
     def registration_result(self, document: ToolDocument) -> str:
-        return f"{document.name} is registered; call it."
+        return "Registered."
 
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
         return _listing(names, upfront, large)
@@ -102,7 +105,7 @@ class Plain:
         return (FINISH_DOCUMENT, *registered)
 
     def registration_result(self, document: ToolDocument) -> str:
-        return f"{document.name} is registered; call it."
+        return "Registered."
 
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
         return ""
