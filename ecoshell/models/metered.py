@@ -12,7 +12,18 @@ from ecoshell.budget.money import amount_text
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelMissing, ModelUnavailable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice
 from ecoshell.messages import Usage
-from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, Scorer, ScoreRequest, Scores, Traits
+from ecoshell.models.base import (
+    Delta,
+    Model,
+    PromptSize,
+    Reply,
+    Request,
+    Scorer,
+    ScoreRequest,
+    Scores,
+    Traits,
+    Warmable,
+)
 from ecoshell.models.listening import Listener
 
 T = TypeVar("T")
@@ -49,6 +60,11 @@ class MeteredModel:
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
         return self._model.count(text)
+
+    async def warm(self) -> None:
+        """Have a model that is slow to load begin to; returns at once."""
+        if isinstance(self._model, Warmable):
+            await self._model.warm()
 
     async def aclose(self) -> None:
         """Let the model go."""
@@ -90,7 +106,7 @@ class MeteredModel:
         if not isinstance(scorer, Scorer):
             raise ModelBroken(f"{self.traits.name} cannot tell how likely a text is.", fix="Choose a local model.")
         account = replace(self._account_of(), role=role, model=self.traits.name, purpose="rank")
-        bound = scorer.score_size(request).bound
+        bound = (await asyncio.to_thread(scorer.score_size, request)).bound
         call = _Call(self._gate, await self._gate.hold(Ask(self.traits.price, bound, 0, account)), emit)
 
         async def work() -> Scores:

@@ -5,6 +5,7 @@ import difflib
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ecoshell.budget.pricebook import PriceBook
@@ -12,6 +13,7 @@ from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavaila
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.bounds import prompt_bound
+from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply
@@ -23,6 +25,9 @@ SILENCE = 120.0
 
 _NO_KEY = "none"
 """What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
+_HOW_NAMES_ARE = (
+    "Write the provider first: openai/NAME, ollama/NAME, …; `ecoshell models PART` searches the known names."
+)
 _LONGEST_MESSAGE = 600
 """Characters of what a provider says that are shown; some answer with whole web pages."""
 _COUNTED_PER_MESSAGE = 3
@@ -30,21 +35,36 @@ _COUNTED_PER_PROMPT = 3
 """What OpenAI counts besides the texts; other templates differ by a token or two."""
 
 
-def remote_traits(name: str, book: PriceBook) -> Traits:
-    """What the price book knows of a remote model."""
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """What the user says of a remote model; where that is None, the price book is asked."""
+
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server; None is the provider's own."""
+    native_tools: bool | None = None
+    context: int | None = None
+    silence: float = SILENCE
+
+
+_AS_KNOWN = RemoteOptions()
+
+
+def remote_traits(name: str, book: PriceBook, options: RemoteOptions = _AS_KNOWN) -> Traits:
+    """What the user says of a remote model, and the price book knows of it."""
     facts = book.facts(name)
+    native_tools = facts is not None and facts.native_tools
     return Traits(
         name=name,
         price=book.price(name),
-        context=facts.context if facts else None,
+        context=options.context or (facts.context if facts else None),
         max_output=facts.max_output if facts else None,
-        native_tools=facts is not None and facts.native_tools,
+        native_tools=native_tools if options.native_tools is None else options.native_tools,
         local=False,
     )
 
 
 class RemoteModel:
-    """A model of a provider, or of any server that speaks OpenAI's protocol at `base_url`."""
+    """A model of a provider, or of any server that speaks OpenAI's protocol at an address of the user's own."""
 
     def __init__(
         self,
@@ -53,22 +73,26 @@ class RemoteModel:
         book: PriceBook,
         keys: Keys,
         process: RemoteProcess,
-        base_url: str | None = None,
-        silence: float = SILENCE,
+        options: RemoteOptions = _AS_KNOWN,
     ) -> None:
-        self._traits = remote_traits(name, book)
+        """Nothing is started yet; `check` says whether the model can be had."""
+        self._traits = remote_traits(name, book, options)
         self._book = book
         self._keys = keys
         self._process = process
-        self._base_url = base_url
-        self._silence = silence
-        self._provider = _provider_of(name, book, base_url)
-        self._counter = counter_for(name, hosted=base_url is None)
+        self._base_url = options.base_url
+        self._silence = options.silence
+        self._provider = _provider_of(name, book, options.base_url)
+        self._counter = counter_for(name, hosted=options.base_url is None)
 
     @property
     def traits(self) -> Traits:
         """What is known of the model."""
         return self._traits
+
+    def check(self) -> None:
+        """Raise ModelMissing when the name says no provider or the key is missing; may block on the keyring."""
+        self._key()
 
     async def warm(self) -> None:
         """Have litellm and the tokenizer loaded by the time they are needed; returns at once."""
@@ -86,7 +110,7 @@ class RemoteModel:
         texts = [message.text for message in messages]
         if native:
             texts += [message.call.signature() for message in messages if message.call]
-            texts += [document.as_text() for document in request.tools]
+            texts += [json.dumps(document.as_function(), ensure_ascii=False) for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = prompt_bound(messages, request.tools if native else ())
         return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
@@ -122,7 +146,7 @@ class RemoteModel:
         }
         if self._base_url:
             body["base_url"] = self._base_url
-        if key := await self._key():
+        if key := await asyncio.to_thread(self._key):
             body["api_key"] = key
         return body
 
@@ -131,13 +155,13 @@ class RemoteModel:
         name = self._traits.name
         return f"{self._provider}/{name}" if self._base_url and not name.startswith(f"{self._provider}/") else name
 
-    async def _key(self) -> str | None:
+    def _key(self) -> str | None:
         """The key to send; raises ModelMissing, before any process is started, when there is none and one is needed."""
         if not self._provider:
-            raise await self._unknown()
+            raise self._unknown()
         if not self._keys.variables(self._provider):
             return _NO_KEY if self._base_url else None
-        key = await asyncio.to_thread(self._keys.find, self._provider)
+        key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
             message = f"There is no API key for {self._traits.name}."
             raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False)
@@ -158,7 +182,7 @@ class RemoteModel:
         name, kind, billed = self._traits.name, record["kind"], bool(record["billed"])
         said = _shortened(self._keys.redact(record["message"]))
         if kind == "unknown":
-            return await self._unknown(said)
+            return await asyncio.to_thread(self._unknown, said)
         if kind == "key":
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
@@ -174,11 +198,11 @@ class RemoteModel:
             return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
         return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
 
-    async def _unknown(self, said: str = "") -> ModelMissing:
-        """No such model; names that look like it come along, found in a thread since there are thousands."""
+    def _unknown(self, said: str = "") -> ModelMissing:
+        """No such model; names that look like it come along, sought among thousands, so this takes a while."""
         name = self._traits.name
-        near = await asyncio.to_thread(lambda: difflib.get_close_matches(name, self._book.names(), n=3, cutoff=0.6))
-        hint = f"Did you mean {', '.join(near)}?" if near else "Write the provider first: openai/NAME, ollama/NAME, …"
+        near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
+        hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=False)
 
 

@@ -91,6 +91,7 @@ class ScriptModel:
             raise ModelBroken(
                 f"{self._traits.name} has {len(self._lines)} replies and a further one was asked for.",
                 fix="Add a line to the script.",
+                billed=False,
             )
         self._next += 1
         return self._lines[self._next - 1]

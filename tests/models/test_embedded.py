@@ -1,4 +1,5 @@
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,8 @@ from ecoshell.errors import ModelMissing
 from ecoshell.models import embedded
 
 
+@pytest.mark.skipif(find_spec(embedded.PACKAGE) is None, reason="the local extra is not installed")
 def test_the_embedded_model_is_found_in_its_package_without_importing_it():
-    pytest.importorskip("llama_cpp")
     path = embedded.embedded_path()
     assert path.read_bytes()[:4] == b"GGUF"
     assert "llm" not in sys.modules

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ from ecoshell.errors import ModelBroken
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 
-pytest.importorskip("llama_cpp")
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
 
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path

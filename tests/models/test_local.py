@@ -3,6 +3,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Model, Reply, Request, Scorer, ScoreRequest
 
-pytest.importorskip("llama_cpp")
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
 
 from ecoshell.models.chat_template import ChatTemplate, alternating
 from ecoshell.models.embedded import embedded_path

@@ -13,7 +13,7 @@ from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote import RemoteModel, RemoteOptions, remote_traits
 from ecoshell.models.remote_process import RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,6 +51,7 @@ async def process():
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
     entry = {"litellm_provider": "openai", "mode": "chat", "supports_function_calling": True}
+    entry["max_input_tokens"] = 128_000
     file = tmp_path_factory.mktemp("prices") / "prices.json"
     file.write_text(json.dumps({f"openai/{name}": entry for name in NATIVE}, indent=4))
     return PriceBook(file=file)
@@ -59,8 +60,9 @@ def book(tmp_path_factory):
 @pytest.fixture
 def model(server, process, book):
     def build(name, **options):
-        options = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
-        return RemoteModel(name, process=process, **options)
+        given = {"base_url": server.openai, "keys": Keys({"OPENAI_API_KEY": KEY}), "book": book} | options
+        parts = {part: given.pop(part) for part in ("keys", "book")}
+        return RemoteModel(name, process=process, options=RemoteOptions(**given), **parts)
 
     return build
 
@@ -191,6 +193,21 @@ async def test_without_a_key_nothing_is_started(book):
     assert isinstance(error, ModelMissing)
     assert "OPENAI_API_KEY" in error.fix
     assert fresh.pid is None
+
+
+async def test_a_check_finds_a_missing_key_and_an_unknown_name_before_anything_is_asked(book):
+    parts = {"book": book, "keys": Keys({}, NoVault()), "process": RemoteProcess()}
+    with pytest.raises(ModelMissing, match="OPENAI_API_KEY"):
+        RemoteModel("openai/good", **parts).check()
+    with pytest.raises(ModelMissing, match="Did you mean embedded"):
+        RemoteModel("embeded", **parts).check()
+
+
+async def test_what_the_user_says_of_a_model_wins_over_what_the_price_book_knows(book):
+    known = remote_traits("openai/good", book)
+    told = remote_traits("openai/good", book, RemoteOptions(native_tools=False, context=4096))
+    assert (known.native_tools, known.context) == (True, 128_000)
+    assert (told.native_tools, told.context) == (False, 4096)
 
 
 async def test_a_key_from_the_keyring_is_sent(model, server):

@@ -2,28 +2,22 @@
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
-import time
 import urllib.request
 from decimal import Decimal
 
 import pytest
 import pytest_asyncio
+from llama_server import free_port, llama_server
 
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Delta, Reply, Request
-from ecoshell.models.embedded import embedded_path
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote import RemoteModel, RemoteOptions
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.wire import plain_body
 
-pytest.importorskip("fastapi", reason="the extra llama-cpp-python[server] is not installed")
-pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "openai/smollm2"
@@ -34,22 +28,16 @@ QUESTION = (Message("user", "Name one colour."),)
 
 @pytest.fixture(scope="module")
 def address():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = ["--model", str(embedded_path()), "--port", str(port), "--n_ctx", "2048", "--verbose", "False"]
-    server = subprocess.Popen([sys.executable, "-m", "llama_cpp.server", *options], stderr=subprocess.DEVNULL)
-    base_url = f"http://127.0.0.1:{port}/v1"
-    wait_for(f"{base_url}/models", server)
-    yield base_url
-    server.terminate()
-    server.wait()
+    with llama_server(free_port()) as base_url:
+        yield base_url
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def model(address):
     process = RemoteProcess()
-    yield RemoteModel(NAME, book=PriceBook({NAME: PRICE}), keys=Keys({}), process=process, base_url=address)
+    yield RemoteModel(
+        NAME, book=PriceBook({NAME: PRICE}), keys=Keys({}), process=process, options=RemoteOptions(address)
+    )
     await process.aclose()
 
 
@@ -81,15 +69,3 @@ def count_of_server(address, body):
     ask = urllib.request.Request(f"{address}/chat/completions", json.dumps(body).encode(), headers)
     with urllib.request.urlopen(ask, timeout=60) as reply:
         return json.load(reply)["usage"]["prompt_tokens"]
-
-
-def wait_for(url, server):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail("the server did not start")

@@ -18,7 +18,7 @@ from ecoshell.messages import Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.helper import helper_command, helper_environ
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote import RemoteModel, RemoteOptions
 from ecoshell.models.remote_process import RemoteProcess
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
@@ -44,7 +44,9 @@ async def process():
 @pytest.fixture
 def model(server, process):
     server.forget()
-    return lambda name: RemoteModel(name, book=PriceBook(), keys=Keys({}), process=process, base_url=server.openai)
+    return lambda name: RemoteModel(
+        name, book=PriceBook(), keys=Keys({}), process=process, options=RemoteOptions(server.openai)
+    )
 
 
 async def answer(model):
@@ -89,7 +91,9 @@ async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is
 @on_one_loop
 async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(server):
     fresh = RemoteProcess()
-    slow = RemoteModel("openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, base_url=server.openai)
+    slow = RemoteModel(
+        "openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, options=RemoteOptions(server.openai)
+    )
     await fresh.warm()
     os.kill(fresh.pid, signal.SIGKILL)
     with pytest.raises(ModelUnavailable) as caught:

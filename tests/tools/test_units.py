@@ -64,3 +64,8 @@ def test_what_cannot_be_converted_is_told_at_once(value: str, source: str, targe
 def test_any_unit_is_taken_or_refused_in_words(unit: str):
     with contextlib.suppress(ToolError):  # anything else would fail the test
         assert convert_units("1", unit, unit).startswith("1 ")
+
+
+@pytest.mark.parametrize("unit", ["Fahrenheit", "degrees Fahrenheit", "degf", "°F", "F"])
+def test_a_temperature_may_be_named_as_people_name_it(unit):
+    assert convert_units("100", unit, "Celsius").startswith(f"100 {unit} ≈ 37.77")

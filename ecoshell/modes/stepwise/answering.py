@@ -17,7 +17,14 @@ QUOTED = 4000
 """Characters up to which an observation is quoted whole."""
 MAX_TOKENS = 80
 
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"(?<![\w./:-])-?\d+(?:[.,:-]\d+)*(?![\w/:]|-\w)")
+"""Numbers, dates and times that stand by themselves: no line numbers, no parts of names."""
+_WORD = re.compile(r"[^\W\d_]+")
+_GLUE_WORDS = (
+    "a an and are as at be by contains equal equals for from has have in is it its long makes now of on result that "
+    "the there this time to today total was were which with"
+)
+_GLUE = frozenset(_GLUE_WORDS.split())
 _MEASURE = re.compile(r"(\d+(?:[.,:]\d+)*)\s+([A-Za-z]+)")
 _PARTS = re.compile(
     r"(?:,?\s+and then\s+|,?\s+then\s+|;\s+|(?<=[.?!])\s+|,?\s+and\s+(?=(?:add|calculate|compute|convert|count|create|"
@@ -51,10 +58,12 @@ def wording_request(question: str, observation: str) -> Request:
 def holds(answer: str, question: str, observation: str) -> bool:
     """Whether an answer says what the observation says, as far as its numbers and their units show.
 
-    It must name a number the observation adds to the question, no number that is in neither, and no number with
-    another unit than the observation gives it.
+    It must name a number the observation adds to the question, no number that is in neither, no number with another
+    unit than the observation gives it, and no word that is in neither, but for the small words a sentence needs.
     """
     seen, asked, said = _numbers(observation), _numbers(question), _numbers(answer)
+    if not _words(answer) <= _words(observation) | _words(question) | _GLUE:
+        return False
     if not said <= seen | asked:
         return False
     measures = set(_MEASURE.findall(observation.lower()))
@@ -69,6 +78,10 @@ def quotation(steps: Sequence[Step]) -> str:
     if len(steps) == 1:
         return _shortened(steps[0].observation.text)
     return "\n\n".join(f"{step.call.signature()}:\n{_shortened(step.observation.text)}" for step in steps)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
 
 
 def _numbers(text: str) -> set[str]:

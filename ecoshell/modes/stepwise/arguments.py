@@ -61,8 +61,8 @@ _KINDS = (
 def misfits(document: ToolDocument, request: str) -> int:
     """How badly a tool's parameters go with a request: 0 to 2.
 
-    One for needing what can only be copied from the request and is not in it (a path, an address, a unit), one for having
-    no use for an address or a file the request names.
+    One for needing what can only be copied from the request and is not in it (a path, an address, a unit), one for
+    having no use for an address or a file the request names.
     """
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}
     kinds = {name: _kind(name, schema) for name, schema in properties.items()}
@@ -141,13 +141,13 @@ def _mentioned(values: Sequence[Any], request: str, *, wanted: bool) -> list[Any
 
 
 def _texts(document: ToolDocument, request: str, *, wanted: bool) -> list[str]:
-    """What is quoted, or any run of words if the parameter must be given; what another parameter takes is left out."""
+    """What is quoted, or any phrase if the parameter must be given; what another parameter takes is left out."""
     quoted = spans.quoted(request)
     if quoted or not wanted:
         return quoted
     properties: Mapping[str, Any] = document.parameters["properties"]
     others = {kind for name, schema in properties.items() if (kind := _kind(name, schema)) is not None}
-    return spans.pieces(request, without=[taken for kind in others for taken in kind.find(request)])
+    return spans.phrases(request, without=[taken for kind in others for taken in kind.find(request)])
 
 
 def _fits(number: str, kind: str) -> bool:

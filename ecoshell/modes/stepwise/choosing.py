@@ -1,11 +1,11 @@
 """Choosing an action: which tool's name makes the request likely (a noisy channel), together with local ranking.
 
 A small model asked for a name picks badly, but it knows how well a request goes with a name: the score of a tool is
-log P(request | name) − log P(request | chat), plus its BM25 score, less a penalty when it needs something (a path, an
-address, a unit) the request does not hold. Talking needs no tool and stands at zero.
+log P(request | name) − log P(request | chat), plus its BM25 score, less a penalty when its parameters go badly with
+what the request names (paths, addresses, units). Talking needs no tool and stands at zero.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from ecoshell.models.base import ScoreRequest
@@ -15,8 +15,8 @@ RANK_WEIGHT = 2.0
 """How much a point of BM25 counts against one of log-probability; calibrated with `CHAT_LEAD` on 32 plain requests."""
 CHAT_LEAD = 3.0
 """How much likelier than talk a tool must make the request."""
-LACK_COST = 6.0
-"""What it costs a tool to need something the request does not hold."""
+MISFIT_COST = 6.0
+"""What each way counts in which a tool's parameters do not go with the request (`arguments.misfits`)."""
 SHORTLIST = 20
 """Names scored at most; with more tools, those that rank best."""
 MOST_CHARACTERS = 600
@@ -40,12 +40,12 @@ def score_request(request: str, names: Sequence[str]) -> ScoreRequest:
 
 
 def best_name(
-    names: Sequence[str], logprobs: Sequence[float], ranked: Mapping[str, float], lacking: Collection[str]
+    names: Sequence[str], logprobs: Sequence[float], ranked: Mapping[str, float], misfits: Mapping[str, int]
 ) -> str | None:
     """The tool to use, or None to talk; `logprobs` are those of `score_request`, chat's the last."""
     *scores, chat = logprobs
     totals = {
-        name: score - chat - CHAT_LEAD + RANK_WEIGHT * ranked.get(name, 0.0) - LACK_COST * (name in lacking)
+        name: score - chat - CHAT_LEAD + RANK_WEIGHT * ranked.get(name, 0.0) - MISFIT_COST * misfits.get(name, 0)
         for name, score in zip(names, scores, strict=True)
     }
     best = max(totals, key=totals.__getitem__, default=None)

@@ -5,6 +5,7 @@ plan, keep to a format) is done here, and nothing is answered that neither the m
 """
 
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 
 from ecoshell.agent.mode import View
 from ecoshell.errors import ModelBroken
@@ -19,9 +20,10 @@ Rank = Callable[[str], Sequence[tuple[str, float]]]
 """Names of the tools that fit a request and their scores, best first."""
 
 ROLE = "single"
+MOST_CHARACTERS = 4000
 TRIES = 2
 """Calls of one tool for one part before giving up."""
-_TALK = "You are ecoshell, a helpful assistant in a terminal. Answer briefly."
+_TALK = "You are ecoshell, a helpful assistant in a terminal. You run a small language model. Answer briefly."
 _REMEMBERED = 4
 """Messages of earlier turns a small model is shown when it talks."""
 
@@ -61,7 +63,7 @@ class Stepwise:
     async def think(self, view: View, emit: Emit) -> Thought:
         """The next step: choose, register, call, or finish."""
         steps = view.path.steps
-        wanted = answering.parts(view.path.question)
+        wanted = answering.parts(_gist(view))
         part = wanted[min(len(_results(steps)), len(wanted) - 1)]
         if not steps:
             return await self._choose(view, part, emit)
@@ -78,8 +80,8 @@ class Stepwise:
         ranked = dict(self._rank(part))
         names = choosing.shortlist([name for name in view.known if name not in META_TOOLS], ranked)
         scores = await self._model.score(choosing.score_request(part, names), emit, role=ROLE)
-        lacking = {name for name in names if arguments.lacks(self._document(name), view.path.question)}
-        chosen = choosing.best_name(names, scores.logprobs, ranked, lacking)
+        misfits = {name: arguments.misfits(self._document(name), _gist(view)) for name in names}
+        chosen = choosing.best_name(names, scores.logprobs, ranked, misfits)
         if chosen is None:
             return await (self._answer(view, emit) if _results(view.path.steps) else self._talk(view, emit))
         document = _document(view, chosen)
@@ -104,7 +106,7 @@ class Stepwise:
         self, document: ToolDocument, part: str, view: View, emit: Emit, *, failed: Step | None = None
     ) -> Thought:
         """The call to this tool for this part of the question; after a failure the model sees the error."""
-        document = arguments.narrowed(document, part, view.path.question)
+        document = arguments.narrowed(document, part, _gist(view))
         only = arguments.only_call(document)
         if only is not None:
             return Thought(f"{part} → {document.name}", only) if failed is None else _given_up(failed)
@@ -122,7 +124,7 @@ class Stepwise:
     async def _answer(self, view: View, emit: Emit) -> Thought:
         """The answer from the results: worded by the model where that can be checked, else quoted."""
         seen = _results(view.path.steps)
-        question, result = view.path.question, seen[-1].observation.text
+        question, result = _gist(view), seen[-1].observation.text
         if len(seen) != 1 or not answering.can_be_worded(question, result):
             return _finish(answering.quotation(seen))
         reply = await self._model.ask(answering.wording_request(question, result), emit, role=ROLE)
@@ -131,13 +133,23 @@ class Stepwise:
 
     async def _talk(self, view: View, emit: Emit) -> Thought:
         """An answer without tools."""
-        earlier = tuple(
-            message for message in view.history if message.speaker in ("user", "assistant") and not message.call
-        )
-        messages = (Message("system", _TALK), *earlier[-_REMEMBERED:], Message("user", view.path.question))
+        earlier = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
+        messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", view.path.question))
         request = Request(messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
         reply = await self._model.ask(request, emit, role=ROLE)
         return _finish(reply.text.strip())
+
+
+def _shots() -> list[Message]:
+    """A few lines of talk that show the model the tone."""
+    lines = (files("ecoshell.modes.stepwise") / "talk.md").read_text(encoding="utf-8").splitlines()
+    said = (line.partition(": ") for line in lines if line)
+    return [Message("assistant" if speaker == "assistant" else "user", text) for speaker, _, text in said]
+
+
+def _gist(view: View) -> str:
+    """The beginning of the question, where it says what is wanted; the rest of a pasted file is not searched for it."""
+    return view.path.question[:MOST_CHARACTERS]
 
 
 def _results(steps: Sequence[Step]) -> list[Step]:

@@ -1,7 +1,7 @@
 """Pieces of a request that can be arguments: a small model copies badly, so it is offered what there is to copy."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 _URL = re.compile(r"https?://[^\s<>\"'`]+")
 _QUOTED = re.compile(r"`([^`]+)`|\"([^\"]+)\"|(?<!\w)'([^']+)'(?!\w)|“([^”]+)”")
@@ -11,21 +11,24 @@ _FILE = re.compile(
 )
 _ENDING = re.compile(r"\w\.\w+$")
 _FOLDER = re.compile(
-    r"\b(?:folder|directory|dir)\s+(?:named\s+|called\s+)?([\w./~-]+)|([\w./~-]+)\s+(?:folder|directory)\b"
+    r"\b(?:folder|directory|dir)\s+(?:named\s+|called\s+)?([\w./~-]+)"
+    r"|\b(?!(?:the|a|this|that|my|which|what)\b)([\w./~-]+)\s+(?:folder|directory)\b"
     r"|\b(?:in|inside|under|of)\s+(?:the\s+)?([\w./~-]+)[.?!]*$",
     re.IGNORECASE,
 )
 _ALL_OF_IT = frozenset(
     {"file", "files", "folder", "folders", "directory", "here", "workspace", "project", "everything"}
 )
-_MEASURED = re.compile(r"\d\s*((?:degrees?\s+)?[A-Za-z°µ][\w/°²³]*)")
-_TARGET = re.compile(r"\b(?:to|in|into|as|how many|how much)\s+((?:degrees?\s+)?[A-Za-z°µ][\w/°²³]*)", re.IGNORECASE)
+_MEASURED = re.compile(r"\d\s*(?:degrees?\s+)?([A-Za-z°µ][\w/°²³]*)")
+_TARGET = re.compile(r"\b(?:to|in|into|as|how many|how much)\s+(?:degrees?\s+)?([A-Za-z°µ][\w/°²³]*)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\w)")
 _SIGNS = r"[-+*/^×÷·%(),.\d\s]"
 _EXPRESSION = re.compile(
-    rf"(?:\b[a-z]+\()?[-(]?\s*\d{_SIGNS}*(?:\b(?:of|plus|minus|times|divided by|mod)\b\s*\d{_SIGNS}*)*", re.I
+    rf"(?:\b(?:square|cube|cubic) root of\s+|\b[a-z]+\()?[-(]?\s*\d{_SIGNS}*"
+    rf"(?:\b(?:of|plus|minus|times|divided by|mod)\b\s*\d{_SIGNS}*)*",
+    re.IGNORECASE,
 )
-_OPERATOR = re.compile(r"\d\s*(?:[-+*/^×÷·%]|of\b|plus\b|minus\b|times\b|divided\b|mod\b)|\(", re.I)
+_OPERATOR = re.compile(r"\d\s*(?:[-+*/^×÷·%]|of\b|plus\b|minus\b|times\b|divided\b|mod\b)|\(|\broot of\b", re.I)
 _WORD = re.compile(r"[^\s,;:!?]+")
 _PROPER = re.compile(r"(?<=[a-z,] )(?:[A-Z][\w-]+|[A-Z]{2,})(?: [A-Z][\w-]+)*")
 _FILLER_WORDS = (
@@ -35,8 +38,13 @@ _FILLER_WORDS = (
 )
 _FILLERS = frozenset(_FILLER_WORDS.split())
 _LEADING = "in|into|from|to|of|on|at|the|a|file|folder|named|called"
-_LONGEST = 12
-"""Words of the longest piece that is offered as a text."""
+_JOINT = re.compile(r"\s+(?:in|into|with|to|from|for|by|on|of|as)\s+")
+_ANNOUNCING_WORDS = (
+    "a all an any as by called code command containing field file files folder following for from function in into is "
+    "key me named new of on pattern phrase program python saying script shell string term text that the this to value "
+    "with word words"
+)
+_ANNOUNCING = frozenset(_ANNOUNCING_WORDS.split())
 
 
 def urls(request: str) -> list[str]:
@@ -101,22 +109,29 @@ def words(request: str) -> list[str]:
     return _unique(word for word in found if word and word.lower() not in _FILLERS and not _is_number(word))
 
 
-def pieces(request: str, *, without: Sequence[str] = ()) -> list[str]:
-    """Runs of up to twelve words, without the sentence's last sign: what a text argument may be copied from.
+def phrases(request: str, *, without: Sequence[str] = ()) -> list[str]:
+    """What a text argument may be copied from: phrases between prepositions, and the longer ones over them.
 
-    A run holds none of the texts of `without`, nor reaches over one.
+    The verb the request begins with and words that only announce a text (`the word …`) are left out, and so are the
+    texts of `without`, over which no phrase reaches.
     """
     body = request.strip().rstrip(".?!")
     for taken in without:
         body = re.sub(rf"(?:\b(?:{_LEADING})\s+)*(?<!\w){re.escape(taken)}(?!\w)", "\n", body)
-    return _unique(run for line in body.split("\n") for run in _runs(line) if run and run.lower() not in _FILLERS)
+    _, _, rest = body.lstrip().partition(" ")
+    parts = (part for line in rest.split("\n") for part in (*_JOINT.split(line), line))
+    return _unique(phrase for part in parts if (phrase := _bared(part)))
 
 
-def _runs(line: str) -> Iterator[str]:
-    places = [match.span() for match in re.finditer(r"\S+", line)]
-    for first in range(len(places)):
-        for last in range(first, min(first + _LONGEST, len(places))):
-            yield line[places[first][0] : places[last][1]].strip("\"'`,;:")
+def _bared(phrase: str) -> str:
+    """The phrase without the words that announce it, and without quotation marks."""
+    bare = phrase.strip()
+    while bare:
+        first, _, rest = bare.partition(" ")
+        if first.strip(":,;").lower() not in _ANNOUNCING:
+            break
+        bare = rest.lstrip()
+    return bare.strip("\"'`,;: ")
 
 
 def _group(match: re.Match[str]) -> str:

@@ -28,7 +28,12 @@ _ALIASES = {
     "gb": "gigabyte",
     "tb": "terabyte",
 }
-_TEMPERATURES = {"c": "degC", "f": "degF", "k": "kelvin"}
+_TEMPERATURES = {
+    **dict.fromkeys(("c", "degc", "celsius", "centigrade"), "degC"),
+    **dict.fromkeys(("f", "degf", "fahrenheit"), "degF"),
+    **dict.fromkeys(("k", "kelvin", "kelvins"), "kelvin"),
+}
+_DEGREES = re.compile(r"^(°|degrees? )\s*")
 
 
 def convert_units(
@@ -64,9 +69,9 @@ def _registry() -> Any:
 
 def _units(registry: Any, *names: str) -> list[Any]:
     """The units of these names; a lone C, F or K is a temperature where all of them can be."""
-    keys = [name.strip().removeprefix("°").casefold() for name in names]
-    if all(key in _TEMPERATURES or key in ("celsius", "fahrenheit", "kelvin", "degc", "degf") for key in keys):
-        return [registry.Unit(_TEMPERATURES.get(key, name.strip())) for key, name in zip(keys, names, strict=True)]
+    keys = [_DEGREES.sub("", name.strip().casefold()) for name in names]
+    if all(key in _TEMPERATURES for key in keys):
+        return [registry.Unit(_TEMPERATURES[key]) for key in keys]
     return [_unit(registry, name) for name in names]
 
 

@@ -1,0 +1,231 @@
+"""The mode through the real strategy and the real tools, with a stand-in for the model and with the embedded one."""
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ecoshell.agent.mode import View
+from ecoshell.catalog.presentation import GROW
+from ecoshell.catalog.search import Ranker
+from ecoshell.errors import ModelBroken
+from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation, Usage
+from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.modes.stepwise import Stepwise
+from ecoshell.modes.stepwise.choosing import CHAT
+from ecoshell.strategies.base import Outcome, Think
+from ecoshell.strategies.react import react
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.workspace import Workspace
+
+
+class StandIn:
+    """A model that makes the request likely after one name, and gives fixed replies."""
+
+    traits = Traits("stand-in", None, None, None, native_tools=False, local=True, small=True)
+
+    def __init__(self, likely: str, *replies: Reply) -> None:
+        self._likely = likely
+        self._replies = list(replies)
+        self.asked: list[Request] = []
+
+    async def score(self, request: ScoreRequest, emit: Callable, *, role: str = "") -> Scores:
+        likely = f"{self._likely.replace('_', ' ')}:"
+        return Scores(tuple(-5.0 if context == likely else -40.0 for context in request.contexts), Usage())
+
+    async def ask(self, request: Request, emit: Callable, *, role: str = "") -> Reply:
+        self.asked.append(request)
+        return self._replies.pop(0)
+
+
+class Run:
+    """One question in a workspace."""
+
+    def __init__(self, model: object, root: Path) -> None:
+        self._tools = {tool.document.name: tool for tool in builtin_tools(Workspace(root))}
+        documents = [tool.document for tool in self._tools.values()]
+        self.mode = Stepwise(
+            model,  # type: ignore[arg-type]
+            rank=Ranker(documents).rank,
+            document=lambda name: self._tools[name].document,
+            answer_tokens=60,
+        )
+        self.calls: list[Call] = []
+        self.refuse = ""
+
+    def view(self, path, history: tuple[Message, ...] = ()) -> View:
+        registered = tuple(self._tools[name].document for name in path.registered)
+        return View(path, path.question, history, tuple(self._tools), registered, GROW)
+
+    async def ask(self, question: str) -> Outcome:
+        thinking = react(question, 12)
+        sent = None
+        try:
+            while True:
+                want = thinking.send(sent)
+                if isinstance(want, Think):
+                    sent = await self.mode.think(self.view(want.path), lambda event: None)
+                else:
+                    self.calls.append(want.call)
+                    sent = await self._act(want.call)
+        except StopIteration as end:
+            return end.value
+
+    async def _act(self, call: Call) -> Observation:
+        if call.name == TOOL_REGISTER:
+            return Observation("registered")
+        if self.refuse:
+            return Observation("not approved", ok=False, refused=self.refuse)
+        return await self._tools[call.name].run(call.arguments)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "README.md").write_text("one\ntwo\nthree\n")
+    (tmp_path / "notes.txt").write_text("buy milk\n")
+    return tmp_path
+
+
+async def test_the_tool_that_fits_is_registered_called_and_its_result_worded(root):
+    run = Run(StandIn("count_text", Reply("README.md has 3 lines.")), root)
+    outcome = await run.ask("How many lines has README.md?")
+    assert run.calls == [
+        Call(TOOL_REGISTER, {"tool_name": "count_text"}),
+        Call("count_text", {"path": "README.md"}),
+    ]
+    assert (outcome.ending, outcome.answer) == ("answered", "README.md has 3 lines.")
+
+
+async def test_an_answer_that_says_something_else_than_the_result_is_replaced_by_the_result(root):
+    run = Run(StandIn("count_text", Reply("README.md has 30 lines.")), root)
+    outcome = await run.ask("How many lines has README.md?")
+    assert "3 lines" in outcome.answer
+    assert "30" not in outcome.answer
+
+
+async def test_a_long_result_is_quoted_without_asking_the_model(root):
+    model = StandIn("read_file")
+    outcome = await Run(model, root).ask("Read notes.txt.")
+    assert outcome.answer == "buy milk"
+    assert model.asked == []
+
+
+async def test_talk_needs_no_tool(root):
+    run = Run(StandIn(CHAT, Reply("Hello there!")), root)
+    outcome = await run.ask("Hello")
+    assert (outcome.answer, run.calls) == ("Hello there!", [])
+
+
+async def test_each_part_of_a_question_gets_its_own_call(root):
+    run = Run(StandIn("read_file"), root)
+    outcome = await run.ask("Read notes.txt and then read README.md.")
+    assert [call.arguments.get("path") for call in run.calls] == [None, "notes.txt", "README.md"]
+    assert "buy milk" in outcome.answer
+    assert "two" in outcome.answer
+
+
+async def test_what_the_request_does_not_decide_is_asked_under_a_grammar_of_its_own_words(root):
+    model = StandIn("search_text", Reply("", Call("search_text", {"text": "milk"})))
+    outcome = await Run(model, root).ask("Find milk in all of it")
+    request = model.asked[0]
+    offered = request.callable_now[0].parameters["properties"]["text"]["enum"]
+    assert "milk" in offered
+    assert len(offered) > 1
+    assert request.want == "call"
+    assert "notes.txt" in outcome.answer
+
+
+async def test_a_huge_paste_is_searched_for_its_request_in_no_time(root):
+    run = Run(StandIn("count_text", Reply("")), root)
+    paste = "How many words has notes.txt?\n" + " " * 5_000_000 + "1 and " * 100_000
+    started = time.monotonic()
+    await run.ask(paste)
+    assert run.calls[1] == Call("count_text", {"path": "notes.txt"})
+    assert time.monotonic() - started < 10
+
+
+async def test_a_failed_call_is_tried_once_more_with_the_error_and_then_given_up(root):
+    first, second = (Reply("", Call("calculate", {"expression": text})) for text in ("{1}", "{2}"))
+    model = StandIn("calculate", first, second)
+    run = Run(model, root)
+    outcome = await run.ask("Calculate a lot")
+    assert "failed" in model.asked[1].messages[-1].text
+    assert outcome.ending == "gave_up"
+    assert "{2}" in outcome.answer
+    assert len(run.calls) == 3
+
+
+async def test_a_failure_that_leaves_no_other_call_is_told_honestly(root):
+    outcome = await Run(StandIn("count_text"), root).ask("How many lines has missing.txt?")
+    assert outcome.ending == "gave_up"
+    assert "missing.txt" in outcome.answer
+
+
+async def test_a_refused_call_is_not_repeated(root):
+    run = Run(StandIn("count_text"), root)
+    run.refuse = "unapproved"
+    outcome = await run.ask("How many lines has README.md?")
+    assert (outcome.ending, len(run.calls)) == ("gave_up", 2)
+
+
+async def test_arguments_the_model_cannot_give_are_an_error_that_says_what_to_do(root):
+    run = Run(StandIn("calculate", Reply("", fault="cut")), root)
+    with pytest.raises(ModelBroken, match="larger model"):
+        await run.ask("Calculate a lot")
+
+
+async def test_concluding_quotes_what_was_found_out(root):
+    run = Run(StandIn("read_file"), root)
+    outcome = await run.ask("Read notes.txt.")
+    assert await run.mode.conclude(run.view(outcome.path), lambda event: None) == "buy milk"
+
+
+async def test_concluding_with_nothing_found_out_says_so(root):
+    run = Run(StandIn(CHAT, Reply("Hi")), root)
+    outcome = await run.ask("Hello")
+    assert "Nothing" in await run.mode.conclude(run.view(outcome.path), lambda event: None)
+
+
+class Ungated:
+    """The embedded model, asked directly."""
+
+    def __init__(self, model) -> None:
+        self._model = model
+        self.traits = model.traits
+
+    async def score(self, request: ScoreRequest, emit: Callable, *, role: str = "") -> Scores:
+        return await self._model.score(request)
+
+    async def ask(self, request: Request, emit: Callable, *, role: str = "") -> Reply:
+        pieces = [piece async for piece in self._model.stream(request)]
+        return pieces[-1]
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    if find_spec("llama_cpp") is None:
+        pytest.skip("the local extra is not installed")
+    from ecoshell.models.embedded import embedded_path
+    from ecoshell.models.local import LocalModel
+
+    return Ungated(LocalModel(embedded_path(), name="embedded"))
+
+
+@pytest.mark.parametrize(
+    ("question", "tool", "fact"),
+    [
+        ("What is 17 * 23?", "calculate", "391"),
+        ("How many lines has README.md?", "count_text", "3 lines"),
+        ("Convert 5 miles to km.", "convert_units", "8.04672"),
+    ],
+)
+async def test_the_embedded_model_answers_by_registering_and_calling_the_right_tool(
+    embedded, root, question, tool, fact
+):
+    run = Run(embedded, root)
+    outcome = await run.ask(question)
+    assert run.calls[0] == Call(TOOL_REGISTER, {"tool_name": tool})
+    assert run.calls[1].name == tool
+    assert fact in outcome.answer
