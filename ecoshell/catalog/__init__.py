@@ -1,1 +1,1 @@
-"""What is known: every tool by name, what is registered, how well a tool fits a question, and when a document is worth its tokens."""
+"""What is known: the tools by name, which are registered, how they fit a question, and whose documents pay."""

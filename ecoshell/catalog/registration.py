@@ -13,8 +13,8 @@ from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
 from ecoshell.messages import ToolDocument
 
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))
-"""Rates for a model that is free or of unknown price: a token read anew counts 1, one found in the cache a tenth, and one
-written 4, which is what the median model of litellm's price file asks for it."""
+"""Rates for a model that is free or of unknown price: a token read anew counts 1, one found in the cache a tenth of it,
+and one written 4, which is what the median model of litellm's price file asks."""
 
 MARGIN = Decimal("0.05")
 """Registering by name must promise to save this share: its cost is less certain than that of registering everything."""
@@ -78,17 +78,19 @@ class Verdict:
     carrying: Decimal
 
     @property
-    def upfront(self) -> bool:
+    def pays(self) -> bool:
+        """Whether the document is expected to pay from the start."""
         return self.waiting > self.carrying
 
-    def __str__(self) -> str:
+    def told(self, *, upfront: bool) -> str:
+        """The verdict for a person; `upfront` says what came of it."""
         candidate = self.candidate
         chance = f"{candidate.name}, used with a chance of {candidate.chance:.0%}:"
-        if self.upfront:
-            return (
-                f"{chance} document up front; a registration step would cost more than its {candidate.tokens} tokens."
-            )
-        return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
+        if not self.pays:
+            return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
+        if not upfront:
+            return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
+        return f"{chance} document up front; a registration step would cost more than its {candidate.tokens} tokens."
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Decision:
     def why(self, name: str) -> str:
         """Why this tool's document is there from the start, or is not."""
         found = next((verdict for verdict in self.plan.verdicts if verdict.candidate.name == name), None)
-        return self.summary if found is None else str(found)
+        return self.summary if found is None else found.told(upfront=name in self.upfront)
 
 
 def candidates_of(
@@ -157,7 +159,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     if policy.registration == "names":
         return Decision(best, tuple(by_name), f"Names only, as asked; presentation {best.presentation.name}.")
     possible = policy.whole and (policy.room is None or sum(one.tokens for one in candidates) <= policy.room)
-    if possible and best.cost > everything.cost * (1 - MARGIN):
+    if possible and best.cost >= everything.cost * (1 - MARGIN):
         best = everything
     considered = (everything, *by_name) if possible else tuple(by_name)
     return Decision(best, considered, _summary(best, everything, possible))
@@ -229,7 +231,7 @@ def _within(verdicts: Sequence[Verdict], room: int | None) -> set[str]:
     chosen: set[str] = set()
     for verdict in sorted(verdicts, key=lambda one: one.candidate.chance, reverse=True):
         tokens = verdict.candidate.tokens
-        if verdict.upfront and (room is None or tokens <= room):
+        if verdict.pays and (room is None or tokens <= room):
             chosen.add(verdict.candidate.name)
             room = None if room is None else room - tokens
     return chosen

@@ -5,6 +5,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any, cast
 
@@ -18,8 +19,8 @@ _MOST_TERMS = 64
 _MOST_CHARACTERS = 20_000
 """A pasted file is a question's attachment: its beginning says what is wanted."""
 
-_WORD = re.compile(r"\w+")
-_JOINT = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+_WORD = re.compile(r"[^\W_]+")
+_JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SIGNS = (
     (re.compile(r"\bhttps?://"), ("url", "web", "page")),
     (re.compile(r"(?<![\w/:.~-])[\w.~-]*/[\w.-]+/?|\b[\w-]+\.[a-z]{1,5}\b"), ("file", "path")),
@@ -27,11 +28,13 @@ _SIGNS = (
 )
 """What a question shows without saying it, an address, a file or a sum, and the words that tools for these go by."""
 _STOP_TEXT = """
-a about all also an and any are as at be both but by can could do does each following for from get give had has have help
-how i if in including information into is it its just let like make may me more most my need no not of on one or our out
-please should show so some such tell than that the their them then there these they this to two up us use using want was
-we were what when where which who will with would you your
+a about all also an and any are as at be both but by can could do does each following for from get give had has have
+help how i if in including information into is it its just let like make may me more most my need no not of on one or
+our out please should show so some such tell than that the their them then there these they this to two up us use
+using want was we were what when where which who will with would you your
+api available based data details endpoint given results retrieve return returns specific specified used
 """
+"""What questions and documents are full of whatever they are about."""
 _STOP_WORDS = frozenset(_STOP_TEXT.split())
 
 TOOLS_PER_TASK = 2.4
@@ -40,9 +43,9 @@ _WEAK_SCORE = 3.0
 _SERVER_SHARE = 0.2
 _RANDOM_SHARE = 0.1
 _SUREST = 0.9
-"""The constants of `Ranker.chances`, fitted by likelihood on ToolBench's queries (2.3 tools a task) and the failed runs of
-LiveMCPBench (2.5), in pools of 5 to 527 tools. Held out, on its successful runs: tools said to be used with a chance of
-7, 14, 24, 40, 58, 77 and 89 % were used in 7, 18, 31, 46, 65, 84 and 93 % of the cases."""
+"""The constants of `Ranker.chances`, fitted by likelihood on ToolBench's queries (2.3 tools a task) and the failed runs
+of LiveMCPBench (2.5), in pools of 5 to 527 tools. Held out, on its successful runs: tools said to be used with a chance
+of 7, 14, 24, 40, 59, 77 and 89 % were used in 7, 18, 33, 46, 63, 85 and 92 % of the cases."""
 
 
 class Ranker:
@@ -68,8 +71,8 @@ class Ranker:
     def chances(self, query: str) -> dict[str, float]:
         """How likely each tool is to be used for this question, from its fit and the number of tools; in catalog order.
 
-        A task is expected to use `TOOLS_PER_TASK` tools of any pool, drawn by the square of their scores; the weaker all
-        scores are, the more draws go to tools at random, as many a tool is used that shares no word with the question.
+        A task is expected to use `TOOLS_PER_TASK` tools of any pool, drawn by the square of their scores; the weaker
+        these are, the more draws are random, as many a tool is used that shares no word with the question.
         """
         weights = self._weights(dict(self.rank(query)))
         strong = (1 - _RANDOM_SHARE) / (sum(weights) + _WEAK_SCORE**_SHARPNESS)
@@ -133,7 +136,13 @@ def _build(documents: Sequence[ToolDocument]) -> sqlite3.Connection:
 def _columns(document: ToolDocument) -> tuple[str, ...]:
     properties = document.parameters.get("properties")
     names = " ".join(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else ""
-    return tuple(" ".join(_terms(text)) for text in (document.name, document.server, document.description, names))
+    return tuple(map(_indexed, (document.name, document.server, document.description, names)))
+
+
+@lru_cache(maxsize=4096)
+def _indexed(text: str) -> str:
+    """A text as it stands in the index; remembered, as the same documents are indexed for one pool after another."""
+    return " ".join(_terms(text))
 
 
 def _query_terms(query: str) -> Iterator[str]:
@@ -144,9 +153,9 @@ def _query_terms(query: str) -> Iterator[str]:
 
 
 def _terms(text: str) -> Iterator[str]:
-    """The words of a text, lower-cased; `snake_case` and `camelCase` are taken apart, stop words are left out."""
+    """The words of a text, lower-cased and without stop words; `snake_case` is split, `camelCase` kept and split."""
     for word in _WORD.findall(text):
-        for part in _JOINT.split(word):
-            term = part.lower()
-            if term and term not in _STOP_WORDS:
+        parts = _JOINT.split(word)
+        for term in (part.lower() for part in ([word, *parts] if len(parts) > 1 else parts)):
+            if term not in _STOP_WORDS:
                 yield term

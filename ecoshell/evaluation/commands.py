@@ -1,0 +1,129 @@
+"""`ecoshell bench`: its arguments, and which benchmark carries them out."""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.budget.price import Rates
+from ecoshell.errors import UsageError
+
+if TYPE_CHECKING:
+    from ecoshell.evaluation.measurement import Measurement
+
+DEFAULT_POOLS = (5, 10, 20, 40, 64, 527)
+OUTPUT_PRICE = Decimal(3)
+"""Output per input price of both models the paper measured with, GPT-4-turbo and GPT-4o as they were priced then."""
+_MOST = Decimal(1000)
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyright: ignore[reportPrivateUsage]
+    """Add `bench` and its benchmarks to the command line."""
+    bench = subparsers.add_parser("bench", help="measure what registering by name saves, and how fast the shell is")
+    benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
+    ecoact = benchmarks.add_parser("ecoact", help="the cost of recorded runs, with and without registering by name")
+    ecoact.add_argument("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
+    ecoact.add_argument("--catalog", type=Path, required=True, metavar="FILE", help="the tools' documents, JSON Lines")
+    ecoact.add_argument(
+        "--pools", type=_pools, default=DEFAULT_POOLS, metavar="N,N,…", help="numbers of tools to measure"
+    )
+    ecoact.add_argument("--cached-price", type=_ratio, metavar="R", help="cached input, in input prices (default: 1)")
+    ecoact.add_argument("--cache-write-price", type=_ratio, metavar="W", help="writing the cache, in input prices")
+    ecoact.add_argument(
+        "--output-price", type=_ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices"
+    )
+    ecoact.add_argument("--seed", type=int, default=0, help="of the draw of the other tools")
+    ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
+    speed = benchmarks.add_parser("speed", help="how long starting and reserving take")
+    speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
+    for benchmark in (ecoact, speed):
+        benchmark.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out a benchmark and print it; raises UsageError and EcoshellError."""
+    return _ecoact(args) if args.benchmark == "ecoact" else _speed(args)
+
+
+def _ecoact(args: argparse.Namespace) -> int:
+    from ecoshell.evaluation.ecoact import Setting, measure_pools
+    from ecoshell.evaluation.report import as_json, as_table
+    from ecoshell.evaluation.trajectories import read_runs, read_tools
+    from ecoshell.modes.single import prompt
+
+    tools = read_tools(args.catalog)
+    runs = read_runs(args.replay, tools)[: args.limit]
+    with _counting() as (count, tokenizer):
+        setting = Setting(_rates(args), count, prompt("single"), args.seed)
+        results = list(measure_pools(runs, tools, args.pools, setting))
+    _print(as_json(results, setting, tokenizer) if args.json else as_table(results, setting, tokenizer))
+    return 0
+
+
+def _speed(args: argparse.Namespace) -> int:
+    from ecoshell.evaluation.speed import measure_speed
+
+    rows: list[Measurement] = []
+    for row in measure_speed(args.repeat):
+        rows.append(row)
+        if not args.json:
+            _print(
+                f"{row.what:<15} {row.value:>9.4f} {row.unit}   baseline {row.baseline:>9.4f}   ratio {row.ratio:>6.2f}"
+            )
+    if args.json:
+        _print(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
+    return 0
+
+
+@contextmanager
+def _counting() -> Generator[tuple[Callable[[str], int], str]]:
+    """What counts tokens, each text once, and its name: cl100k_base where it is at hand."""
+    from ecoshell.models.tokens import ByteCounter, counter_for
+
+    counter = counter_for("gpt-4")
+    try:
+        if not counter.wait():
+            counter = ByteCounter()
+        yield cache(counter.count), counter.name
+    finally:
+        counter.close()
+
+
+def _rates(args: argparse.Namespace) -> Rates:
+    """The rates, in prices of an input token; without cache prices, every token of a prompt costs 1."""
+    one = Decimal(1)
+    cached = one if args.cached_price is None else args.cached_price
+    written = one if args.cache_write_price is None else args.cache_write_price
+    return Rates(one, cached, written, args.output_price, args.output_price)
+
+
+def _pools(text: str) -> tuple[int, ...]:
+    pools = tuple(_number(part.strip()) for part in text.split(","))
+    return tuple(dict.fromkeys(pools))
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
+        raise UsageError(f"{text!r} is not a number from 1 to 1000000.", fix="Give a whole number.")
+    return int(text)
+
+
+def _ratio(text: str) -> Decimal:
+    try:
+        ratio = Decimal(text)
+    except InvalidOperation:
+        ratio = Decimal("NaN")
+    if not (ratio.is_finite() and 0 <= ratio <= _MOST):
+        raise UsageError(f"{text!r} is not a price.", fix="Give it in prices of an input token, such as 0.1 or 1.25.")
+    return ratio
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

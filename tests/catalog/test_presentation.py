@@ -1,0 +1,84 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
+from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
+
+DOCUMENTS = tuple(
+    ToolDocument(name, f"Does {name}.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    for name in ("read_file", "list_files", "count_text")
+)
+NAMES = tuple(document.name for document in DOCUMENTS)
+
+
+def array(presentation: Presentation, *registered: ToolDocument, large: bool = False) -> list[str]:
+    return [document.name for document in presentation.array(registered, large=large)]
+
+
+def everything_shown(presentation: Presentation, upfront: tuple[ToolDocument, ...]) -> str:
+    """All a model reads of the tools before its first step."""
+    shown = "\n".join(document.as_text() for document in presentation.array(upfront))
+    return f"{shown}\n{presentation.opening(NAMES, upfront)}"
+
+
+def test_at_first_the_model_has_the_meta_tools_alone() -> None:
+    assert array(GROW) == [TOOL_REGISTER, FINISH]
+    assert array(STABLE) == [TOOL_REGISTER, TOOL_CALL, FINISH]
+
+
+def test_grow_appends_registered_documents_in_their_order() -> None:
+    assert array(GROW, DOCUMENTS[1], DOCUMENTS[0]) == [TOOL_REGISTER, FINISH, "list_files", "read_file"]
+
+
+@given(st.lists(st.sampled_from(DOCUMENTS), unique_by=lambda document: document.name), st.booleans())
+def test_the_stable_array_is_the_same_to_the_byte_whatever_is_registered(
+    registered: list[ToolDocument], large: bool
+) -> None:
+    before = [document.as_text().encode() for document in STABLE.array((), large=large)]
+    assert [document.as_text().encode() for document in STABLE.array(registered, large=large)] == before
+
+
+def test_a_large_catalog_brings_the_search_tool() -> None:
+    assert TOOL_SEARCH in array(GROW, large=True)
+    assert TOOL_SEARCH in array(STABLE, large=True)
+    assert "tool_search" in GROW.opening(NAMES, large=True)
+
+
+def test_the_search_tool_stands_before_what_is_registered_so_that_the_array_only_grows() -> None:
+    assert array(GROW, DOCUMENTS[0], large=True)[:-1] == array(GROW, large=True)
+
+
+def test_plain_shows_documents_and_finish_and_nothing_to_register() -> None:
+    assert array(PLAIN, *DOCUMENTS) == [FINISH, *NAMES]
+    assert PLAIN.opening(NAMES, DOCUMENTS) == ""
+
+
+def test_the_opening_lists_names_without_descriptions() -> None:
+    for presentation in (GROW, STABLE):
+        opening = presentation.opening(NAMES)
+        assert all(name in opening for name in NAMES)
+        assert "Does" not in opening
+
+
+def test_registering_in_stable_returns_the_document_and_in_grow_an_acknowledgment() -> None:
+    assert STABLE.registration_result(DOCUMENTS[0]) == DOCUMENTS[0].as_text()
+    assert "Does" not in GROW.registration_result(DOCUMENTS[0])
+
+
+def test_a_document_stands_in_the_context_once() -> None:
+    for presentation in (GROW, STABLE):
+        upfront = (DOCUMENTS[0],)
+        assert everything_shown(presentation, upfront).count("Does read_file.") == 1
+    assert everything_shown(PLAIN, DOCUMENTS).count("Does read_file.") == 1
+
+
+def test_a_document_that_is_shown_needs_no_place_among_the_names() -> None:
+    for presentation in (GROW, STABLE):
+        listing = presentation.opening(NAMES, (DOCUMENTS[0],)).splitlines()[0]
+        assert "read_file" not in listing
+        assert "list_files" in listing
+
+
+def test_without_names_and_documents_there_is_nothing_to_say() -> None:
+    assert GROW.opening(()) == ""
+    assert STABLE.opening(()) == ""

@@ -1,0 +1,179 @@
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE
+from ecoshell.catalog.registration import (
+    TOKEN_WEIGHTS,
+    Candidate,
+    Decision,
+    Policy,
+    Workload,
+    candidates_of,
+    decide,
+    rates_of,
+)
+from ecoshell.messages import ToolDocument
+
+
+def rates(cached: str = "1", written: str = "1", output: str = "4") -> Rates:
+    return Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(output), Decimal(output))
+
+
+UNCACHED = rates()
+CACHED = rates("0.1", "1.25")
+
+
+def pool(size: int, *, tokens: int = 200, chance: str = "0.1") -> tuple[Candidate, ...]:
+    return tuple(Candidate(f"tool{n}", tokens, 5, Decimal(chance)) for n in range(size))
+
+
+CHANCES = st.decimals(0, Decimal("0.9"), places=3)
+CANDIDATES = st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 30), CHANCES), max_size=30).map(
+    lambda rows: tuple(Candidate(f"tool{n}", *row) for n, row in enumerate(rows))
+)
+PRICES = st.decimals(0, 20, places=2)
+RATES = st.builds(Rates, PRICES, PRICES, PRICES, PRICES, PRICES)
+WORK = st.builds(
+    Workload,
+    steps=st.integers(1, 24),
+    output=st.integers(1, 2000),
+    observation=st.integers(0, 4000),
+    answer=st.integers(1, 2000),
+    base=st.integers(0, 20_000),
+)
+
+
+@given(CANDIDATES, RATES, WORK)
+def test_the_decision_is_never_dearer_by_expectation_than_registering_everything(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload
+) -> None:
+    decision = decide(candidates, prices, work)
+    everything = next(plan for plan in decision.considered if plan.presentation is PLAIN)
+    assert decision.plan.cost <= everything.cost
+
+
+@given(CANDIDATES, RATES, WORK, st.data())
+def test_a_likelier_tool_is_never_taken_out_of_the_context(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload, data: st.DataObject
+) -> None:
+    if not candidates:
+        return
+    place = data.draw(st.integers(0, len(candidates) - 1))
+    chosen = candidates[place]
+    likelier = Candidate(
+        chosen.name, chosen.tokens, chosen.name_tokens, data.draw(st.decimals(chosen.chance, 1, places=3))
+    )
+    changed = (*candidates[:place], likelier, *candidates[place + 1 :])
+    for presentation in ("grow", "stable"):
+        policy = Policy(presentation=presentation, whole=False)
+        if chosen.name in decide(candidates, prices, work, policy).upfront:
+            assert chosen.name in decide(changed, prices, work, policy).upfront
+
+
+@given(CANDIDATES, RATES, WORK)
+def test_each_document_is_decided_by_its_expected_use_against_the_price_of_a_registration_step(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload
+) -> None:
+    decision = decide(candidates, prices, work, Policy(whole=False))
+    for verdict in decision.plan.verdicts:
+        assert (verdict.candidate.name in decision.upfront) == (verdict.waiting > verdict.carrying)
+
+
+def test_a_tool_that_is_nearly_certain_to_be_used_is_there_from_the_start() -> None:
+    candidates = (*pool(30), Candidate("sure", 200, 5, Decimal("0.9")))
+    assert decide(candidates, UNCACHED, Workload()).upfront == ("sure",)
+
+
+def test_of_two_equally_likely_tools_the_one_with_the_short_document_is_there_first() -> None:
+    short, long = Candidate("short", 60, 5, Decimal("0.3")), Candidate("long", 900, 5, Decimal("0.3"))
+    assert decide((*pool(30), short, long), UNCACHED, Workload()).upfront == ("short",)
+
+
+def test_few_tools_are_all_registered() -> None:
+    decision = decide(pool(5, chance="0.5"), UNCACHED, Workload())
+    assert decision.presentation is PLAIN
+    assert len(decision.upfront) == 5
+
+
+def test_many_tools_are_known_by_name() -> None:
+    decision = decide(pool(60, chance="0.04"), UNCACHED, Workload())
+    assert decision.presentation is GROW
+    assert decision.upfront == ()
+    assert decide(pool(60, chance="0.04"), CACHED, Workload()).presentation is STABLE
+
+
+def test_the_array_is_kept_stable_where_a_cached_prefix_is_cheap() -> None:
+    by_name = Policy(registration="names")
+    assert decide(pool(20), UNCACHED, Workload(), by_name).presentation is GROW
+    assert decide(pool(20), CACHED, Workload(), by_name).presentation is STABLE
+
+
+def test_what_the_user_settled_is_done_at_any_price() -> None:
+    everything = decide(pool(500), UNCACHED, Workload(), Policy(registration="all"))
+    assert (everything.presentation, len(everything.upfront)) == (PLAIN, 500)
+    in_text = decide(pool(500), UNCACHED, Workload(), Policy(registration="all", presentation="stable"))
+    assert (in_text.presentation, len(in_text.upfront)) == (STABLE, 500)
+    names = decide(pool(2, chance="0.9"), UNCACHED, Workload(), Policy(registration="names", presentation="stable"))
+    assert (names.presentation, names.upfront) == (STABLE, ())
+
+
+def test_a_settled_presentation_is_kept_even_when_everything_is_registered() -> None:
+    decision = decide(pool(3, chance="0.7"), UNCACHED, Workload(), Policy(presentation="stable"))
+    assert (decision.presentation, len(decision.upfront)) == (STABLE, 3)
+
+
+def test_of_a_shortlist_registering_everything_is_no_choice() -> None:
+    decision = decide(pool(3, chance="0.1"), UNCACHED, Workload(), Policy(whole=False))
+    assert decision.presentation is not PLAIN
+
+
+def test_documents_that_do_not_fit_the_context_are_not_put_there() -> None:
+    candidates = pool(10, tokens=300, chance="0.8")
+    decision = decide(candidates, UNCACHED, Workload(), Policy(room=1000))
+    assert decision.presentation is not PLAIN
+    assert len(decision.upfront) == 3
+
+
+def test_the_likeliest_documents_get_what_room_there_is() -> None:
+    candidates = (*pool(10, tokens=300, chance="0.7"), Candidate("best", 300, 5, Decimal("0.9")))
+    assert decide(candidates, UNCACHED, Workload(), Policy(room=400)).upfront == ("best",)
+
+
+def test_no_tools_at_all_are_no_reason_to_fail() -> None:
+    assert decide((), UNCACHED, Workload()).upfront == ()
+
+
+def test_a_free_or_unpriced_model_is_decided_by_tokens() -> None:
+    assert rates_of(None, 1000) is TOKEN_WEIGHTS
+    assert rates_of(ZERO_PRICE, 1000) is TOKEN_WEIGHTS
+    assert rates_of(Price(CACHED), 1000) is CACHED
+
+
+def test_every_tool_has_a_reason_that_names_it_and_its_chance() -> None:
+    decision: Decision = decide((*pool(30), Candidate("sure", 200, 5, Decimal("0.9"))), UNCACHED, Workload())
+    assert "sure" in decision.why("sure")
+    assert "90%" in decision.why("sure")
+    assert "name only" in decision.why("tool3")
+    assert "document up front" in decision.why("sure")
+    assert decision.why("not_there") == decision.summary
+
+
+def test_a_reason_never_tells_of_a_document_up_front_that_is_not_there() -> None:
+    sure = Candidate("sure", 200, 5, Decimal("0.9"))
+    for policy in (Policy(registration="names"), Policy(room=10)):
+        assert "name only" in decide((*pool(30), sure), UNCACHED, Workload(), policy).why("sure")
+
+
+def test_the_summary_names_the_presentation_and_the_saving() -> None:
+    assert "stable" in decide(pool(60), CACHED, Workload()).summary
+    assert "%" in decide(pool(60), CACHED, Workload()).summary
+    assert "Every tool" in decide(pool(3, chance="0.7"), CACHED, Workload()).summary
+
+
+def test_candidates_carry_the_tokens_of_document_and_name() -> None:
+    document = ToolDocument("read_file", "Read.", {})
+    (candidate,) = candidates_of([document], {"read_file": 0.25}, len)
+    assert candidate == Candidate("read_file", len(document.as_text()), len(", read_file"), Decimal("0.25"))

@@ -1,0 +1,110 @@
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecoshell.errors import UsageError
+from ecoshell.evaluation import commands, speed
+from ecoshell.evaluation.measurement import Measurement
+
+
+def bench(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    commands.add_parser(parser.add_subparsers(dest="command"))
+    return commands.run(parser.parse_args(["bench", *arguments]))
+
+
+@pytest.fixture
+def files(catalog: Path, replay: Path) -> tuple[str, ...]:
+    return ("--replay", str(replay), "--catalog", str(catalog))
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return record
+
+
+def test_the_json_has_a_row_for_each_pool_and_says_how_it_was_counted_and_priced(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench("ecoact", *files, "--pools", "4,8", "--json") == 0
+    record = printed(capsys)
+    assert [row["pool"] for row in record["rows"]] == [4, 8]
+    assert set(record["rows"][0]["cost"]) == {"all", "grow", "stable", "auto", "oracle"}
+    assert record["rows"][0]["registered"] == 2
+    assert record["tokenizer"] == "cl100k_base"
+    assert record["prices"] == {"input": 1, "cached_input": 1, "cache_write": 1, "output": 3, "reasoning": 3}
+
+
+def test_costs_recompute_from_the_tokens_and_prices_beside_them(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench("ecoact", *files, "--pools", "8", "--cached-price", "0.1", "--cache-write-price", "1.25", "--json")
+    record = printed(capsys)
+    prices = record["prices"]
+    assert (prices["cached_input"], prices["cache_write"]) == (0.1, 1.25)
+    for policy, cost in record["rows"][0]["cost"].items():
+        tokens = record["rows"][0]["tokens"][policy]
+        parts = (
+            tokens["fresh"] * prices["cache_write"],
+            tokens["cached"] * prices["cached_input"],
+            tokens["output"] * prices["output"],
+        )
+        assert cost == pytest.approx(sum(parts), abs=0.1)
+
+
+def test_the_table_shows_the_saving_of_every_policy(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    bench("ecoact", *files, "--pools", "1,8")
+    table = capsys.readouterr().out
+    assert "every run used more tools than this" in table
+    for policy in ("all", "grow", "stable", "auto", "oracle"):
+        assert f"    8  {policy}" in table
+    assert "cl100k_base" in table
+
+
+def test_the_seed_and_the_limit_are_taken_into_account(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench("ecoact", *files, "--pools", "4", "--limit", "1", "--json")
+    assert printed(capsys)["rows"][0]["runs"] == 1
+    costs: set[float] = set()
+    for seed in range(4):
+        bench("ecoact", *files, "--pools", "4", "--seed", str(seed), "--json")
+        costs.add(printed(capsys)["rows"][0]["cost"]["all"])
+    assert len(costs) > 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--pools", "5,,10"),
+        ("--pools", "0"),
+        ("--pools", "many"),
+        ("--limit", "-1"),
+        ("--cached-price", "cheap"),
+        ("--cached-price", "nan"),
+        ("--cache-write-price", "-1"),
+        ("--output-price", "1e9"),
+    ],
+)
+def test_a_number_that_makes_no_sense_is_refused(files: tuple[str, ...], wrong: tuple[str, str]) -> None:
+    with pytest.raises(UsageError):
+        bench("ecoact", *files, *wrong)
+
+
+def test_the_speed_rows_are_printed_as_they_are_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(repeat: int) -> Iterator[Measurement]:
+        yield Measurement("version", 0.02 * repeat, "s", 0.02, 1.0 * repeat)
+
+    monkeypatch.setattr(speed, "measure_speed", measured)
+    bench("speed", "--repeat", "2", "--json")
+    assert printed(capsys) == {
+        "rows": [{"what": "version", "value": 0.04, "unit": "s", "baseline": 0.02, "ratio": 2.0}]
+    }
+    bench("speed", "--repeat", "2")
+    assert "version" in capsys.readouterr().out
