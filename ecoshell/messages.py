@@ -1,9 +1,9 @@
 """The nouns that models, tools and strategies exchange."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 Speaker = Literal["system", "user", "assistant", "tool"]
 Effect = Literal["read", "write", "execute", "network"]
@@ -62,13 +62,39 @@ class ToolDocument:
             "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
         }
 
+    def as_entry(self) -> str:
+        """The document as chat templates print an entry of the tool array: what it weighs there."""
+        return json.dumps(self.as_function(), ensure_ascii=False)
+
     def as_text(self) -> str:
-        """The document as it stands in a prompt or in the result of a registration."""
-        return json.dumps(
-            {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
-            ensure_ascii=False,
-            separators=(", ", ": "),
-        )
+        """The whole document as it stands in a prompt or in the result of a registration.
+
+        One line for the tool and one for each argument says what the JSON schema says, in two thirds of its tokens.
+        """
+        required: Sequence[str] = self.parameters.get("required") or ()
+        properties: Mapping[str, Any] = self.parameters.get("properties") or {}
+        lines = [f"{self.name}: {self.description}"]
+        lines += [_argument(name, schema, optional=name not in required) for name, schema in properties.items()]
+        beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
+        if beyond:
+            lines.append(f"Schema: {json.dumps(beyond, ensure_ascii=False)}")
+        return "\n".join(lines)
+
+
+_SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema", "additionalProperties"})
+"""Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
+
+
+def _argument(name: str, schema: Any, *, optional: bool) -> str:
+    """One argument's line: name, type, whether it may be left out, the rest of its schema, and what it is for."""
+    known: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
+    about, kind = known.get("description"), known.get("type")
+    said = {"description", "title", *(["type"] if isinstance(kind, str) else [])}
+    rest = {key: value for key, value in known.items() if key not in said}
+    marks = [kind if isinstance(kind, str) else "any", *(["optional"] if optional else [])]
+    if rest:
+        marks.append(json.dumps(rest, ensure_ascii=False))
+    return f"- {name} ({', '.join(marks)}): {about}" if about else f"- {name} ({', '.join(marks)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
-"""What holds for every test: llama.cpp's idle threads sleep, since tests share few cores with much else."""
+"""What holds for every test, wherever the suite is started from."""
 
 import os
+import signal
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and tests of hang-ups would inherit that

@@ -4,7 +4,7 @@ Costs are in millionths of a dollar, as rates are in dollars per million tokens.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -53,8 +53,17 @@ class Candidate:
 
     name: str
     tokens: int
+    """Of its document in a tool array."""
     name_tokens: int
     chance: Decimal
+    text_tokens: int | None = None
+    """Of its document as text, where that differs."""
+
+    def under(self, presentation: Presentation) -> "Candidate":
+        """The candidate with `tokens` as this presentation shows its document."""
+        if presentation is not STABLE or self.text_tokens is None:
+            return self
+        return replace(self, tokens=self.text_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +142,10 @@ def candidates_of(
     return tuple(
         Candidate(
             document.name,
-            count(document.as_text()),
+            count(document.as_entry()),
             count(f", {document.name}"),
             Decimal(str(round(chances.get(document.name, 0.0), 4))),
+            count(document.as_text()),
         )
         for document in documents
     )
@@ -149,12 +159,16 @@ def rates_of(price: Price | None, prompt_tokens: int) -> Rates:
 
 def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: Policy = Policy()) -> Decision:
     """What the question starts with. The cheapest plan by expectation; never one dearer than registering everything."""
-    forecast = Forecast(rates, work, tuple(candidates))
-    everything = forecast.everything(STABLE if policy.presentation == "stable" else PLAIN)
+
+    def forecast(presentation: Presentation) -> Forecast:
+        return Forecast(rates, work, tuple(candidate.under(presentation) for candidate in candidates))
+
+    whole = STABLE if policy.presentation == "stable" else PLAIN
+    everything = forecast(whole).everything(whole)
     if policy.registration == "all":
         return Decision(everything, (everything,), "Every tool is registered, as asked.")
     shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
-    by_name = [forecast.by_name(presentation, policy) for presentation in shown]
+    by_name = [forecast(presentation).by_name(presentation, policy) for presentation in shown]
     best = min(by_name, key=lambda plan: plan.cost)
     if policy.registration == "names":
         return Decision(best, tuple(by_name), f"Names only, as asked; presentation {best.presentation.name}.")
@@ -239,7 +253,7 @@ def _within(verdicts: Sequence[Verdict], room: int | None) -> set[str]:
 
 def _meta_tokens(presentation: Presentation) -> int:
     """About how many tokens the presentation's own tools take."""
-    return sum(len(document.as_text()) for document in presentation.array(())) // _CHARACTERS_PER_TOKEN
+    return sum(len(document.as_entry()) for document in presentation.array(())) // _CHARACTERS_PER_TOKEN
 
 
 def _summary(best: Plan, everything: Plan, possible: bool) -> str:

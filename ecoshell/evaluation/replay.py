@@ -54,7 +54,7 @@ class Scenario:
 
     def array_tokens(self, registered: Sequence[ToolDocument]) -> int:
         """Tokens of the tool array."""
-        return sum(self.count(function_text(document)) for document in self.presentation.array(registered))
+        return sum(self.count(document.as_entry()) for document in self.presentation.array(registered))
 
     def message_tokens(self, text: str) -> int:
         """Tokens of a message."""
@@ -64,11 +64,6 @@ class Scenario:
 def replay_all(run: RecordedRun, system: str, pool: Sequence[ToolDocument], count: Callable[[str], int]) -> Bill:
     """The bill with every document in the array from the start, as an agent without EcoAct has it."""
     return Scenario(PLAIN, system, count).replay(run, pool, pool)
-
-
-def function_text(document: ToolDocument) -> str:
-    """A document of the tool array as chat templates print it, with `tojson`."""
-    return json.dumps(document.as_function(), ensure_ascii=False)
 
 
 class _Replay:

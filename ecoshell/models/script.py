@@ -64,7 +64,7 @@ class ScriptModel:
         """Tokens of the prompt, by the bytes of its messages and tools."""
         pieces = [message.text for message in request.messages]
         pieces += [message.call.signature() for message in request.messages if message.call is not None]
-        pieces += [tool.as_text() for tool in request.tools]
+        pieces += [tool.as_entry() for tool in request.tools]
         total = sum(map(_bytes, pieces))
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
         return PromptSize(count=_tokens(total), bound=total + framing, exact=False)

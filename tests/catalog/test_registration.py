@@ -176,4 +176,6 @@ def test_the_summary_names_the_presentation_and_the_saving() -> None:
 def test_candidates_carry_the_tokens_of_document_and_name() -> None:
     document = ToolDocument("read_file", "Read.", {})
     (candidate,) = candidates_of([document], {"read_file": 0.25}, len)
-    assert candidate == Candidate("read_file", len(document.as_text()), len(", read_file"), Decimal("0.25"))
+    entry, text = len(document.as_entry()), len(document.as_text())
+    assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text)
+    assert (candidate.under(GROW).tokens, candidate.under(STABLE).tokens) == (entry, text)

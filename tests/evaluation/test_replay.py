@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
-from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario, function_text, replay_all
+from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario, replay_all
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep, Tools, read_runs, read_tools
 from ecoshell.messages import ToolDocument, Usage
 
@@ -92,7 +92,7 @@ def test_a_tool_outside_the_catalog_is_never_registered(tools: Tools) -> None:
 
 def test_the_first_request_is_counted_to_the_last_token(run: RecordedRun, tools: Tools) -> None:
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(function_text(document)) for document in GROW.array(()))
+    array = sum(len(document.as_entry()) for document in GROW.array(()))
     opening = f"{GROW.opening(list(tools.documents))}\n\n{run.query}"
     usage = replayed(GROW, first, tools).usage
     assert usage.input == array + len(SYSTEM) + PER_MESSAGE + len(opening) + PER_MESSAGE
@@ -112,6 +112,6 @@ def test_a_stable_call_carries_the_tool_as_an_argument(tools: Tools) -> None:
 def test_registering_everything_has_no_names_and_no_meta_tool_but_finish(run: RecordedRun, tools: Tools) -> None:
     assert [document.name for document in PLAIN.array(pool(tools))] == ["finish", *tools.documents]
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(function_text(document)) for document in PLAIN.array(pool(tools)))
+    array = sum(len(document.as_entry()) for document in PLAIN.array(pool(tools)))
     usage = replay_all(first, SYSTEM, pool(tools), len).usage
     assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * PER_MESSAGE

@@ -66,7 +66,7 @@ def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Wr
     tool = ToolDocument("t", "does", {"type": "object"})
     request = Request((Message("user", "äöü"), Message("assistant", call=Call("t", {"x": 1}))), tools=(tool,))
     size = model.size(request)
-    total = 6 + len("t(x=1)") + len(tool.as_text())
+    total = 6 + len("t(x=1)") + len(tool.as_entry())
     assert (size.count, size.bound, size.exact) == (-(-total // 4), total + 24, False)
 
 
@@ -75,6 +75,7 @@ async def test_a_reply_past_the_last_line_is_an_error_that_counts_them(write: Wr
     await listen(model)
     with pytest.raises(ModelBroken, match="has 1 replies and a further one was asked for") as ended:
         await listen(model)
+    assert not ended.value.billed
 
 
 async def test_max_tokens_cuts_text_and_usage_as_a_model_would(write: Write) -> None:
