@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
+from ecoshell.errors import EcoshellError
 from ecoshell.messages import Effect, Usage
 
 Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
@@ -232,6 +233,14 @@ class ErrorHappened(Event):
     message: str
     kept: str = ""
     fix: str = ""
+
+    @classmethod
+    def of(cls, error: Exception, kept: str = "The session is kept.") -> "ErrorHappened":
+        """The event that tells of an error; `kept` is said of one that nobody expected."""
+        kind = type(error).__name__
+        if isinstance(error, EcoshellError):
+            return cls(kind, error.message, error.kept, error.fix)
+        return cls(kind, f"Something unexpected happened: {str(error) or kind}", kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from ecoshell.agent.guards import Affordable, Approved, Known, Registered, Runne
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.limit import LimitDesk
 from ecoshell.agent.meta import Meta
-from ecoshell.agent.offer import Offer, Shown, make_offer
+from ecoshell.agent.offer import Offer, make_offer, shown_in
 from ecoshell.agent.turn import Ended, Frame, Turn
+from ecoshell.catalog.presentation import STABLE
 from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import EcoshellError, UsageError
@@ -72,8 +73,8 @@ class Conversation:
         self.session = session
         self._kit = kit
         self._turns = sum(isinstance(event, TurnStarted) for event in past)
-        self._history: tuple[Message, ...] = past_messages(past, self._document_again)
-        self._shown = Shown(documents=_shown_in(past))
+        self._shown = shown_in(past)
+        self._history: tuple[Message, ...] = past_messages(past, self._registration_again)
         self.decision: Decision | None = None
         self._running: asyncio.Task[None] | None = None
         self.library = _library_of(past, kit)
@@ -158,18 +159,16 @@ class Conversation:
             ended = await self._turn(question, emit)
         except asyncio.CancelledError:
             ended = Ended("interrupted", "", Path(question), tally.steps)
-        except EcoshellError as failure:
-            emit(ErrorHappened(type(failure).__name__, failure.message, failure.kept, failure.fix))
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
-            emit(
-                ErrorHappened(
-                    type(failure).__name__, f"Something unexpected happened: {failure}", "The session is kept."
-                )
-            )
+            emit(ErrorHappened.of(failure))
         finally:
-            emit(BudgetChanged(await asyncio.shield(self._kit.purse.caps())))
-            emit(_finished(self._turns, ended, tally))
-            arrived.put_nowait(None)
+            try:
+                emit(BudgetChanged(await self._kit.purse.caps()))
+            except (asyncio.CancelledError, EcoshellError):
+                pass  # stopped once more, or the ledger is locked: the turn ends all the same
+            finally:
+                emit(_finished(self._turns, ended, tally))
+                arrived.put_nowait(None)
 
     async def _turn(self, question: str, emit: Emit) -> Ended:
         kit = self._kit
@@ -227,11 +226,18 @@ class Conversation:
             catalog=kit.catalog,
             ranker=kit.ranker,
             presentation=offer.presentation,
-            measure=self._kit.cast.measure,
+            measure=self._measure,
         )
 
-    def _document_again(self, name: str) -> str:
-        return self._kit.catalog.document(name).as_text() if name in self._kit.catalog else ""
+    def _measure(self, document: ToolDocument) -> tuple[int, bool]:
+        """Tokens of a document for the model of the moment, which may change at a limit."""
+        return self._kit.cast.measure(document)
+
+    def _registration_again(self, name: str) -> str:
+        """What the model read when it registered this tool; empty when the tool is gone."""
+        presentation = self._shown.presentation or STABLE
+        known = name in self._kit.catalog
+        return presentation.registration_result(self._kit.catalog.document(name)) if known else ""
 
     async def note(self, event: Event) -> Event:
         """Keep something that happened between turns."""
@@ -266,11 +272,6 @@ def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
         seconds=time.monotonic() - tally.started,
         saved_tokens=tally.saved_tokens,
     )
-
-
-def _shown_in(past: Sequence[Event]) -> frozenset[str]:
-    """Documents that stand in the messages read from these events: those the agent registered itself."""
-    return frozenset(event.name for event in past if isinstance(event, ToolRegistered) and event.by == "agent")
 
 
 def _library_of(past: Sequence[Event], kit: Kit) -> SkillLibrary:

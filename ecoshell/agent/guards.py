@@ -42,14 +42,23 @@ def refuse(why: str, text: str) -> Observation:
 
 
 class Told:
-    """Says when a call starts and how it ended."""
+    """Says when a call starts and how it ended, also when the turn ends first."""
 
     def __init__(self, inner: Source) -> None:
         self._inner = inner
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         scene.emit(CallStarted(call.id, call.name, call.arguments))
-        seen = await self._inner.act(call, scene)
+        start = time.monotonic()
+        try:
+            seen = await self._inner.act(call, scene)
+        except BaseException:
+            stopped = f"The turn ended before {call.name} did."
+            seconds = time.monotonic() - start
+            scene.emit(
+                CallFinished(call.id, call.name, ok=False, observation=stopped, truncated=False, seconds=seconds)
+            )
+            raise
         scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
         return seen
 

@@ -1,7 +1,7 @@
 """What a conversation is equipped with; assembly fills it, and nothing else builds these parts."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -56,6 +56,18 @@ class Cast:
         return found
 
 
+class Caster(Protocol):
+    """Makes models ready to play, and owns what those share."""
+
+    def cast(self, name: str) -> Cast:
+        """The cast of the model with this name; may block; raises ModelMissing, ModelBroken and UsageError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what the models shared."""
+        ...
+
+
 @dataclass(slots=True)
 class Kit:
     """The parts conversations share, and the choices a person may change while they run."""
@@ -66,8 +78,7 @@ class Kit:
     log: Log
     approvals: Approvals
     strategies: Mapping[str, Strategy]
-    make_cast: Callable[[str], Cast]
-    """Makes a model, by name, ready to play; may block; raises ModelMissing and UsageError."""
+    caster: Caster
     cast: Cast
     person: Person
     strategy: str = "react"
@@ -83,7 +94,13 @@ class Kit:
 
     async def switch(self, model: str) -> Mode:
         """Go on with another model from the next step; the old one stays when the new one cannot be had."""
-        fresh = await asyncio.to_thread(self.make_cast, model)
+        fresh = await asyncio.to_thread(self.caster.cast, model)
         old, self.cast = self.cast, fresh
         await old.model.aclose()
+        await fresh.model.warm()
         return fresh.mode
+
+    async def aclose(self) -> None:
+        """Let the model go, and what models share."""
+        await self.cast.model.aclose()
+        await self.caster.aclose()

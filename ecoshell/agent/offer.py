@@ -1,14 +1,14 @@
 """What a turn offers the model: which names, which documents up front, in which presentation, and why (SPEC §1)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ecoshell.agent.kit import Kit
-from ecoshell.catalog.presentation import PLAIN, Presentation
+from ecoshell.catalog.presentation import PLAIN, PRESENTATIONS, Presentation
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
-from ecoshell.events import ToolsOffered
+from ecoshell.events import Event, ToolRegistered, ToolsOffered
 from ecoshell.messages import Message, ToolDocument
 
 _DOCUMENTS_SHARE = 2
@@ -25,6 +25,18 @@ class Shown:
     documents: frozenset[str] = frozenset()
     presentation: Presentation | None = None
     """The session keeps its presentation, so that what was sent stays a prefix of what is sent next."""
+
+
+def shown_in(past: Iterable[Event]) -> Shown:
+    """What stands in the messages of a session read from its events: the documents the agent registered itself."""
+    documents: set[str] = set()
+    presentation: Presentation | None = None
+    for event in past:
+        if isinstance(event, ToolsOffered):
+            presentation = PRESENTATIONS.get(event.presentation)
+        elif isinstance(event, ToolRegistered) and event.by == "agent":
+            documents.add(event.name)
+    return Shown(documents=frozenset(documents), presentation=presentation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 from ecoshell.agent.commands import CommandTable, Completion, Printed
@@ -86,14 +86,13 @@ class Shell:
 
     async def open(self, session: str | None = None) -> None:
         """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
-        if self._conversation is not None:
-            await self._conversation.stop()
         if session is None:
             opened = await asyncio.to_thread(self.store.create, workspace=self._workspace, model=self.kit.model)
-            self._past = []
         else:
             opened = await asyncio.to_thread(self.store.find, session)
-            self._past = await asyncio.to_thread(lambda: [event for _, event in self.store.events(opened)])
+        if self._conversation is not None:
+            await self._conversation.stop()
+        self._past = await asyncio.to_thread(lambda: [event for _, event in self.store.events(opened)])
         self._conversation = Conversation(self.kit, opened, self._past)
 
     async def ask(self, question: str) -> AsyncGenerator[Event]:
@@ -158,10 +157,12 @@ class Shell:
         )
 
     async def aclose(self) -> None:
-        """Stop what runs, let the model go and close the files."""
+        """Stop what runs, write what could not be written before, let the model go and close the files."""
         if self._conversation is not None:
             await self._conversation.stop()
-        await self.kit.cast.model.aclose()
+            with suppress(StoreError):  # told when it happened
+                await self.kit.log.record(self.session, [])
+        await self.kit.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
 

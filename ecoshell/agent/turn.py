@@ -8,7 +8,7 @@ from ecoshell.agent.mode import Mode, View
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.skills import SkillLibrary
-from ecoshell.errors import BudgetError, LimitReached
+from ecoshell.errors import BudgetError, LimitReached, ModelBroken, StoreError
 from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepStarted
 from ecoshell.messages import Message, Observation
 from ecoshell.strategies.base import Outcome, Path, Strategy, Think, Thought, Want
@@ -80,7 +80,7 @@ class Turn:
             return self.so_far("limit")
         finally:
             thinking.close()
-            await self._mode.release()
+            await self._give_back()
 
     def so_far(self, status: Status, answer: str = "") -> Ended:
         """The turn as an ending here would leave it."""
@@ -102,7 +102,10 @@ class Turn:
                 thought = await self._mode.think(view, self._emit)
                 break
             except LimitReached as hit:
-                self._mode = await self._desk.settle(hit, self._mode, self._emit)
+                mode = await self._desk.settle(hit, self._mode, self._emit)
+                if mode is not self._mode:
+                    await self._give_back()
+                    self._mode = mode
         self._steps += 1
         if thought.call is None:
             return thought
@@ -115,19 +118,33 @@ class Turn:
         if outcome.ending == "exhausted":
             self._emit(Notice(f"The step limit of {self._steps} was reached; answering from what there is."))
             return await self._conclude()
+        if outcome.ending == "answered" and not outcome.answer.strip():
+            raise ModelBroken(
+                f"{self._mode.model} gave an empty answer.",
+                kept="The session is kept.",
+                fix="Ask again, or choose another model with /model.",
+            )
         self._emit(Answer(outcome.answer))
         return self.so_far(outcome.ending, outcome.answer)
 
     async def _conclude(self) -> Ended:
-        """Answer from what there is, paid from what was set aside; quote the last result when that cannot be paid."""
+        """Answer from what there is, paid from what was set aside; without such an answer, quote the last result."""
+        text = ""
         try:
             text = await self._mode.conclude(self._frame.view(self._path), self._emit)
         except BudgetError as refused:
             self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
-            text = _last_result(self._path)
+        text = text or _last_result(self._path)
         if text:
             self._emit(Answer(text, partial=True))
         return self.so_far("limit", text)
+
+    async def _give_back(self) -> None:
+        """Release what the mode had set aside; where that fails it keeps counting, and the turn goes on."""
+        try:
+            await self._mode.release()
+        except StoreError as failure:
+            self._emit(Notice(f"What was set aside for the answer could not be given back. {failure}"))
 
 
 def _last_result(path: Path) -> str:

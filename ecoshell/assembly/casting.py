@@ -12,22 +12,21 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.models.base import Model
 from ecoshell.models.embedded import CONTEXT, embedded_path
+from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.keys import Keys
 from ecoshell.models.local import LocalModel
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.remote import RemoteModel
+from ecoshell.models.remote import RemoteModel, RemoteOptions
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.script import ScriptModel
 from ecoshell.modes.single import Single
-
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.options import Options
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
 
-EMBEDDED = "embedded"
 LOCAL = "local:"
 SCRIPT = "script:"
 
@@ -39,22 +38,25 @@ class Casting:
         self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, purse: Purse
     ) -> None:
         self._settings = settings
-        self._options = options
         self._catalog = catalog
         self._ranker = ranker
         self._purse = purse
-        self._book = price_book(settings)
+        self._book = price_book(settings, _told_price(settings, options))
         self._keys = Keys()
         self._process = RemoteProcess()
 
     def cast(self, name: str) -> Cast:
-        """The cast of this model; raises ModelMissing and UsageError."""
+        """The cast of this model; may block; raises ModelMissing, ModelBroken and UsageError."""
         model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
         agent = self._settings.agent
         if model.traits.small and model.can_score:
             rank, document = self._ranker.rank, self._catalog.document
             return Cast(model, Stepwise(model, rank=rank, document=document, answer_tokens=agent.answer_tokens))
         return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
+
+    async def aclose(self) -> None:
+        """End the helper process for remote models, if one was started."""
+        await self._process.aclose()
 
     def _model(self, name: str) -> Model:
         if not name:
@@ -66,23 +68,25 @@ class Casting:
         if name.startswith(LOCAL):
             return self._local(Path(name.removeprefix(LOCAL)).expanduser(), name, context=self._settings.local.context)
         if name.startswith(SCRIPT):
-            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._price(name))
+            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.price(name))
         return self._remote(name)
 
     def _remote(self, name: str) -> RemoteModel:
         given = self._settings.models.get(name)
-        return RemoteModel(
-            name, book=self._book, keys=self._keys, process=self._process, base_url=given.base_url if given else None
-        )
+        options = RemoteOptions(given.base_url, given.native_tools, given.context) if given else RemoteOptions()
+        model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
+        model.check()
+        return model
 
     def _local(self, path: Path, name: str, *, context: int) -> LocalModel:
         given = self._settings.local
         threads = None if given.threads == "auto" else given.threads
         return LocalModel(path, name=name, options=EngineOptions(given.n_gpu_layers, threads, context))
 
-    def _price(self, name: str) -> Price | None:
-        """`--price` for the model the command line names, else what the price book says."""
-        given = self._options.price
-        if given is not None and name == self._options.model:
-            return Price(Rates(given[0], given[0], given[0], given[1], given[1]), source="--price")
-        return self._book.price(name)
+
+def _told_price(settings: "Settings", options: Options) -> dict[str, Price]:
+    """What `--price` says of the model the run begins with."""
+    if options.price is None:
+        return {}
+    given, taken = options.price
+    return {options.model or settings.model: Price(Rates(given, given, given, taken, taken), source="--price")}

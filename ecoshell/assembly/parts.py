@@ -1,6 +1,7 @@
 """The parts that commands need without a whole shell: settings, prices, tools and the databases."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ def project_rules(paths: Paths) -> ProjectRules:
     return ProjectRules(paths.approvals_file)
 
 
-def price_book(settings: "Settings") -> PriceBook:
-    """Prices by model name; the user's win."""
+def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:
+    """Prices by model name: those told for this run win over the settings', and the settings' over the packaged."""
     given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
-    return PriceBook(given)
+    return PriceBook({**given, **(told or {})})
 
 
 def price_from(given: "PriceSettings") -> Price:

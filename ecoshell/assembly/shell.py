@@ -36,6 +36,7 @@ async def assemble(options: Options, person: Person | None = None) -> Shell:
     try:
         await shell.open(options.resume)
         await _set_first_caps(shell, options, settings)
+        await shell.kit.cast.model.warm()
     except BaseException:
         await shell.aclose()
         raise
@@ -62,7 +63,7 @@ def _build(options: Options, settings: "Settings", paths: Paths, person: Person)
             remember=lambda grant: projects.allow(workspace, grant),
         ),
         strategies=STRATEGIES,
-        make_cast=casting.cast,
+        caster=casting,
         cast=casting.cast(options.model or settings.model),
         person=person,
         strategy=options.strategy or "react",

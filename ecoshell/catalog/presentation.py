@@ -114,6 +114,7 @@ class Plain:
 GROW = Grow()
 STABLE = Stable()
 PLAIN = Plain()
+PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN)}
 
 
 def _search(large: bool) -> tuple[ToolDocument, ...]:

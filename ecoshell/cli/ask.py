@@ -46,7 +46,7 @@ def run(options: Options, question: str, json: bool) -> int:
         except EcoshellError as error:
             if not json:
                 raise
-            report.show(ErrorHappened(type(error).__name__, error.message, error.kept, error.fix))
+            report.show(ErrorHappened.of(error))
             report.end(outcome)
             return error.exit_status
         except KeyboardInterrupt:

@@ -1,6 +1,7 @@
 """The outermost fence of every command: what may end it, how that is told, and with which exit status."""
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -12,10 +13,12 @@ from ecoshell.untrusted import visible
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """What a shell reports of a program that SIGPIPE ended."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def fenced(command: Callable[[], int]) -> int:
     """Run a command; expected errors are told on standard error, and Ctrl-C and a closed pipe become a status."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
@@ -28,6 +31,12 @@ def fenced(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _drop_output()
         return PIPE_CLOSED
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _drop_output()
+        print(f"ecoshell: The output could not be written: {error.strerror}.\nFree some space.", file=sys.stderr)
+        return 1
     except EcoshellError as error:
         with contextlib.suppress(BrokenPipeError):
             print(told(error), file=sys.stderr)
@@ -39,6 +48,13 @@ def told(error: EcoshellError) -> str:
     """The error for a person: what happened, what was kept, what to do, each on a line of its own."""
     parts = (f"ecoshell: {error.message}", error.kept, error.fix)
     return visible("\n".join(part for part in parts if part))
+
+
+def _open_closed_streams() -> None:
+    """Point streams that were closed before the start at nothing, before a database gets their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as it runs
 
 
 def _drop_output() -> None:

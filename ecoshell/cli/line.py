@@ -16,7 +16,7 @@ from ecoshell.cli.outcome import EXIT_STATUS
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError
-from ecoshell.events import TextArrived, TurnFinished, TurnStarted
+from ecoshell.events import ErrorHappened, TextArrived, TurnFinished, TurnStarted
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible, visible_line
@@ -98,7 +98,7 @@ class LineShell:
     async def _once(self) -> bool:
         """Take one line; False when the person wants to leave."""
         if self._person is not None:
-            self._standing = await self._shell.standing()
+            await self._look()
         try:
             typed = (await self._source.question(self._prompt)).strip()
         except Interrupted:
@@ -112,10 +112,22 @@ class LineShell:
                 return await self._command(typed)
             if typed:
                 return await self._turn(typed)
-        except EcoshellError as error:
-            self._status = error.exit_status
-            self._printer.line(f"{self._printer.signs.bad} error: {visible_line(str(error))}", "red")
+        except BrokenPipeError:
+            raise  # nobody reads any more
+        except Exception as error:  # noqa: BLE001 - the edge of the shell: not even a defect in a command ends it
+            self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
+            self._tell(error)
         return True
+
+    async def _look(self) -> None:
+        """Take note of where the session stands; while nobody can say, what was last known stays."""
+        try:
+            self._standing = await self._shell.standing()
+        except EcoshellError as error:
+            self._tell(error)
+
+    def _tell(self, error: Exception) -> None:
+        EventLines(self._printer).show(ErrorHappened.of(error))
 
     async def _turn(self, question: str) -> bool:
         """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""

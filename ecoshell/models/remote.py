@@ -110,7 +110,7 @@ class RemoteModel:
         texts = [message.text for message in messages]
         if native:
             texts += [message.call.signature() for message in messages if message.call]
-            texts += [json.dumps(document.as_function(), ensure_ascii=False) for document in request.tools]
+            texts += [document.as_entry() for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = prompt_bound(messages, request.tools if native else ())
         return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)

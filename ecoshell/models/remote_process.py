@@ -3,8 +3,12 @@
 import asyncio
 import itertools
 import json
+import os
+import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ecoshell.models.helper import helper_command, helper_environ
@@ -111,8 +115,7 @@ class _Child:
 
     async def end(self) -> None:
         """End the process; it holds nothing that needs saving, and its connections close with it."""
-        if self.process.returncode is None:
-            self.process.kill()
+        self._kill()
         await self.process.wait()
         await asyncio.gather(*self._readers, return_exceptions=True)
 
@@ -143,14 +146,23 @@ class _Child:
     def _die(self) -> None:
         """Tell every ask under way that its process is gone; those that had been sent may have been billed."""
         self.alive = False
-        if self.process.returncode is None:
-            self.process.kill()
+        self._kill()
         words = self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2]
         message = "the helper process for remote models ended" + (f": {words}" if words else "")
         for number, inbox in self._inboxes.items():
             error = {"kind": "busy", "message": message, "status": None, "billed": number in self._sent}
             inbox.put_nowait({"id": number, "error": error})
         self._inboxes.clear()
+
+    def _kill(self) -> None:
+        if self.process.returncode is not None:
+            return
+        if sys.platform == "win32":
+            self.process.kill()
+            return
+        # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
+        with suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
 
     async def _listen(self) -> None:
         """Keep the end of what the process prints, for the case that it dies."""

@@ -8,7 +8,7 @@ from ecoshell.agent.context import fit, path_messages
 from ecoshell.agent.mode import View
 from ecoshell.budget.gate import Hold
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.events import Emit
+from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, Message
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
@@ -53,6 +53,7 @@ class Single:
         reply = await self._model.ask(request, emit, role=self.name)
         if reply.fault:
             reply = await self._repaired(request, reply, emit)
+        _tell_if_cut(reply, emit)
         return Thought(reply.text.strip(), reply.call)
 
     async def conclude(self, view: View, emit: Emit) -> str:
@@ -61,6 +62,7 @@ class Single:
         if aside is not None:
             request = self._fitted(request, lambda size: size.bound <= aside.prompt_tokens)
         reply = await self._model.ask(request, emit, role=self.name, aside=aside)
+        _tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
         return reply.text.strip()
@@ -125,3 +127,8 @@ class Single:
             return fits(self._model.size(replace(request, messages=messages)))
 
         return replace(request, messages=fit(request.messages, enough))
+
+
+def _tell_if_cut(reply: Reply, emit: Emit) -> None:
+    if reply.cut:
+        emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))

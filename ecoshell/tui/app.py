@@ -99,11 +99,10 @@ class ChatApp(App[int]):
             await self.chat.opened(self.shell)
         except EcoshellError as error:
             self._failed = error.exit_status
-            self.chat.failed(ErrorHappened(type(error).__name__, error.message, error.kept, error.fix))
+            self.chat.failed(ErrorHappened.of(error))
         except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen and its draft
             self._failed = 1
-            what = f"The shell could not be opened: {error}"
-            self.chat.failed(ErrorHappened(type(error).__name__, what, "What you typed is kept.", ""))
+            self.chat.failed(ErrorHappened.of(error, "What you typed is kept."))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The slash commands, the colours and the keys."""

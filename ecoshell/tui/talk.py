@@ -1,11 +1,11 @@
 """The conversation with the shell: what is sent goes to it, what happens comes back to the screen."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ecoshell.budget.caps import CapState
-from ecoshell.errors import EcoshellError
 from ecoshell.events import (
     Answer,
     BudgetChanged,
@@ -53,31 +53,28 @@ class Talk:
     async def ask(self, question: str) -> None:
         """One turn, from the question to its last event."""
         self.busy = True
-        try:
-            async for event in self.shell.ask(question):
-                await self._hear(event)
-        except EcoshellError as error:
-            self.complain(error)
-        finally:
-            self.busy = False
+        with self._fence():
+            try:
+                async for event in self.shell.ask(question):
+                    await self._hear(event)
+            finally:
+                self.busy = False
         await self.look()
 
     async def command(self, line: str) -> bool:
         """Run a slash command; says whether it asks to leave."""
         self._transcript.insert(lines.question(line))
-        try:
+        with self._fence():
             printed = await self.shell.command(line)
-        except EcoshellError as error:
-            self.complain(error)
-            return False
-        if printed.effect in ("clear", "session"):
-            self._transcript.clear()
-        if printed.text:
-            self._transcript.insert(lines.plain(printed.text))
-        if printed.effect == "session":
-            await self.begin()
-        await self.look()
-        return printed.effect == "quit"
+            if printed.effect in ("clear", "session"):
+                self._transcript.clear()
+            if printed.text:
+                self._transcript.insert(lines.plain(printed.text))
+            if printed.effect == "session":
+                await self.begin()
+            await self.look()
+            return printed.effect == "quit"
+        return False
 
     async def stop(self) -> None:
         """Stop the turn that runs; its last events still arrive."""
@@ -85,13 +82,9 @@ class Talk:
 
     async def look(self) -> None:
         """Ask the shell where it stands, and show it."""
-        try:
-            standing = await self.shell.standing()
-        except EcoshellError as error:
-            self.complain(error)
-            return
-        self._standing = standing
-        self._show(standing, standing.caps)
+        with self._fence():
+            self._standing = await self.shell.standing()
+            self._show(self._standing, self._standing.caps)
 
     async def watch(self) -> None:
         """Keep the panels up to date for as long as the screen is there; however much happens, one look at a time."""
@@ -100,10 +93,13 @@ class Talk:
             self._stale.clear()
             await self.look()
 
-    def complain(self, error: EcoshellError) -> None:
-        """Show an error that came instead of an event."""
-        kind = type(error).__name__
-        self._transcript.insert(lines.error(ErrorHappened(kind, error.message, error.kept, error.fix)))
+    @contextmanager
+    def _fence(self) -> Generator[None]:
+        """Shows an error that came instead of an event as a block of the transcript."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the edge of the workers: a defect must not take the screen
+            self._transcript.insert(lines.error(ErrorHappened.of(error)))
 
     async def _tell(self, event: Event) -> None:
         if isinstance(event, Answer):

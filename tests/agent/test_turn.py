@@ -116,6 +116,22 @@ async def test_later_turns_continue_the_same_prefix_and_know_what_is_registered(
     assert of(events, CallFinished)[0].ok
 
 
+@pytest.mark.parametrize("presentation", ["grow", "stable"])
+async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_once(play, presentation):
+    lines = [register("count_text"), COUNT, finish("3"), COUNT, finish("still 3")]
+    async with play(lines, registration="names", presentation=presentation) as shell:
+        await turn(shell)
+        shell.kit.presentation = "auto"
+        await shell.open(shell.session)
+        events = await turn(shell, "And now?")
+        last = shell.requests[-1]
+    description = shell.document("count_text").description
+    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    assert of(events, ToolsOffered)[0].presentation == presentation
+    assert of(events, CallFinished)[0].ok
+    assert sum(text.count(description) for text in shown) == 1
+
+
 async def test_everything_registered_up_front_needs_no_registration(play):
     async with play([COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
@@ -151,7 +167,7 @@ async def test_an_empty_question_is_refused_before_anything_happens(play):
 
 
 async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_there_is(play):
-    big = {"input": 2000, "output": 200}
+    big = {"input": 1000, "output": 200}
     lines = [register("count_text"), {**COUNT, "usage": big}, *[{**COUNT, "usage": big}] * 20, say("Three.")]
     async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
         events = await turn(shell)
@@ -175,6 +191,19 @@ async def test_raising_the_cap_at_the_limit_goes_on_with_the_turn(play):
     async with play([finish("ok")], price=PRICE, budget="0.000001", person=person) as shell:
         events = await turn(shell)
     assert (events[-1].status, len(person.hits)) == ("answered", 2)
+
+
+async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_called(play, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "Three."}\n')
+    person = AtLimit(LimitChoice("model", f"script:{other}"))
+    async with play([finish("ok")], price=PRICE, budget="3500tok", person=person) as shell:
+        shell.ledger.bar(f"script:{other}", "it billed too much")
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert person.hits[0].left < 3500  # the answer's price was set aside
+    assert of(events, ErrorHappened)[0].kind == "ModelBarred"
+    assert [cap.held for cap in caps] == [0]
 
 
 async def test_stopping_at_the_limit_ends_without_an_answer(play):

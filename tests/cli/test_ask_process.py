@@ -102,6 +102,35 @@ def test_an_empty_question_is_bad_usage(start: Start) -> None:
     assert "question is empty" in err
 
 
+@pytest.mark.skipif(os.name == "nt", reason="closes a file descriptor as a shell does")
+def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> None:
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
+    command = f"exec '{sys.executable}' -m ecoshell ask - <&-"
+    ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert b"The question is empty." in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+@pytest.mark.parametrize("command", [["cost"], ["ask", "--json", "-"], ["line"]])
+def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"text": "fine"}\n')
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "ECOSHELL_MODEL": f"script:{script}"}
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "ecoshell", *command],
+            input=b"hi",
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
+            env=env,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.decode().splitlines()[0].startswith("ecoshell: The output could not be written")
+
+
 def test_a_question_that_cannot_fit_is_refused_and_says_why(start: Start) -> None:
     status, out, err = end(start("-"), b"word " * 2_000_000)
     assert (status, out) == (1, "")

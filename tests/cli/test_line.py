@@ -16,7 +16,7 @@ from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.line import LineShell, toolbar_text
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import Printer
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalWanted,
@@ -231,6 +231,32 @@ async def test_an_unknown_command_is_told_and_the_shell_goes_on() -> None:
     shell = PlayedShell([Answer("fine"), finished()])
     _, screen = await chat(shell, "/bugdet", "q")
     assert "Did you mean /budget?" in screen
+    assert "fine" in screen
+
+
+async def test_a_defect_in_a_command_is_told_and_the_shell_goes_on(monkeypatch) -> None:
+    async def defect(line: str) -> Printed:
+        raise RuntimeError("a defect")
+
+    shell = PlayedShell([Answer("fine"), finished()])
+    monkeypatch.setattr(shell, "command", defect)
+    _, screen = await chat(shell, "/tools", "q")
+    assert "Something unexpected happened: a defect" in screen
+    assert "fine" in screen
+
+
+async def test_a_locked_ledger_before_the_prompt_is_told_and_the_shell_goes_on(monkeypatch) -> None:
+    shell = PlayedShell([Answer("fine"), finished()])
+    stand, locked = shell.standing, [False, True]  # the greeting looks too
+
+    async def standing() -> Standing:
+        if locked and locked.pop(0):
+            raise StoreError("ledger.db is locked by another process.")
+        return await stand()
+
+    monkeypatch.setattr(shell, "standing", standing)
+    _, screen = await chat(shell, "q")
+    assert "ledger.db is locked" in screen
     assert "fine" in screen
 
 

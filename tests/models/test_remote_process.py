@@ -103,6 +103,18 @@ async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(s
 
 
 @on_one_loop
+async def test_a_helper_that_dies_by_itself_is_noticed_without_a_word_from_asyncio(caplog):
+    for _ in range(50):
+        fresh = RemoteProcess()
+        await fresh.warm()
+        os.kill(fresh.pid, signal.SIGKILL)
+        while fresh.pid is not None:  # noqa: ASYNC110 - nothing else tells when
+            await asyncio.sleep(0)
+        await fresh.aclose()
+    assert caplog.messages == []
+
+
+@on_one_loop
 async def test_closing_ends_the_process(server):
     fresh = RemoteProcess()
     await fresh.warm()

@@ -22,6 +22,9 @@ GOOD_USAGE: Usage = {
 }
 
 
+_MOODS = ("greedy", "modest", "too_many", "greedy", "silent", "modest", "cut", "greedy", "garbage")
+
+
 class HostileServer:
     """The server and its record."""
 
@@ -106,6 +109,28 @@ class _Handler(BaseHTTPRequestHandler):
         self._event(_chunk(choices=[], usage={"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82}))
         self._event(_chunk(choices=[], usage={"prompt_tokens": 140, "completion_tokens": 24, "total_tokens": 164}))
         self._done()
+
+    def do_as_overbilling(self, body: dict[str, Any]) -> None:
+        """Bills twice what the prompt and `max_tokens` allow."""
+        self._stream_texts("The answer.")
+        self._end(usage=_counted(2 * len(json.dumps(body)), 2 * body["max_tokens"]))
+
+    def do_as_greedy(self, body: dict[str, Any]) -> None:
+        """Works for ever, and each time bills nearly all that the prompt and `max_tokens` allow."""
+        self._stream_texts(_work(body))
+        self._end(usage=_counted(_text_bytes(body), body["max_tokens"]))
+
+    def do_as_moody(self, body: dict[str, Any]) -> None:
+        """Works for ever, and is greedy, modest, silent about usage, busy or broken by turns."""
+        mood = _MOODS[len(self.record.asked) % len(_MOODS)]
+        if mood == "modest":
+            self._stream_texts(_work(body))
+            self._end(usage=GOOD_USAGE)
+        elif mood == "silent":
+            self._stream_texts(_work(body))
+            self._end(usage=None)
+        else:
+            getattr(self, f"do_as_{mood}")(body)
 
     def do_as_garbage_usage(self, body: dict[str, Any]) -> None:
         self._stream_texts("The answer.")
@@ -286,6 +311,23 @@ def _call_chunk(index: int, name: str, arguments: str) -> dict[str, Any]:
     function = {"name": name or None, "arguments": arguments}
     call = {"index": index, "id": f"c{index}", "type": "function", "function": function}
     return _chunk(choices=[{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}])
+
+
+def _counted(prompt: int, output: int) -> Usage:
+    return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+
+
+def _text_bytes(body: dict[str, Any]) -> int:
+    return sum(len(message["content"].encode()) for message in body["messages"])
+
+
+def _work(body: dict[str, Any]) -> str:
+    """The next call of a model that is never done: registers a tool, then calls it again and again."""
+    said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    call = {"name": "tool_register", "arguments": {"tool_name": "count_text"}}
+    if any("tool_register" in text for text in said):
+        call = {"name": "count_text", "arguments": {"path": "notes.txt"}}
+    return json.dumps({"call": call})
 
 
 def _safe_tool(body: dict[str, Any]) -> str:

@@ -96,9 +96,31 @@ async def test_a_defect_while_opening_does_not_take_the_screen(paths):
 
     app = ChatApp(Options(), build=build, paths=paths)
     async with app.run_test() as pilot:
-        await eventually(pilot, lambda: "could not be opened: a defect" in seen(app))
+        await eventually(pilot, lambda: "unexpected happened: a defect" in seen(app))
         await pilot.press("a")
         assert prompt(app).text == "a"
+
+
+@pytest.mark.parametrize("broken", ["command", "ask", "standing"])
+async def test_a_defect_in_the_shell_is_told_and_the_chat_goes_on(make_app, broken, monkeypatch):
+    async def defect(*_):
+        raise RuntimeError("a defect")
+
+    async def defective_turn(question):
+        raise RuntimeError("a defect")
+        yield
+
+    shell = FakeShell()
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        monkeypatch.setattr(shell, broken, defective_turn if broken == "ask" else defect)
+        await ask(pilot, app, "/tools " if broken == "command" else "how many")
+        await eventually(pilot, lambda: "unexpected happened: a defect" in seen(app))
+        monkeypatch.undo()
+        await pilot.press(*"and now", "enter")
+        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+    assert "and now" in shell.asked
 
 
 async def test_an_empty_question_only_hints(make_app):

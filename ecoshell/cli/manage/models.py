@@ -12,13 +12,13 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models.embedded import CONTEXT, embedded_path
+from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
 from ecoshell.paths import Paths, user_paths
 
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
 
-EMBEDDED = "embedded"
 _BUCKETS = ("input", "cached_input", "output")
 
 

@@ -1,0 +1,349 @@
+"""The cap, over real HTTP and real SQLite: whole turns of the shell against a provider that does as it likes.
+
+One shell plays most turns, each in a new session, so that litellm is loaded once. While a turn runs, another reader of
+the same ledger looks at every cap again and again.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from agent_play import of, turn
+from hostile_server import hostile_server
+from llama_server import free_port, llama_address, llama_server
+from processes import processes_of
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.entries import Entry
+from ecoshell.budget.ledger import Ledger
+from ecoshell.cli import main
+from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, TurnFinished
+from ecoshell.messages import Usage
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEY = "sk-test-0123456789abcdef"
+BROKEN_OFF = ("cut", "reset", "error-inside", "gave-up-waiting")
+UNUSABLE = ("garbage", "web-page", "half-json")
+SILENT = ("no-usage", "garbage-usage", "negative-usage", "zero-usage")
+TURNED_AWAY = ("too-many", "no-funds", "broken-down")
+HOSTILE = (
+    *("good", "double-usage", "overbilling", "endless", "greedy", "moody"),
+    *(*BROKEN_OFF, *UNUSABLE, *SILENT, *TURNED_AWAY),
+)
+MODEL = """
+[models."openai/{name}"]
+base_url = "{address}"
+price = {{ input = 1, output = 4 }}
+"""
+BUSY_SECONDS = 60
+"""Longer than any of the processes here may take."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One turn, and what the ledger says of it afterwards."""
+
+    events: list[Event]
+    caps: tuple[CapState, ...]
+    entries: list[Entry]
+
+    @property
+    def end(self) -> TurnFinished:
+        assert isinstance(self.events[-1], TurnFinished)
+        return self.events[-1]
+
+    @property
+    def states(self) -> list[str]:
+        return [entry.state for entry in self.entries]
+
+    @property
+    def error(self) -> ErrorHappened:
+        (error,) = of(self.events, ErrorHappened)
+        return error
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hostile_server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def forget(server):
+    server.forget()
+
+
+@pytest.fixture(scope="module")
+def llama_port():
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, server, llama_port):
+    """A home whose settings know every behaviour of the server as a model; the folder of the workspace in it."""
+    root = tmp_path_factory.mktemp("cap")
+    workspace = root / "workspace"
+    workspace.mkdir()
+    (workspace / "notes.txt").write_text("one\ntwo\nthree\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ECOSHELL_HOME", str(root / "home"))
+        patch.setenv("OPENAI_API_KEY", KEY)
+        settings = user_paths().settings_file
+        settings.parent.mkdir(parents=True)
+        known = [MODEL.format(name=name, address=server.openai) for name in HOSTILE]
+        embedded = MODEL.format(name="smollm2", address=llama_address(llama_port)) + "context = 2048\n"
+        settings.write_text("[agent]\nmax_output_tokens = 64\nanswer_tokens = 64\n" + "".join(known) + embedded)
+        yield workspace
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shell(home):
+    shell = await assemble(Options(model="openai/good", workspace=home, registration="names"))
+    for cap in ("day 20", "month 20"):
+        await shell.command(f"/budget {cap}")
+    yield shell
+    await shell.aclose()
+    assert processes_of(home.parent / "home") == []
+
+
+@pytest.fixture
+def play(shell):
+    """Plays a turn with a model, under caps, in a session of its own; nothing may stay held, no cap may be passed."""
+
+    async def played(model, *caps, new=True):
+        if new:
+            await shell.command("/new")
+        await shell.command(f"/model openai/{model}")
+        for cap in caps or ("turn 100000tok", "session 0.50"):
+            await shell.command(f"/budget {cap}")
+        with watched(lambda: (shell.session, shell.conversation.turn)) as passed:
+            events = await turn(shell)
+        assert passed == []
+        states = await shell.caps()
+        assert [cap.held for cap in states] == [0] * len(states)
+        assert shell.ledger.verify() == ()
+        entries = [shell.ledger.entry(held.entry) for held in of(events, BudgetHeld)]
+        return Played(events, states, entries)
+
+    yield played
+    for model in shell.ledger.barred():
+        shell.ledger.unbar(model)
+
+
+@contextmanager
+def watched(where):
+    """Looks at every cap over `where()`, a session and a turn, for as long as this is open; gives those passed."""
+    passed: list[CapState] = []
+    looks = 0
+    done = threading.Event()
+
+    def look():
+        nonlocal looks
+        ledger = Ledger(user_paths().ledger_file)
+        while not done.is_set() or not looks:
+            passed.extend(cap for cap in ledger.caps(*where()) if cap.spent + cap.held > cap.limit)
+            looks += 1
+            time.sleep(0.005)
+        ledger.close()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield passed
+    finally:
+        done.set()
+        looking.join()
+        assert looks
+
+
+async def test_a_reported_usage_is_what_counts(play):
+    played = await play("good")
+    assert (played.end.status, played.end.answer) == ("answered", "The answer.")
+    (entry,) = played.entries
+    assert (entry.state, entry.usage) == ("settled", Usage(input=70, output=12, cached=40, reasoning=5))
+    assert played.end.spent_nano == entry.spent_nano == 70 * 1000 + 12 * 4000
+    assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {82, entry.spent_nano}
+
+
+async def test_two_reports_are_one_and_the_larger_counts(play):
+    played = await play("double-usage")
+    (entry,) = played.entries
+    assert entry.usage == Usage(input=140, output=24)
+    assert (entry.overrun_nano, entry.overrun_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize("behaviour", SILENT)
+async def test_without_a_report_that_can_be_true_the_whole_hold_counts(play, behaviour):
+    played = await play(behaviour)
+    assert (played.end.status, played.end.answer) == ("answered", "The answer.")
+    assert_whole_hold_counts(played)
+
+
+@pytest.mark.parametrize("behaviour", [*BROKEN_OFF, *UNUSABLE])
+async def test_a_call_that_may_have_been_billed_counts_in_full_and_is_not_made_again(play, server, behaviour):
+    played = await play(behaviour)
+    assert played.end.status == "error"
+    assert played.error.kind in ("ModelUnavailable", "ModelBroken")
+    assert_whole_hold_counts(played)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("behaviour", TURNED_AWAY)
+async def test_a_call_that_was_turned_away_costs_nothing_and_is_made_again_twice(play, server, behaviour):
+    played = await play(behaviour)
+    assert (played.end.status, played.end.spent_nano) == ("error", 0)
+    assert played.states == ["released"] * 3
+    assert len({entry.id for entry in played.entries}) == len(server.asked) == 3
+    assert {cap.spent for cap in played.caps if cap.scope in ("turn", "session")} == {0}
+
+
+async def test_an_overbilling_model_is_named_barred_and_asked_again_only_once_it_is_trusted(play, server, capsys):
+    played = await play("overbilling")
+    (entry,) = played.entries
+    (settled,) = of(played.events, BudgetSettled)
+    assert settled.overrun_nano == entry.overrun_nano == entry.spent_nano - entry.held_nano > 0
+    assert any("openai/overbilling billed $" in notice.text for notice in of(played.events, Notice))
+
+    again = await play("overbilling", new=False)
+    assert (again.error.kind, again.end.spent_nano, again.entries) == ("ModelBarred", 0, [])
+    assert len(server.asked) == 1
+
+    assert await asyncio.to_thread(main, ["models", "--unbar", "openai/overbilling"]) == 0
+    capsys.readouterr()
+    trusted = await play("overbilling", new=False)
+    assert trusted.end.status == "answered"
+    assert len(server.asked) == 2
+
+
+async def test_without_a_cap_a_barred_model_may_be_asked(shell, play, server):
+    await play("overbilling")
+    await shell.command("/new")
+    limits = [cap.scope for cap in await shell.caps()]
+    for scope in limits:
+        await shell.command(f"/budget {scope} off")
+    try:
+        events = await turn(shell)
+    finally:
+        for scope in limits:
+            await shell.command(f"/budget {scope} 20")
+    assert events[-1].status == "answered"
+    assert len(server.asked) == 2
+
+
+async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play, server):
+    played = await play("endless")
+    assert_whole_hold_counts(played)
+    assert any("went on past max_tokens" in notice.text for notice in of(played.events, Notice))
+    assert await asyncio.to_thread(server.client_left.wait, 30)
+
+    again = await play("endless", new=False)
+    assert (again.error.kind, again.entries) == ("ModelBarred", [])
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("cap", ["session 0.03", "turn 0.03", "session 40000tok", "day 0.03"])
+async def test_a_greedy_model_that_never_ends_is_stopped_at_the_cap_with_an_answer(shell, play, cap):
+    if cap.startswith("day"):
+        spent = next(one.spent for one in await shell.caps() if one.scope == "day")
+        cap = f"day {(spent + 30_000_000) / 1e9:.9f}"
+    try:
+        played = await play("greedy", "session 20", cap)
+    finally:
+        await shell.command("/budget day 20")
+    assert played.end.status == "limit"
+    assert played.end.answer
+    assert of(played.events, LimitHit)[0].scope == cap.split()[0]
+    assert played.end.steps > 2
+
+
+async def test_turn_by_turn_a_moody_model_never_gets_a_session_past_its_cap(play):
+    played = [await play("moody", "session 0.02", new=number == 0) for number in range(6)]
+    assert [one.end.status for one in played][-1] == "limit"
+    assert any(one.end.status == "error" for one in played)
+
+
+async def test_shells_at_once_share_the_days_cap_and_one_of_them_is_killed(home, server, tmp_path, monkeypatch):
+    settings = user_paths().settings_file.read_text()
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    user_paths().settings_file.parent.mkdir(parents=True)
+    user_paths().settings_file.write_text(settings + '\n[budget]\nday = "0.20"\n')
+    ledger = Ledger(user_paths().ledger_file)
+    with watched(lambda: ("", 0)) as passed:
+        killed, other = shells = [chatting(home) for _ in range(2)]
+        ask(*shells, times=1)
+        await until(lambda: len(ledger.rows("session")) == 2)
+        ask(*shells, times=40)
+        await until(lambda: ledger.caps("", 0)[0].spent > 120_000_000)
+        os.kill(killed.pid, signal.SIGKILL)
+        out, err = await asyncio.to_thread(other.communicate, timeout=BUSY_SECONDS)
+        killed.communicate()
+    assert passed == []
+    assert other.returncode == 3
+    assert "the day's cap of $0.20 has" in out + err
+
+    (day,) = ledger.caps("", 0)
+    assert ledger.verify() == ()
+    assert 120_000_000 < day.spent <= day.spent + day.held <= day.limit
+    ledger.close()
+    await until(lambda: processes_of(tmp_path / "home") == [])
+
+
+async def test_a_turn_with_the_embedded_model_behind_a_server_keeps_to_a_cap_in_tokens(play, llama_port):
+    with llama_server(llama_port):
+        played = await play("smollm2", "turn 20000tok")
+    assert played.end.answer
+    (turns,) = [cap for cap in played.caps if cap.scope == "turn"]
+    assert turns.spent == sum(entry.usage.total for entry in played.entries) <= turns.limit == 20_000
+
+
+async def test_the_key_is_in_no_file_of_the_home(shell, home, play):
+    await play("good")
+    files = [file for file in (home.parent / "home").rglob("*") if file.is_file()]
+    assert user_paths().ledger_file in files
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+def assert_whole_hold_counts(played):
+    (entry,) = played.entries
+    assert (entry.state, entry.spent_nano) == ("unreported", entry.held_nano)
+    spent = {cap.scope: cap.spent for cap in played.caps}
+    assert spent["session"] == played.end.spent_nano == entry.held_nano
+    assert spent["turn"] == entry.held_usage.total
+
+
+def chatting(workspace: Path) -> "subprocess.Popen[str]":
+    """A line shell at a pipe that talks with the moody model."""
+    options = ("--model", "openai/moody", "--workspace", str(workspace), "--registration", "names")
+    return subprocess.Popen(
+        [sys.executable, "-m", "ecoshell", "line", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ask(*shells: "subprocess.Popen[str]", times: int) -> None:
+    for shell in shells:
+        shell.stdin.write("How many lines has notes.txt?\n" * times)
+        shell.stdin.flush()
+
+
+async def until(true):
+    deadline = time.monotonic() + BUSY_SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)

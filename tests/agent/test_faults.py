@@ -1,0 +1,146 @@
+"""Turns that are stopped twice, lose their ledger, change their model or are given nothing to say."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.agent.person import LimitChoice
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, LimitHit, Notice, TurnStarted
+
+LOCKED = StoreError("ledger.db is locked by another process.", fix="Close the other ecoshell or try again.")
+PRICE = (Decimal(1), Decimal(4))
+LONG_WAIT = say("", "run_python", code="import time; time.sleep(60)")
+
+
+class OneChoice:
+    """A person who chooses another model at the first limit, and stops at the next."""
+
+    def __init__(self, model):
+        self._choices = [LimitChoice("model", model), LimitChoice("stop")]
+
+    async def approve(self, wanted):
+        return "no"
+
+    async def at_limit(self, hit):
+        return self._choices.pop(0)
+
+
+async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkeypatch):
+    async def locked():
+        raise LOCKED
+
+    async with asyncio.timeout(20), play([finish("ok"), finish("ok")]) as shell:
+        monkeypatch.setattr(shell.kit.purse, "caps", locked)
+        events = await turn(shell)
+        again = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("answered", "ok")
+    assert again[-1].status == "answered"
+
+
+async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
+    stuck = asyncio.Event()
+
+    async def slow():
+        stuck.set()
+        await asyncio.sleep(30)
+        return ()
+
+    async with asyncio.timeout(20), play([LONG_WAIT], registration="all", yes=True) as shell:
+        events = []
+        stops = []
+        async for event in shell.ask("Wait."):
+            events.append(event)
+            if isinstance(event, CallStarted):
+                monkeypatch.setattr(shell.kit.purse, "caps", slow)
+                stops.append(asyncio.create_task(shell.stop()))
+                await stuck.wait()
+                stops.append(asyncio.create_task(shell.stop()))
+        await asyncio.gather(*stops)
+        assert not shell.conversation.busy
+    assert events[-1].status == "interrupted"
+
+
+async def test_a_call_that_is_stopped_is_told_as_ended_before_the_turn_is(play):
+    async with play([LONG_WAIT, finish("ok")], registration="all", yes=True) as shell:
+        events = []
+        async for event in shell.ask("Wait."):
+            events.append(event)
+            if isinstance(event, CallStarted):
+                await shell.stop()
+    ended = of(events, CallFinished)[0]
+    assert (ended.ok, ended.observation) == (False, "The turn ended before run_python did.")
+    assert events.index(ended) < len(events) - 1
+
+
+async def test_an_aside_that_cannot_be_given_back_takes_no_answer_away(play, monkeypatch):
+    async def locked(hold):
+        raise LOCKED
+
+    async with play([finish("ok")]) as shell:
+        monkeypatch.setattr(shell.kit.cast.model, "release", locked)
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("answered", "ok")
+    assert "is locked" in of(events, Notice)[0].text
+
+
+@pytest.mark.parametrize("line", [say(""), say("  \n"), finish(""), finish("   ")])
+async def test_an_empty_reply_is_an_error_and_no_answer(play, line):
+    async with play([line]) as shell:
+        events = await turn(shell)
+    assert events[-1].status == "error"
+    assert not of(events, Answer)
+    assert "empty answer" in of(events, ErrorHappened)[0].message
+
+
+async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_first(play):
+    person = OneChoice("github_copilot/gpt-4o-mini")
+    async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", person=person) as shell:
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert of(events, LimitHit)
+    assert of(events, ErrorHappened)[0].kind == "PriceUnknown"
+    assert [cap.held for cap in caps] == [0]
+
+
+async def test_a_session_that_does_not_exist_stops_no_turn(play):
+    async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
+        events = []
+        async for event in shell.ask("How many?"):
+            events.append(event)
+            if isinstance(event, TurnStarted):
+                with pytest.raises(UsageError):
+                    await shell.command("/resume nothing-like-it")
+    assert events[-1].status == "answered"
+
+
+async def test_what_could_not_be_written_is_written_when_the_shell_closes(play, monkeypatch):
+    async with play([finish("ok")]) as shell:
+        write, session = shell.store.append, shell.session
+
+        def locked(*_):
+            raise LOCKED
+
+        monkeypatch.setattr(shell.store, "append", locked)
+        with pytest.raises(StoreError):
+            await turn(shell)
+        monkeypatch.setattr(shell.store, "append", write)
+    async with play([], resume=session) as shell:
+        assert isinstance((await shell.past())[0], TurnStarted)
+
+
+async def test_an_answer_that_was_cut_says_so(play):
+    async with play([say("word " * 2_000)]) as shell:
+        events = await turn(shell)
+    assert events[-1].status == "answered"
+    assert "was cut" in of(events, Notice)[0].text
+
+
+async def test_a_conclusion_without_words_quotes_the_last_result(play):
+    count = say("", "count_text", path="notes.txt")
+    async with play([count, count, count], registration="all", max_steps=2) as shell:
+        events = await turn(shell)
+    assert events[-1].status == "limit"
+    assert "count_text: notes.txt: 3 lines" in events[-1].answer

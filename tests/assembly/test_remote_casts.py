@@ -1,0 +1,83 @@
+"""Remote models as the shell casts them: settings, keys, and the helper process that comes and goes with the shell."""
+
+import json
+from decimal import Decimal
+
+import pytest
+from processes import processes_of
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import ModelMissing
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+
+MINE = """
+[models."openai/mine"]
+base_url = "http://127.0.0.1:1/v1"
+native_tools = true
+context = 4096
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    for variable in ("OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    user_paths().settings_file.parent.mkdir(parents=True)
+    user_paths().settings_file.write_text(MINE)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def script(tmp_path):
+    file = tmp_path / "script.jsonl"
+    file.write_text(json.dumps({"text": "It is done."}) + "\n")
+    return f"script:{file}"
+
+
+async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
+    shell = await assemble(Options(model="openai/mine", price=(Decimal(1), Decimal(4))))
+    traits = shell.kit.cast.model.traits
+    await shell.aclose()
+    assert (traits.native_tools, traits.context) == (True, 4096)
+    assert traits.price is not None
+    assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (1, 4, "--price")
+
+
+async def test_the_helper_loads_before_the_first_question_and_ends_with_the_shell(home):
+    shell = await assemble(Options(model="openai/mine"))
+    assert any("remote_worker" in line for line in processes_of(home))
+    await shell.aclose()
+    assert processes_of(home) == []
+
+
+async def test_the_helper_starts_when_a_remote_model_is_changed_to(home, script):
+    shell = await assemble(Options(model=script))
+    assert processes_of(home) == []
+    await shell.command("/model openai/mine")
+    assert any("remote_worker" in line for line in processes_of(home))
+    await shell.aclose()
+    assert processes_of(home) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("openai/gpt-4o", "Set OPENAI_API_KEY"), ("gpt-4o-mimi", "gpt-4o-mini"), ("embeded", "Did you mean embedded?")],
+)
+async def test_a_model_that_cannot_be_had_leaves_the_old_one_in_its_place(home, script, name, told):
+    shell = await assemble(Options(model=script))
+    with pytest.raises(ModelMissing) as caught:
+        await shell.command(f"/model {name}")
+    answered = [event async for event in shell.ask("Is it done?")][-1]
+    await shell.aclose()
+    assert told in str(caught.value)
+    assert (shell.kit.model, answered.answer) == (script, "It is done.")
+    assert processes_of(home) == []
+
+
+async def test_a_model_that_cannot_be_had_opens_no_shell(home):
+    with pytest.raises(ModelMissing, match="Set GEMINI_API_KEY, or store the key with: keyring set"):
+        await assemble(Options(model="gemini/gemini-2.5-flash"))
+    assert processes_of(home) == []

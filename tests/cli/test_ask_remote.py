@@ -1,0 +1,69 @@
+"""`ecoshell ask` and remote models, as a process: without a key, under a wrong name, and what is left running."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hostile_server import hostile_server
+from processes import processes_of
+
+from ecoshell.budget.ledger import Ledger
+
+LIMIT_S = 60
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "home" / "config").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def ask(home, *options):
+    """One question in a process that finds no key anywhere."""
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    env |= {"ECOSHELL_HOME": str(home), "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring"}
+    command = [sys.executable, "-m", "ecoshell", "ask", "hi", "--workspace", str(home), *options]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def rows(home):
+    ledger = Ledger(home / "data" / "ledger.sqlite")
+    found = ledger.rows("model")
+    ledger.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("openai/gpt-4o", "Set OPENAI_API_KEY, or store the key with: keyring set ecoshell OPENAI_API_KEY"),
+        ("gpt-4o-mimi", "Did you mean gpt-4o-mini"),
+        ("nonsense", "Write the provider first"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_an_error_before_anything_is_reserved(home, model, told):
+    done = ask(home, "--model", model)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert model in done.stderr
+    assert told in done.stderr
+    assert rows(home) == ()
+
+
+def test_in_json_a_missing_key_is_an_error_event_and_a_result(home):
+    done = ask(home, "--model", "openai/gpt-4o", "--json")
+    error, result = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 1
+    assert (error["type"], error["kind"]) == ("error", "ModelMissing")
+    assert "OPENAI_API_KEY" in error["fix"]
+    assert (result["type"], result["status"]) == ("result", "error")
+
+
+def test_an_answered_question_leaves_no_process_behind(home):
+    with hostile_server() as server:
+        model = f'[models."openai/good"]\nbase_url = "{server.openai}"\n'
+        (home / "config" / "config.toml").write_text(model)
+        done = ask(home, "--model", "openai/good")
+    assert (done.returncode, done.stdout) == (0, "The answer.\n"), done.stderr
+    assert processes_of(home) == []

@@ -1,0 +1,22 @@
+"""Which processes a home's shells have started and not ended."""
+
+from pathlib import Path
+
+import pytest
+
+
+def processes_of(home: Path) -> list[str]:
+    """Command lines of the living processes whose `ECOSHELL_HOME` this was when they started."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("the environment of other processes cannot be read here")
+    return [line for folder in Path("/proc").glob("[0-9]*") if (line := _command_line(folder, home))]
+
+
+def _command_line(folder: Path, home: Path) -> str:
+    """The command line if the process belongs to the home, else nothing; a process may end while it is looked at."""
+    try:
+        if f"ECOSHELL_HOME={home}".encode() not in (folder / "environ").read_bytes().split(b"\0"):
+            return ""
+        return (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""

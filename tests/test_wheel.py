@@ -1,0 +1,94 @@
+"""The wheel: what is in it, what is not, and that it works unpacked, away from the checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ecoshell import __version__
+
+ROOT = Path(__file__).parent.parent
+DATA = (".md", ".tcss", ".jsonl")
+STRAY = (".env", "ecoshell/.env", "ecoshell/modes/.env", "themes/.env", "ecoshell/__pycache__/old.pyc")
+"""What may lie about in a checkout; git ignores all of it."""
+METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+READ_EVERYTHING = """
+import sys
+from importlib.resources import files
+from pathlib import Path
+from ecoshell.modes.single import prompt
+from ecoshell.paths import user_paths
+from ecoshell.tui.themes import load_themes
+import ecoshell.modes.stepwise
+
+themes = load_themes(user_paths())
+assert {theme.name for theme in themes.all} >= {"dark", "light"}, themes
+assert not themes.complaints, themes.complaints
+assert prompt("single") and prompt("conclude")
+root = files("ecoshell")
+assert all((root / name).read_text(encoding="utf-8").strip() for name in sys.argv[1:])
+print(Path(str(root)).parent)
+"""
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """The files of this checkout that git does not ignore."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is no git checkout")
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [name for name in listed if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(sources, tmp_path_factory):
+    """A wheel built from a copy of the sources in which stray files lie about, without the network."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in sources:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy / name)
+    for name in STRAY:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_text("SECRET=1\n")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
+    subprocess.run(command, cwd=copy, check=True, capture_output=True)
+    (built,) = (copy / "dist").iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def python(folder, *arguments):
+    """What this interpreter prints when the unpacked wheel comes before everything installed."""
+    env = {**os.environ, "PYTHONPATH": str(folder), "ECOSHELL_HOME": str(folder / "home")}
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_wheel_holds_the_package_its_data_and_the_themes_and_nothing_else(sources, wheel):
+    package = {name for name in sources if name.startswith("ecoshell/") and name.endswith((".py", *DATA))}
+    themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
+    metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
+    assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
+    assert {Path(name).suffix for name in package} == {".py", *DATA}
+    assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
+
+
+def test_the_wheel_prints_its_version_away_from_the_checkout(unpacked):
+    assert python(unpacked, "-m", "ecoshell", "--version") == f"ecoshell {__version__}\n"
+
+
+def test_the_wheel_reads_its_themes_and_prompts_away_from_the_checkout(unpacked, sources):
+    data = [name.removeprefix("ecoshell/") for name in sources if name.startswith("ecoshell/") and name.endswith(DATA)]
+    assert python(unpacked, "-c", READ_EVERYTHING, *data).strip() == str(unpacked)
