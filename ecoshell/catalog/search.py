@@ -44,8 +44,8 @@ _SERVER_SHARE = 0.2
 _RANDOM_SHARE = 0.1
 _SUREST = 0.9
 """The constants of `Ranker.chances`, fitted by likelihood on ToolBench's queries (2.3 tools a task) and the failed runs
-of LiveMCPBench (2.5), in pools of 5 to 527 tools. Held out, on its successful runs: tools said to be used with a chance
-of 7, 14, 24, 40, 59, 77 and 89 % were used in 7, 18, 33, 46, 63, 85 and 92 % of the cases."""
+of LiveMCPBench (2.5), in pools of 5 to 527 tools. On its successful runs, in view while the ranker was made but not
+fitted to: of tools given a chance of 7, 14, 24, 40, 59, 77 and 89 %, 7, 18, 33, 46, 63, 85 and 92 % were used."""
 
 
 class Ranker:
