@@ -13,7 +13,7 @@ from ecoshell.agent.limit import LimitDesk
 from ecoshell.agent.meta import Meta
 from ecoshell.agent.offer import Offer, make_offer, shown_in
 from ecoshell.agent.turn import Ended, Frame, Turn
-from ecoshell.catalog.presentation import STABLE
+from ecoshell.catalog.presentation import STABLE, Presentation
 from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import EcoshellError, UsageError
@@ -85,6 +85,11 @@ class Conversation:
         return self._running is not None
 
     @property
+    def presentation(self) -> Presentation:
+        """How tools are put before the model; settled in the session's first turn."""
+        return self._shown.presentation or STABLE
+
+    @property
     def turn(self) -> int:
         """The number of the last turn; 0 before the first."""
         return self._turns
@@ -117,7 +122,7 @@ class Conversation:
 
     async def register(self, name: str) -> Event:
         """Register a tool by the user's hand; raises UsageError for an unknown name."""
-        tokens, exact = await asyncio.to_thread(self._kit.cast.measure, self.known(name))
+        tokens, exact = await asyncio.to_thread(self._measure, self.known(name))
         self.library = self.library.including([Skill(name, tokens, "user")])
         return await self.note(ToolRegistered(name, tokens, exact, 0, "user"))
 
@@ -209,7 +214,7 @@ class Conversation:
         skills: list[Skill] = []
         for name in ended.path.registered:
             if name in self._kit.catalog:
-                skills.append(Skill(name, self._kit.cast.measure(self._kit.catalog.document(name))[0], "agent"))
+                skills.append(Skill(name, self._measure(self._kit.catalog.document(name))[0], "agent"))
         self.library = self.library.including(skills)
         self._shown = replace(self._shown, documents=self._shown.documents | set(ended.path.registered))
         self._history += finished_messages(offer.opening, ended.path, ended.answer or f"[{ended.status}]")
@@ -231,13 +236,12 @@ class Conversation:
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
-        return self._kit.cast.measure(document)
+        return self._kit.cast.measure(document, self.presentation)
 
     def _registration_again(self, name: str) -> str:
         """What the model read when it registered this tool; empty when the tool is gone."""
-        presentation = self._shown.presentation or STABLE
         known = name in self._kit.catalog
-        return presentation.registration_result(self._kit.catalog.document(name)) if known else ""
+        return self.presentation.registration_result(self._kit.catalog.document(name)) if known else ""
 
     async def note(self, event: Event) -> Event:
         """Keep something that happened between turns."""

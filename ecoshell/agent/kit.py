@@ -10,6 +10,7 @@ from ecoshell.agent.mode import Mode
 from ecoshell.agent.person import Person
 from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
 from ecoshell.events import Event
 from ecoshell.messages import Message, ToolDocument
@@ -41,9 +42,9 @@ class Cast:
         """Tokens of a text for this model; may block while a tokenizer loads."""
         return self.model.count(text)
 
-    def measure(self, document: ToolDocument) -> tuple[int, bool]:
+    def measure(self, document: ToolDocument, presentation: Presentation) -> tuple[int, bool]:
         """Tokens a document takes in this model's context, and whether the count is exact."""
-        return self.sizes([document.as_text()])[0], self.exact
+        return self.sizes([presentation.shown(document)])[0], self.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts that will be asked for again: documents and names."""

@@ -74,18 +74,16 @@ def make_offer(
 ) -> Offer:
     """The offer for this question, given what is registered and was shown before; counts tokens, so may block."""
     cast, catalog = kit.cast, kit.catalog
-    sizes = dict(zip(catalog.names, cast.sizes(one.as_text() for one in catalog.documents), strict=True))
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
     names = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
     large = len(names) < len(catalog)
 
     unregistered = [catalog.document(name) for name in names if name not in library]
     decision = _decide(question, kit, unregistered, _policy(kit, shown, large=large), history)
-    fresh = [document for document in unregistered if document.name in decision.upfront]
-    skills = tuple(Skill(document.name, sizes[document.name], "upfront") for document in fresh)
+    presentation = _presentation(kit, shown, decision, frozenset((*library.names, *decision.upfront)))
+    sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
+    skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
-
-    presentation = _presentation(kit, shown, decision, registered)
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     listing = presentation.opening(untold, unseen, large=large)
@@ -134,7 +132,7 @@ def _registers_freely(kit: Kit) -> bool:
     return kit.cast.model.traits.small and kit.registration == "auto"
 
 
-def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: SkillLibrary) -> Presentation:
+def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: frozenset[str]) -> Presentation:
     """The session's presentation; `plain` only while there is nothing left to register."""
     complete = all(name in registered for name in kit.catalog.names)
     if shown.presentation is not None and (complete or shown.presentation.name != PLAIN.name):

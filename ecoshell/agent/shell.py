@@ -137,7 +137,11 @@ class Shell:
     def _standing(self) -> Standing:
         kit, library, session = self.kit, self.conversation.library, self.session
         sizes = dict(
-            zip(kit.catalog.names, kit.cast.sizes(one.as_text() for one in kit.catalog.documents), strict=True)
+            zip(
+                kit.catalog.names,
+                kit.cast.sizes(map(self.conversation.presentation.shown, kit.catalog.documents)),
+                strict=True,
+            )
         )
         names_tokens = sum(kit.cast.sizes(f", {name}" for name in kit.catalog.names))
         spent = self.ledger.session_row(session)

@@ -56,6 +56,10 @@ class Presentation(Protocol):
         """What the model reads when it has registered this tool."""
         ...
 
+    def shown(self, document: ToolDocument) -> str:
+        """The document as it stands in the prompt, wherever that is: what it weighs."""
+        ...
+
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
         """The text that goes with the question: names to register, and documents where the array does not hold them."""
         ...
@@ -73,6 +77,9 @@ class Grow:
     def registration_result(self, document: ToolDocument) -> str:
         return "Registered."
 
+    def shown(self, document: ToolDocument) -> str:
+        return document.as_entry()
+
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
         return _listing(names, upfront, large)
 
@@ -87,6 +94,9 @@ class Stable:
         return (REGISTER_DOCUMENT, CALL_DOCUMENT, FINISH_DOCUMENT, *_search(large))
 
     def registration_result(self, document: ToolDocument) -> str:
+        return document.as_text()
+
+    def shown(self, document: ToolDocument) -> str:
         return document.as_text()
 
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
@@ -106,6 +116,9 @@ class Plain:
 
     def registration_result(self, document: ToolDocument) -> str:
         return "Registered."
+
+    def shown(self, document: ToolDocument) -> str:
+        return document.as_entry()
 
     def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
         return ""
