@@ -242,3 +242,13 @@ async def test_a_reader_that_goes_away_stops_the_turn_and_loses_no_event(play):
         stored = [event for _, event in shell.store.events(shell.session)]
     assert isinstance(stored[-1], TurnFinished)
     assert stored[-1].status == "interrupted"
+
+
+async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_path):
+    async with play([finish("3")]) as shell:
+        await turn(shell)
+        file = tmp_path / "session.md"
+        await shell.command(f"/export {file}")
+        with pytest.raises(UsageError, match="exists already"):
+            await shell.command(f"/export {file}")
+    assert "How many lines has notes.txt?" in file.read_text()

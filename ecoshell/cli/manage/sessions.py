@@ -80,19 +80,6 @@ def _delete(store: SessionStore, args: argparse.Namespace) -> None:
         print(f"Session {found} ({title or 'no question yet'}) was deleted.")
 
 
-def write_new(file: Path, text: str) -> None:
-    """Write a new file; raises UsageError when there is one already, and StoreError when it cannot be written."""
-    try:
-        with file.open("x", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
-    except FileExistsError:
-        raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
-    except OSError as error:
-        raise StoreError(
-            f"{file} cannot be written: {error.strerror}.", kept="The session is kept.", fix="Name another file."
-        ) from error
-
-
 def _document(store: SessionStore, session: str, wanted: str) -> str:
     write = as_json if wanted == "json" else as_markdown
     return write(store.events(session), store.info(session))
