@@ -10,8 +10,8 @@ from ecoshell.agent.printing import amount, caps_table, dollars, table
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
-from ecoshell.errors import StoreError, UsageError
-from ecoshell.sessions.export import as_json, as_markdown
+from ecoshell.errors import UsageError
+from ecoshell.sessions.export import as_json, as_markdown, write_new
 from ecoshell.untrusted import visible
 
 
@@ -120,12 +120,7 @@ async def _export(shell: Shell, argument: str) -> Printed:
         return Printed(as_markdown(events))
     file = Path(os.path.expanduser(argument))  # noqa: ASYNC240, PTH111 - looks at no file
     text = as_json(events) if file.suffix == ".json" else as_markdown(events)
-    try:
-        await asyncio.to_thread(file.write_text, text, encoding="utf-8")
-    except OSError as failure:
-        raise StoreError(
-            f"{file} could not be written: {failure.strerror}.", kept="The session is kept.", fix="Name another file."
-        ) from failure
+    await asyncio.to_thread(write_new, file, text)
     return Printed(f"Exported to {file}.")
 
 

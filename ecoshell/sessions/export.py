@@ -3,8 +3,10 @@
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 from ecoshell.budget.money import amount_text
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -63,6 +65,19 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None) -> 
 def iso_time(at: float) -> str:
     """Seconds since 1970 as a date and time in UTC."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a new file; raises UsageError when there is one already, and StoreError when it cannot be written."""
+    try:
+        with file.open("x", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
+    except OSError as error:
+        raise StoreError(
+            f"{file} cannot be written: {error.strerror}.", kept="The session is kept.", fix="Name another file."
+        ) from error
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:

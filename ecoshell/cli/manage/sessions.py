@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ecoshell.assembly.parts import open_store
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.errors import StoreError, UsageError
+from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
-from ecoshell.sessions.export import as_json, as_markdown, iso_time
+from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
 from ecoshell.sessions.store import SessionInfo, SessionStore
 
 
