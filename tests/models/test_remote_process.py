@@ -95,11 +95,18 @@ async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(s
         "openai/slow", book=PriceBook(), keys=Keys({}), process=fresh, options=RemoteOptions(server.openai)
     )
     await fresh.warm()
-    os.kill(fresh.pid, signal.SIGKILL)
-    with pytest.raises(ModelUnavailable) as caught:
-        await answer(slow)
-    assert not caught.value.billed
-    await fresh.aclose()
+    stopped = fresh.pid
+    os.kill(stopped, signal.SIGSTOP)  # so that it cannot read what it is asked, let alone send it
+    asking = asyncio.create_task(answer(slow))
+    await asyncio.sleep(0.2)
+    assert fresh.pid == stopped
+    os.kill(stopped, signal.SIGKILL)
+    try:
+        with pytest.raises(ModelUnavailable) as caught:
+            await asking
+        assert not caught.value.billed
+    finally:
+        await fresh.aclose()
 
 
 @on_one_loop
