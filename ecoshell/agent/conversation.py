@@ -16,7 +16,7 @@ from ecoshell.agent.turn import Ended, Frame, Turn
 from ecoshell.catalog.presentation import STABLE, Presentation
 from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import Skill, SkillLibrary
-from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
     BudgetSettled,
@@ -110,8 +110,13 @@ class Conversation:
                     await self._kit.log.record(self.session, batch)
                     for event in batch:
                         yield event
+        except StoreError:  # a further try would only wait for the same lock once more
+            self._kit.log.keep(self.session, await self._settle_down(arrived))
+            raise
         finally:
-            await self._settle_down(arrived)
+            left = await self._settle_down(arrived)
+            if left:
+                await self._kit.log.record(self.session, left)
 
     async def stop(self) -> None:
         """Stop the turn that runs, if one does; its stream still ends in TurnFinished."""
@@ -142,13 +147,11 @@ class Conversation:
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
-    async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> None:
-        """After the reader has gone: end the turn and keep the events nobody read."""
+    async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> list[Event]:
+        """After the reader has gone: end the turn; gives the events nobody read."""
         await self.stop()
         self._running = None
-        left = [event for event in _drain(arrived) if event is not None]
-        if left:
-            await self._kit.log.record(self.session, left)
+        return [event for event in _drain(arrived) if event is not None]
 
     async def _perform(self, question: str, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""

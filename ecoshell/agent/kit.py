@@ -24,6 +24,10 @@ class Log(Protocol):
 
     async def record(self, session: str, events: Sequence[Event]) -> None: ...
 
+    def keep(self, session: str, events: Sequence[Event]) -> None:
+        """Keep events for the next `record` to write first."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Cast:

@@ -26,8 +26,12 @@ class EventLog:
 
         Cancelling it does not take the events back.
         """
-        self._pending.extend((session, event) for event in events)
+        self.keep(session, events)
         await self.flush()
+
+    def keep(self, session: str, events: Sequence[Event]) -> None:
+        """Keep events in memory; the next write takes them along."""
+        self._pending.extend((session, event) for event in events)
 
     async def flush(self) -> None:
         """Write what is in memory only; raises StoreError when it cannot be."""

@@ -66,7 +66,9 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
         self.query_one(Transcript).add(lines.welcome(__version__))
-        self.query_one(Prompt).focus()
+        prompt = self.query_one(Prompt)
+        prompt.send = self._typed
+        prompt.focus()
 
     @property
     def person(self) -> ScreenPerson:
@@ -102,9 +104,9 @@ class ChatScreen(Screen[None]):
         self.query_one(ToolsPanel).show(standing)
         self.query_one(SummaryLine).update(summary(standing, caps))
 
-    def on_prompt_sent(self, message: Prompt.Sent) -> None:
+    def _typed(self, text: str) -> None:
         """Send what was typed, or say why it stays in the prompt."""
-        bar, text = self.query_one(PromptBar), message.text.strip()
+        bar, text = self.query_one(PromptBar), text.strip()
         if not text:
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:
@@ -159,10 +161,9 @@ class ChatScreen(Screen[None]):
 
     def _send(self, talk: Talk, text: str) -> None:
         """Hand a question or a command to the shell, beside everything else that goes on."""
-        self.run_worker(self._carry_out(talk, text))
+        command = text.lstrip().startswith("/")
+        self.run_worker(self._command(talk, text.strip()) if command else talk.ask(text))
 
-    async def _carry_out(self, talk: Talk, text: str) -> None:
-        if not text.lstrip().startswith("/"):
-            await talk.ask(text)
-        elif await talk.command(text.strip()):
+    async def _command(self, talk: Talk, line: str) -> None:
+        if await talk.command(line):
             self.post_message(self.Left())

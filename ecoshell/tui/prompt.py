@@ -1,20 +1,19 @@
 """The prompt: where questions and slash commands are typed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ecoshell.tui.completion import CompletionList
 from ecoshell.tui.drafts import DraftFile
 from ecoshell.tui.history import History
+from ecoshell.tui.keys import act_at_once
 from ecoshell.tui.pastes import ATTACHED_FROM, Pastes
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 _PAUSE = 0.5
 """Seconds without a change after which the draft is kept."""
 Completer = Callable[[str], "Sequence[Completion]"]
+Send = Callable[[str], None]
 
 
 class Prompt(TextArea):
@@ -38,12 +38,6 @@ class Prompt(TextArea):
         "tab completes a slash command, page up and page down scroll the transcript."
     )
 
-    @dataclass
-    class Sent(Message):
-        """The person pressed enter; `text` has every paste in it."""
-
-        text: str
-
     def __init__(self, completions: CompletionList, history: History) -> None:
         super().__init__(
             id="prompt",
@@ -52,6 +46,8 @@ class Prompt(TextArea):
             placeholder="Ask anything, or / for commands",
         )
         self.completer: Completer = lambda _: ()
+        self.send: Send = lambda _: None
+        """Called when enter is pressed, with every paste in the text; at once, or what is typed next would go along."""
         self._completions = completions
         self._history = history
         self._pastes = Pastes()
@@ -102,8 +98,8 @@ class Prompt(TextArea):
         if self._completions.is_open and self._steer(event.key):
             handled = True
         elif handled := event.key == "enter":
-            self.post_message(self.Sent(self.draft))
-        if handled:
+            self.send(self.draft)
+        if handled or await act_at_once(self, event.key):
             event.stop()
             event.prevent_default()
         else:

@@ -7,6 +7,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.events import Key
 from textual.widgets import Input, Static
 
 from ecoshell.agent.person import Decision, LimitChoice
@@ -15,10 +16,20 @@ from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, LimitHit
 from ecoshell.tui.blocks import Row
 from ecoshell.tui.figures import amount
+from ecoshell.tui.keys import act_at_once
 from ecoshell.tui.lines import arguments_rows
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
+
+
+class Field(Input):
+    """A line to type in."""
+
+    async def _on_key(self, event: Key) -> None:
+        if await act_at_once(self, event.key):
+            event.stop()
+            event.prevent_default()
 
 
 class Question(Vertical, Generic[T], can_focus=True):
@@ -105,7 +116,7 @@ class LimitQuestion(Question[LimitChoice]):
         need, left = amount(self._hit.need, self._hit.unit), amount(self._hit.left, self._hit.unit)
         yield Static(visible(self._hit.message), markup=False)
         yield Static(f"The next call may cost {need}; {left} is left.", markup=False)
-        yield Input(compact=True)
+        yield Field(compact=True)
         yield Static(_choices(self._CHOICES), classes="choices", markup=False)
 
     def action_choose(self, kind: str) -> None:

@@ -1,9 +1,9 @@
 """The conversation with the shell: what is sent goes to it, what happens comes back to the screen."""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.budget.caps import CapState
 from ecoshell.events import (
@@ -50,9 +50,12 @@ class Talk:
                 await asyncio.sleep(0)  # a long session must not hold up the screen
         await self.look()
 
-    async def ask(self, question: str) -> None:
-        """One turn, from the question to its last event."""
+    def ask(self, question: str) -> Coroutine[Any, Any, None]:
+        """One turn, from the question to its last event; busy from now on, and not only from when it is awaited."""
         self.busy = True
+        return self._ask(question)
+
+    async def _ask(self, question: str) -> None:
         with self._fence():
             try:
                 async for event in self.shell.ask(question):

@@ -85,6 +85,12 @@ def test_names_that_are_not_text_are_listed(files: FileTools, workspace: Workspa
     assert "caf" in files.list_files().text
 
 
+@pytest.mark.skipif(os.name == "nt", reason="names on Windows have no control characters")
+def test_a_name_with_a_line_break_is_one_entry(files: FileTools, workspace: Workspace):
+    (workspace.root / "a\nsecret.txt  9 bytes").touch()
+    assert files.list_files().text.splitlines() == [r"'a\nsecret.txt  9 bytes'  0 bytes"]
+
+
 def test_a_file_is_read_whole_or_by_lines(files: FileTools, workspace: Workspace):
     write(workspace, a_txt="one\ntwo\x0c\u2028still two\r\nthree")
     assert files.read_file("a.txt").text == "one\ntwo\x0c\u2028still two\r\nthree"

@@ -261,7 +261,7 @@ async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, app)
         prompt(app).put("half typ")
-        app.chat.on_prompt_sent(Prompt.Sent("/tools"))
+        prompt(app).send("/tools")
         prompt(app).put("half typ")
         app.chat.action_run("write it")
         await eventually(pilot, lambda: app.chat.query(Question))

@@ -1,13 +1,16 @@
 """Typing: history, completion, new lines, the draft."""
 
-from tui_play import FakeShell, eventually
+from textual.events import Key
+from tui_play import HIT, STARTED, FakeShell, eventually
 
+from ecoshell.agent.person import LimitChoice
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.completion import CompletionList
 from ecoshell.tui.drafts import DraftFile
 from ecoshell.tui.history import History
 from ecoshell.tui.pastes import Pastes
 from ecoshell.tui.prompt import Prompt
+from ecoshell.tui.questions import LimitQuestion
 
 
 def prompt(app: ChatApp) -> Prompt:
@@ -151,3 +154,41 @@ def test_each_paste_stands_in_its_own_place():
     pastes = Pastes()
     one, two = pastes.keep("a" * 200_000), pastes.keep("b" * 200_000)
     assert pastes.expand(f"first {one}, then {two}") == f"first {'a' * 200_000}, then {'b' * 200_000}"
+
+
+def type_in_one_packet(app: ChatApp, *keys: str) -> None:
+    """Hand keys to the app as the driver does when they arrive together."""
+    for key in keys:
+        app.post_message(Key(key, key if len(key) == 1 else None))
+
+
+async def test_keys_of_one_packet_act_in_the_order_they_were_typed(make_app):
+    app = make_app(FakeShell())
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        type_in_one_packet(app, "a", "b", "backspace", "c", "left", "d")
+        await eventually(pilot, lambda: len(prompt(app).text) == 3)
+        assert prompt(app).text == "adc"
+
+
+async def test_keys_of_one_packet_act_in_order_in_the_field_of_a_limit_too(make_app):
+    app = make_app(FakeShell((STARTED, HIT)))
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("q", "enter")
+        await eventually(pilot, lambda: app.chat.query(LimitQuestion))
+        await pilot.press("r")
+        type_in_one_packet(app, "0", "backspace", "1", "enter")
+        await eventually(pilot, lambda: not app.chat.query(LimitQuestion))
+        assert app.shell.decisions == [LimitChoice("raise", "1")]
+
+
+async def test_what_is_typed_behind_enter_in_one_packet_is_not_sent_along(make_app):
+    shell = FakeShell((STARTED, HIT))
+    app = make_app(shell)
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        type_in_one_packet(app, "a", "enter", "b", "enter", "c")
+        await eventually(pilot, lambda: app.chat.query(LimitQuestion))
+        assert shell.asked == ["a"]
+        assert prompt(app).text == "bc"

@@ -100,11 +100,17 @@ class FileTools:
 
 
 def _line(entry: Entry) -> str:
+    name = _named(str(entry.path))
     if entry.is_folder:
-        return f"{entry.path}/" + ("  (not entered)" if entry.name in CLOSED else "")
+        return f"{name}/" + ("  (not entered)" if entry.name in CLOSED else "")
     if target := entry.target():
-        return f"{entry.path} -> {target}"
-    return f"{entry.path}  {entry.status.st_size} bytes" if entry.is_file else f"{entry.path}  (not a file)"
+        return f"{name} -> {_named(str(target))}"
+    return f"{name}  {entry.status.st_size} bytes" if entry.is_file else f"{name}  (not a file)"
+
+
+def _named(path: str) -> str:
+    """A path on one line: quoted when it has control characters, so that no name passes for two entries."""
+    return repr(path) if any(character < " " for character in path) else path
 
 
 def _page(lines: list[str], first: int, last: int, characters: int) -> Observation:
