@@ -92,7 +92,7 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     row = here[0]
     used = f"{row.usage.input:,} in ({row.usage.cached:,} cached), {row.usage.output:,} out"
     spent = (
-        f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; {row.calls} calls; tokens {used}"
+        f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; calls {row.calls}; tokens {used}"
     )
     return Printed(f"{spent}\n\n{caps_table(await shell.caps())}")
 

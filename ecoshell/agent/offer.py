@@ -106,9 +106,9 @@ def _decide(
 ) -> Decision:
     """Whose documents are worth having from the start, at this model's prices."""
     cast = kit.cast
-    earlier = sum(len(message.text) for message in history) // _CHARACTERS_PER_TOKEN
+    characters = len(question) + sum(len(message.text) for message in history)
     usual = Workload()
-    work = replace(usual, base=usual.base + earlier + cast.tokens(question))
+    work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(documents, kit.ranker.chances(question), lambda text: cast.sizes([text])[0])
     decision = decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
     return replace(decision, summary=_SMALL) if _registers_freely(kit) else decision

@@ -81,11 +81,13 @@ def _rules(settings: "Settings", options: Options) -> Rules:
 
 
 async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:
-    """`--budget` is the session's cap; where neither it nor the ledger has one, the settings' holds."""
+    """The caps a run begins with: `--budget` for the session, else the settings' where they say something new."""
+    given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
+    for scope in ("day", "month"):
+        await shell.adopt_cap(scope, None if given[scope] is None else parse_amount(given[scope]))
     standing = {cap.scope for cap in await shell.caps()}
-    for scope in SCOPES:
-        given: str | None = getattr(settings.budget, scope)
+    for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:
             await shell.set_cap(scope, parse_amount(options.budget))
-        elif given is not None and scope not in standing:
-            await shell.set_cap(scope, parse_amount(given))
+        elif given[scope] is not None and scope not in standing:
+            await shell.set_cap(scope, parse_amount(given[scope]))

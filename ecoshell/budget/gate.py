@@ -67,6 +67,10 @@ class Gate:
         """Set a cap, or remove the scope's caps with None; turn and session caps are those of the account's session."""
         await finished(asyncio.to_thread(self.ledger.set_cap, account.session, scope, amount))
 
+    async def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
+        """Take over a day's or a month's cap from the settings, where it is new there or has changed."""
+        await finished(asyncio.to_thread(self.ledger.adopt_cap, scope, amount))
+
     async def _reserve(self, operation: Callable[P, Hold], *args: P.args, **kwargs: P.kwargs) -> Hold:
         working = asyncio.ensure_future(asyncio.to_thread(operation, *args, **kwargs))
         try:

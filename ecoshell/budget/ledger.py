@@ -25,6 +25,8 @@ from ecoshell.messages import Usage
 _NOT_SENT = "Nothing was reserved and nothing was sent."
 _STILL_HELD = "The reservation keeps counting in full until it is reconciled."
 _AS_BEFORE = "Everything stays as it was."
+_FROM_SETTINGS = "(settings)"
+"""Owner of the caps that remember what the settings last said; they limit nothing themselves."""
 
 Clock = Callable[[], datetime]
 
@@ -130,6 +132,27 @@ class Ledger:
             else:
                 values = (scope, owner, amount.unit, amount.value)
                 db.execute("INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)", values)
+
+    def adopt_cap(self, scope: Scope, amount: Amount | None) -> None:
+        """Take over the user's cap for a day or a month from the settings, where it is new there or has changed.
+
+        A cap that was set live stands until the settings change.
+        """
+        wanted = None if amount is None else (amount.unit, amount.value)
+        remember = "INSERT OR REPLACE INTO caps (scope, owner, unit, amount) VALUES (?, ?, ?, ?)"
+        with self._database.writing(_AS_BEFORE) as db:
+            query = "SELECT unit, amount FROM caps WHERE scope = ? AND owner = ?"
+            found = db.execute(query, (scope, _FROM_SETTINGS)).fetchone()
+            before: tuple[str, int] | None = None if found is None else (found["unit"], found["amount"])
+            if before == wanted:
+                return
+            db.execute("DELETE FROM caps WHERE scope = ? AND owner = ?", (scope, _FROM_SETTINGS))
+            if wanted is not None:
+                db.execute("DELETE FROM caps WHERE scope = ? AND owner = ''", (scope,))
+                db.executemany(remember, [(scope, _FROM_SETTINGS, *wanted), (scope, "", *wanted)])
+            elif before is not None:  # no longer in the settings: only what came from there goes
+                gone = "DELETE FROM caps WHERE scope = ? AND owner = '' AND unit = ? AND amount = ?"
+                db.execute(gone, (scope, *before))
 
     def bar(self, model: str, reason: str) -> None:
         """Refuse the model under every cap from now on."""

@@ -119,6 +119,8 @@ def _words(text: str) -> list[str]:
 
 
 def _read(file: Path) -> tuple[_Line, ...]:
+    if file.exists() and not file.is_file() and not file.is_dir():  # opening a pipe would wait for its other end
+        raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -414,3 +414,24 @@ def test_verify_names_a_total_that_was_tampered_with(path: Path, ledger: Ledger,
     with sqlite3.connect(path) as other:
         other.execute("UPDATE totals SET spent_nano = 0 WHERE scope = 'day'")
     assert [line.split(" ")[0] for line in ledger.verify()] == ["day"]
+
+
+def test_a_cap_from_the_settings_holds_when_it_is_new_or_changed_and_a_live_one_stands_until_then(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+
+    def day() -> list[int]:
+        return [cap.limit for cap in ledger.caps("s", 1) if cap.scope == "day"]
+
+    ledger.adopt_cap("day", Amount(5, "usd"))
+    assert day() == [5]
+    ledger.set_cap("s", "day", Amount(2, "usd"))
+    ledger.adopt_cap("day", Amount(5, "usd"))
+    assert day() == [2]
+    ledger.adopt_cap("day", Amount(3, "usd"))
+    assert day() == [3]
+    ledger.adopt_cap("day", None)
+    assert day() == []
+    ledger.set_cap("s", "day", Amount(7, "usd"))
+    ledger.adopt_cap("day", None)
+    assert day() == [7]
+    ledger.close()

@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -141,3 +142,9 @@ def test_a_script_that_is_missing_or_not_text_is_refused(tmp_path: Path) -> None
     (tmp_path / "latin.jsonl").write_bytes(b'{"text": "\xe9"}')
     with pytest.raises(UsageError, match="not UTF-8"):
         ScriptModel(tmp_path / "latin.jsonl")
+
+
+def test_a_pipe_is_no_script_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelMissing, match="not a regular file"):
+        ScriptModel(tmp_path / "pipe")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from ecoshell.agent.mode import View
 from ecoshell.catalog.presentation import GROW
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation, Usage
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
@@ -116,6 +117,14 @@ async def test_talk_needs_no_tool(root):
     run = Run(StandIn(CHAT, Reply("Hello there!")), root)
     outcome = await run.ask("Hello")
     assert (outcome.answer, run.calls) == ("Hello there!", [])
+
+
+async def test_talk_that_cannot_fit_the_context_is_refused_by_its_length(root):
+    model = StandIn(CHAT, Reply("Hello!"))
+    model.traits = replace(StandIn.traits, context=100)
+    with pytest.raises(UsageError, match="801 characters"):
+        await Run(model, root).ask("h" * 801)
+    assert model.asked == []
 
 
 async def test_each_part_of_a_question_gets_its_own_call(root):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 
 from ecoshell.agent.mode import View
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, Message, ToolDocument
 from ecoshell.models.base import Request
@@ -24,6 +24,8 @@ MOST_CHARACTERS = 4000
 TRIES = 2
 """Calls of one tool for one part before giving up."""
 _TALK = "You are ecoshell, a helpful assistant in a terminal. You run a small language model. Answer briefly."
+_MOST_CHARACTERS_PER_TOKEN = 8
+"""More than any real text has on average."""
 _REMEMBERED = 4
 """Messages of earlier turns a small model is shown when it talks."""
 
@@ -75,6 +77,16 @@ class Stepwise:
         if len(_results(steps)) < len(wanted):
             return await self._choose(view, part, emit)
         return await self._answer(view, emit)
+
+    def _refuse_too_long(self, question: str) -> None:
+        """A text that cannot fit is refused by its length: to count the tokens of megabytes takes minutes."""
+        context = self._model.traits.context
+        if context is not None and len(question) > _MOST_CHARACTERS_PER_TOKEN * context:
+            raise UsageError(
+                f"The question has {len(question):,} characters, and {self.model} has a context of {context:,} tokens.",
+                kept="Nothing was sent.",
+                fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+            )
 
     async def _choose(self, view: View, part: str, emit: Emit) -> Thought:
         ranked = dict(self._rank(part))
@@ -133,6 +145,7 @@ class Stepwise:
 
     async def _talk(self, view: View, emit: Emit) -> Thought:
         """An answer without tools."""
+        self._refuse_too_long(view.path.question)
         earlier = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
         messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", view.path.question))
         request = Request(messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
