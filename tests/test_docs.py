@@ -1,0 +1,64 @@
+"""What the README and the docs show is what the program takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from ecoshell.agent.command_list import COMMANDS
+from ecoshell.cli.parser import build_parser
+from ecoshell.models.script import ScriptModel
+from ecoshell.settings.load import read_settings
+
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Every command line shown, without what is said about it."""
+    shown = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
+    lines = [line.removeprefix("$ ").partition("#")[0].partition(";")[0].strip() for line in shown]
+    return sorted({line for line in lines if line.startswith("ecoshell")})
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_line_shown_can_be_parsed(line):
+    words = shlex.split(line)[1:]
+    assert build_parser(words).parse_args(words) is not None
+
+
+def test_every_slash_command_shown_exists():
+    known = {name.split()[0].removeprefix("/") for name, _ in COMMANDS.overview()}
+    shown = {name for page in PAGES for block in blocks(page, "text") for name in re.findall(r"(?<!\S)/(\w+)", block)}
+    assert shown
+    assert shown <= known
+
+
+def test_the_settings_shown_are_settings(tmp_path):
+    (example,) = blocks(ROOT / "docs" / "configuration.md", "toml")
+    file = tmp_path / "config.toml"
+    file.write_text(example, encoding="utf-8")
+    loaded, problems = read_settings(file, {})
+    assert problems == ()
+    assert loaded is not None
+    assert loaded.settings.models["openai/my-model"].native_tools is True
+
+
+def test_the_script_shown_is_a_script(tmp_path):
+    script = blocks(ROOT / "docs" / "json.md", "json")[-1]
+    file = tmp_path / "script.jsonl"
+    file.write_text(script, encoding="utf-8")
+    assert ScriptModel(file).traits.local
+
+
+def test_every_page_linked_to_is_there():
+    links = [
+        (page, link) for page in PAGES for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    ]
+    missing = [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()]
+    assert missing == []
