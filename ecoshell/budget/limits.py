@@ -65,7 +65,9 @@ def _limit_reached(ask: Ask, cap: CapState) -> LimitReached:
 
 def limit_reached(cap: CapState, need: int) -> LimitReached:
     """The refusal of something that needs more than the cap has left."""
-    command = "/budget" if cap.scope == "session" else f"/budget {cap.scope}"
+    how = f"/budget {cap.scope} AMOUNT in a chat"
+    if cap.scope == "session":
+        how = "/budget AMOUNT in a chat, --budget AMOUNT before one"
     return LimitReached(
         f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
         f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
@@ -73,5 +75,5 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
         need=need,
         left=cap.left,
         unit=cap.unit,
-        fix=f"Raise it with {command} AMOUNT, or go on with a cheaper or local model.",
+        fix=f"Raise it ({how}), or go on with a cheaper or local model.",
     )
