@@ -104,6 +104,7 @@ class Conversation:
         self._turns += 1
         self._kit.purse.enter(self.session, self._turns)
         self._running = asyncio.create_task(self._perform(question, arrived))
+        self._running.add_done_callback(lambda task: self._close(task, question, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
                 async for batch in batches:
@@ -176,7 +177,13 @@ class Conversation:
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
                 emit(_finished(self._turns, ended, tally))
-                arrived.put_nowait(None)
+
+    def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
+        """End the stream of a turn that is over, also of one that was stopped before it could begin."""
+        if task.cancelled():
+            ended = Ended("interrupted", "", Path(question), 0)
+            arrived.put_nowait(_finished(self._turns, ended, Tally()))
+        arrived.put_nowait(None)
 
     async def _turn(self, question: str, emit: Emit) -> Ended:
         kit = self._kit

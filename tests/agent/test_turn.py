@@ -1,3 +1,4 @@
+import asyncio
 import itertools
 from contextlib import aclosing
 from decimal import Decimal
@@ -252,3 +253,18 @@ async def test_an_export_is_written_once_and_never_over_another_file(play, tmp_p
         with pytest.raises(UsageError, match="exists already"):
             await shell.command(f"/export {file}")
     assert "How many lines has notes.txt?" in file.read_text()
+
+
+async def test_a_turn_stopped_before_its_first_step_still_ends(play):
+    async with play([finish("3")]) as shell:
+        events = shell.ask("How many?")
+        first = asyncio.ensure_future(anext(events))
+
+        def stop_at_once():
+            shell.conversation._running.cancel()
+
+        asyncio.get_running_loop().call_soon(stop_at_once)
+        seen = [await asyncio.wait_for(first, 10)]
+        seen += [event async for event in events]
+    assert isinstance(seen[-1], TurnFinished)
+    assert seen[-1].status == "interrupted"
