@@ -17,7 +17,7 @@ def test_no_character_that_steers_a_terminal_is_left(text: str) -> None:
 
 @given(any_text)
 def test_what_is_shown_can_always_be_encoded(text: str) -> None:
-    visible(text).encode("utf-8")
+    assert visible(text).encode("utf-8").decode("utf-8") == visible(text)
 
 
 @given(any_text)

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal, Inexact
+from decimal import Context, Decimal, Inexact
 from typing import Literal
 
 from ecoshell.errors import UsageError
@@ -15,17 +15,11 @@ NANO = 1_000_000_000
 MOST_USD = 1_000_000
 MOST_TOKENS = 1_000_000_000_000
 
-_ROOMY = Context(prec=60)
 _AMOUNT = re.compile(
     r"(?P<dollar>\$?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<tokens>(?: ?tok(?:ens?)?)?)", re.ASCII
 )
 _LONGEST = 64
 _ALLOWED = "Give dollars, such as 0.50 or $2, or tokens, such as 20000tok."
-
-
-def usd_to_nano(dollars: Decimal) -> int:
-    """The amount in whole nano-dollars, rounded up."""
-    return int(_ROOMY.multiply(dollars, Decimal(NANO)).to_integral_value(rounding=ROUND_CEILING))
 
 
 def nano_to_usd_text(nano: int) -> str:

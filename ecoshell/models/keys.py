@@ -84,10 +84,6 @@ class Keys:
                 return found
         return None
 
-    def has(self, provider: str) -> bool:
-        """Whether a key is in the environment; the keyring is not opened."""
-        return any(self._environ.get(variable, "").strip() for variable in self.variables(provider))
-
     def how_to_give(self, provider: str) -> str:
         """What to do when the key is missing."""
         variable = self.variables(provider)[0]

@@ -110,7 +110,7 @@ def test_no_command_line_is_met_with_anything_but_options_or_a_refusal(words: li
         word for word in words if word not in {"-h", "--help", "-V", "--version"} and not word.startswith(("-h", "-V"))
     ]
     with contextlib.suppress(UsageError):  # anything else, such as the SystemExit of argparse, fails the test
-        build_parser(argv).parse_args(argv)
+        assert callable(build_parser(argv).parse_args(argv).run)
 
 
 def test_parsing_loads_nothing_heavy() -> None:

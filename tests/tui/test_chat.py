@@ -206,6 +206,7 @@ async def test_the_chat_can_be_left_before_the_shell_is_ready(make_app):
     async with app.run_test() as pilot:
         await pilot.press(*"/quit", "enter")
         await eventually(pilot, lambda: app.return_value is not None)
+    assert app.return_value == 0
 
 
 async def test_control_c_once_stops_the_turn_and_does_not_leave(make_app):
@@ -393,4 +394,4 @@ async def test_lone_surrogates_and_control_characters_do_not_break_the_screen(ma
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "\\ud800 ok" in seen(app))
-        app.export_screenshot().encode()
+        assert "\x1b" not in app.export_screenshot().encode().decode()

@@ -64,7 +64,8 @@ async def test_enter_sends_a_command_that_is_typed_out(make_app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"/tools", "enter")
-        await eventually(pilot, lambda: shell.commands == ["/tools"])
+        await eventually(pilot, lambda: shell.commands)
+    assert shell.commands == ["/tools"]
 
 
 async def test_escape_closes_the_list_and_keeps_the_text(make_app):
@@ -82,7 +83,8 @@ async def test_a_new_line_is_made_with_control_j(make_app):
     async with app.run_test() as pilot:
         await ready(pilot, app)
         await pilot.press(*"one", "ctrl+j", *"two", "enter")
-        await eventually(pilot, lambda: shell.asked == ["one\ntwo"])
+        await eventually(pilot, lambda: shell.asked)
+    assert shell.asked == ["one\ntwo"]
 
 
 async def test_up_and_down_at_the_edges_go_through_what_was_sent(make_app):
