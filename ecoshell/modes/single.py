@@ -1,5 +1,6 @@
 """The single mode: one model plans, calls and answers."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
@@ -41,7 +42,8 @@ class Single:
         return self._model.traits.name
 
     async def set_aside(self, view: View) -> None:
-        self._aside = await self._model.set_aside(self._conclusion(view), role=self.name, slack=ASIDE_SLACK)
+        request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
+        self._aside = await self._model.set_aside(request, role=self.name, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
         if self._aside is not None:
@@ -49,7 +51,7 @@ class Single:
             await self._model.release(aside)
 
     async def think(self, view: View, emit: Emit) -> Thought:
-        request = self._step(view)
+        request = await asyncio.to_thread(self._step, view)
         reply = await self._model.ask(request, emit, role=self.name)
         if reply.fault:
             reply = await self._repaired(request, reply, emit)
@@ -57,11 +59,9 @@ class Single:
         return Thought(reply.text.strip(), reply.call)
 
     async def conclude(self, view: View, emit: Emit) -> str:
-        aside, self._aside = self._aside, None
-        request = self._conclusion(view)
-        if aside is not None:
-            request = self._fitted(request, lambda size: size.bound <= aside.prompt_tokens)
-        reply = await self._model.ask(request, emit, role=self.name, aside=aside)
+        request = await asyncio.to_thread(self._payable, view)
+        reply = await self._model.ask(request, emit, role=self.name, aside=self._aside)
+        self._aside = None  # until here it is for `release` to give back
         _tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
@@ -91,6 +91,13 @@ class Single:
         messages = (*base.messages, Message("user", prompt("conclude")))
         request = replace(base, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
         return self._in_context(request)
+
+    def _payable(self, view: View) -> Request:
+        """The conclusion cut to what was set aside for it."""
+        request, aside = self._conclusion(view), self._aside
+        if aside is None:
+            return request
+        return self._fitted(request, lambda size: size.bound <= aside.prompt_tokens)
 
     def _request(self, view: View) -> Request:
         array = view.presentation.array(view.registered, large=view.large)

@@ -268,3 +268,13 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
         seen += [event async for event in events]
     assert isinstance(seen[-1], TurnFinished)
     assert seen[-1].status == "interrupted"
+
+
+async def test_what_was_set_aside_is_given_back_when_not_even_the_conclusion_fits(play):
+    long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
+    async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.012") as shell:
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert of(events, LimitHit)
+    assert events[-1].answer.startswith("The last result")
+    assert [cap.held for cap in caps] == [0]
