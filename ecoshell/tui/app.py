@@ -19,11 +19,11 @@ from ecoshell.errors import EcoshellError
 from ecoshell.events import ErrorHappened
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
-from ecoshell.tui import lines
 from ecoshell.tui.chat import ChatScreen
-from ecoshell.tui.prompt import Prompt, PromptBar
-from ecoshell.tui.themes import load_themes
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.look.themes import load_themes
+from ecoshell.tui.prompt.prompt import Prompt, PromptBar
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell

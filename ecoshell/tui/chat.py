@@ -14,15 +14,15 @@ from ecoshell import __version__
 from ecoshell.budget.caps import CapState
 from ecoshell.events import ErrorHappened
 from ecoshell.paths import Paths
-from ecoshell.tui import lines
-from ecoshell.tui.bars import SummaryLine, TitleBar
-from ecoshell.tui.drafts import DraftFile
-from ecoshell.tui.history import History
-from ecoshell.tui.panels import BudgetPanel, ToolsPanel, summary
-from ecoshell.tui.prompt import Prompt, PromptBar
-from ecoshell.tui.screen_person import QuestionSpot, ScreenPerson
+from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
+from ecoshell.tui.prompt.drafts import DraftFile
+from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.prompt import Prompt, PromptBar
+from ecoshell.tui.side.bars import SummaryLine, TitleBar
+from ecoshell.tui.side.panels import BudgetPanel, ToolsPanel, summary
 from ecoshell.tui.talk import Talk
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell, Standing

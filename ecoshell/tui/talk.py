@@ -17,9 +17,9 @@ from ecoshell.events import (
     ToolsOffered,
     TurnFinished,
 )
-from ecoshell.tui import lines
-from ecoshell.tui.teller import Teller
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.teller import Teller
+from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell, Standing

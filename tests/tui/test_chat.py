@@ -12,10 +12,10 @@ from ecoshell.errors import ModelMissing
 from ecoshell.events import BudgetChanged, ErrorHappened, Rationale, TextArrived
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.panels import BudgetPanel, ToolsPanel
-from ecoshell.tui.prompt import Prompt
-from ecoshell.tui.questions import Question
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.side.panels import BudgetPanel, ToolsPanel
+from ecoshell.tui.transcript.view import Transcript
 
 
 def prompt(app: ChatApp) -> Prompt:

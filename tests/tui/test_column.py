@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ecoshell.tui import lines
-from ecoshell.tui.blocks import TONES, Block, rows_of
-from ecoshell.tui.column import Column
-from ecoshell.tui.live import LiveText
-from ecoshell.tui.painter import Painter
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.blocks import TONES, Block, rows_of
+from ecoshell.tui.transcript.column import Column
+from ecoshell.tui.transcript.live import LiveText
+from ecoshell.tui.transcript.painter import Painter
 
 
 @pytest.fixture

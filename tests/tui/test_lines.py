@@ -16,9 +16,9 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.messages import Usage
-from ecoshell.tui import lines
-from ecoshell.tui.blocks import folded
 from ecoshell.tui.figures import duration, money, tokens
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.blocks import folded
 
 STARTED = CallStarted("c1", "count_text", {"path": "notes.txt", "deep": True})
 

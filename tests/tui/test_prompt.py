@@ -5,12 +5,12 @@ from tui_play import HIT, STARTED, FakeShell, eventually
 
 from ecoshell.agent.person import LimitChoice
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.completion import CompletionList
-from ecoshell.tui.drafts import DraftFile
-from ecoshell.tui.history import History
-from ecoshell.tui.pastes import Pastes
-from ecoshell.tui.prompt import Prompt
-from ecoshell.tui.questions import LimitQuestion
+from ecoshell.tui.asking.questions import LimitQuestion
+from ecoshell.tui.prompt.completion import CompletionList
+from ecoshell.tui.prompt.drafts import DraftFile
+from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.pastes import Pastes
+from ecoshell.tui.prompt.prompt import Prompt
 
 
 def prompt(app: ChatApp) -> Prompt:

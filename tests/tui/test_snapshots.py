@@ -6,8 +6,8 @@ import pytest
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
 from ecoshell.events import ErrorHappened
-from ecoshell.tui.questions import Question
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.transcript.view import Transcript
 
 SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
 FAILING = (

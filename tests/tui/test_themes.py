@@ -5,8 +5,8 @@ from textual.theme import Theme
 from tui_play import FakeShell, eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.themes import load_themes
-from ecoshell.tui.transcript import Transcript
+from ecoshell.tui.look.themes import load_themes
+from ecoshell.tui.transcript.view import Transcript
 
 
 def wanting(paths: Paths, theme: str) -> None:

@@ -7,8 +7,8 @@ from textual.containers import Vertical
 
 from ecoshell.agent.person import Decision, LimitChoice
 from ecoshell.events import ApprovalWanted, LimitHit
-from ecoshell.tui.prompt import Prompt
-from ecoshell.tui.questions import ApprovalQuestion, LimitQuestion, Question
+from ecoshell.tui.asking.questions import ApprovalQuestion, LimitQuestion, Question
+from ecoshell.tui.prompt.prompt import Prompt
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from textual.theme import Theme
 from ecoshell.paths import Paths
 
 DEFAULT = "dark"
-_PACKAGE = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parents[2]
 _COLORS = (
     "primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning", "error",
 )  # fmt: skip

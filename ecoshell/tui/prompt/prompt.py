@@ -10,11 +10,11 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
-from ecoshell.tui.completion import CompletionList
-from ecoshell.tui.drafts import DraftFile
-from ecoshell.tui.history import History
 from ecoshell.tui.keys import act_at_once
-from ecoshell.tui.pastes import ATTACHED_FROM, Pastes
+from ecoshell.tui.prompt.completion import CompletionList
+from ecoshell.tui.prompt.drafts import DraftFile
+from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.pastes import ATTACHED_FROM, Pastes
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Completion

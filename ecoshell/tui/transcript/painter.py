@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
-from ecoshell.tui.blocks import Block, Row, Tone
+from ecoshell.tui.transcript.blocks import Block, Row, Tone
 
 MARGIN = 3
 """Cells the sign stands in."""

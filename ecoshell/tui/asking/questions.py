@@ -14,10 +14,10 @@ from ecoshell.agent.person import Decision, LimitChoice
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, LimitHit
-from ecoshell.tui.blocks import Row
 from ecoshell.tui.figures import amount
 from ecoshell.tui.keys import act_at_once
-from ecoshell.tui.lines import arguments_rows
+from ecoshell.tui.transcript.blocks import Row
+from ecoshell.tui.transcript.lines import arguments_rows
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")

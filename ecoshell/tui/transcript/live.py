@@ -2,8 +2,8 @@
 
 from textual.strip import Strip
 
-from ecoshell.tui.blocks import Block, Piece, Tone, row, rows_of
-from ecoshell.tui.painter import MARGIN, Painter
+from ecoshell.tui.transcript.blocks import Block, Piece, Tone, row, rows_of
+from ecoshell.tui.transcript.painter import MARGIN, Painter
 from ecoshell.untrusted import visible
 
 

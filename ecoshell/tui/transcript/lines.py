@@ -18,8 +18,8 @@ from ecoshell.events import (
     ToolsOffered,
     TurnFinished,
 )
-from ecoshell.tui.blocks import Block, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.tui.figures import duration, money, tokens
+from ecoshell.tui.transcript.blocks import Block, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
 QUESTION_LINES = 12

@@ -5,9 +5,9 @@ from itertools import chain
 
 from textual.strip import Strip
 
-from ecoshell.tui.blocks import Block, Tone
-from ecoshell.tui.live import LiveText
-from ecoshell.tui.painter import Painter
+from ecoshell.tui.transcript.blocks import Block, Tone
+from ecoshell.tui.transcript.live import LiveText
+from ecoshell.tui.transcript.painter import Painter
 
 
 class Column:

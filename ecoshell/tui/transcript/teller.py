@@ -22,8 +22,8 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.tui import lines
-from ecoshell.tui.blocks import Block, Tone
+from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.blocks import Block, Tone
 
 THINKING, WRITING = "◇", "…"
 """Signs of a thought and of an answer that are still arriving."""

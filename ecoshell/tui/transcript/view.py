@@ -11,9 +11,9 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from ecoshell.tui.blocks import TONES, Block, Tone
-from ecoshell.tui.column import Column
-from ecoshell.tui.painter import Painter
+from ecoshell.tui.transcript.blocks import TONES, Block, Tone
+from ecoshell.tui.transcript.column import Column
+from ecoshell.tui.transcript.painter import Painter
 
 _REPAINT = 1 / 30
 """Seconds between two paintings of streamed text, at least."""

@@ -1,0 +1,1 @@
+"""Colours: themes and what is done without any."""

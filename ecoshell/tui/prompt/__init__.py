@@ -1,0 +1,1 @@
+"""Where questions and commands are typed."""
