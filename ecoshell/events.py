@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, get_args
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
 from ecoshell.errors import EcoshellError
-from ecoshell.messages import Effect, Usage
+from ecoshell.messages import Attachment, Effect, Usage
 
 Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
 
@@ -33,6 +33,8 @@ class TurnStarted(Event):
     model: str
     mode: str
     strategy: str
+    attachments: tuple[Attachment, ...] = ()
+    """What goes along with the question: mentioned files and large pastes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,10 @@ class CallFinished(Event):
     seconds: float
     refused: str = ""
     """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+    spent_nano: int = 0
+    """What the tool itself cost; model calls are settled on their own."""
+    changes: str = ""
+    """What changed in files, as a unified diff; empty when nothing did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,11 @@ class ApprovalWanted(Event):
     arguments: Mapping[str, Any]
     effects: tuple[Effect, ...]
     reason: str
+    """What the call would do, and what "always" would stand for."""
+    rationale: str = ""
+    """Why the agent wants it, in its own words."""
+    price_nano: int = 0
+    """What one use of the tool costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,21 @@ class ApprovalGiven(Event):
     decision: str
     by: str
     """Who decided: the person, a rule, or nobody (no person and no --yes)."""
+    arguments: Mapping[str, Any] | None = None
+    """What the person made of the arguments; None when they stayed as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOffer:
+    """Another model to go on with, and what the step that waits could cost there."""
+
+    name: str
+    local: bool
+    most_nano: int | None
+    """The worst case in nano-dollars; None when the price is unknown."""
+    most_tokens: int
+    fits: bool
+    """Whether every cap has room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +223,8 @@ class LimitHit(Event):
     need: int
     left: int
     message: str
+    offers: tuple[ModelOffer, ...] = ()
+    """Cheaper and local models, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +233,64 @@ class LimitChosen(Event):
 
     type: ClassVar[str] = "limit_chosen"
     choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostWanted(Event):
+    """The next step may cost more than the person wants to spend unasked; the turn waits for a word."""
+
+    type: ClassVar[str] = "cost_wanted"
+    role: str
+    model: str
+    low_nano: int
+    """A step that finds its prompt cached and answers shortly."""
+    high_nano: int
+    """The worst case, which is what will be reserved."""
+    threshold_nano: int
+    offers: tuple[ModelOffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CostChosen(Event):
+    """What was chosen before an expensive step."""
+
+    type: ClassVar[str] = "cost_chosen"
+    choice: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRan(Event):
+    """A command the person ran from the chat; its output stands before the next question."""
+
+    type: ClassVar[str] = "command_ran"
+    command: str
+    output: str
+    ok: bool
+    truncated: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnUndone(Event):
+    """A turn was taken back: it is no longer told to models, and the files its tools changed are as before it."""
+
+    type: ClassVar[str] = "turn_undone"
+    turn: int
+    restored: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Files left alone because somebody changed them after the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted(Event):
+    """Everything before is told to models as this summary from now on; the transcript keeps it whole."""
+
+    type: ClassVar[str] = "compacted"
+    summary: str
+    model: str
+    turns: int
+    tokens_before: int
+    tokens_after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +368,18 @@ AnyEvent = (
     | ApprovalGiven
     | LimitHit
     | LimitChosen
+    | CostWanted
+    | CostChosen
+    | CommandRan
+    | TurnUndone
+    | Compacted
     | Notice
     | Answer
     | ErrorHappened
     | TurnFinished
 )
+_NESTED: Mapping[str, Callable[..., Any]] = {"caps": CapState, "attachments": Attachment, "offers": ModelOffer}
+"""Fields that hold several values of their own."""
 _BY_NAME: dict[str, type[Event]] = {cls.type: cls for cls in get_args(AnyEvent)}
 
 
@@ -311,8 +404,8 @@ def _revive(name: str, value: Any) -> Any:
     """Give back the tuples and nested values that JSON turned into lists and objects."""
     if name == "usage":
         return Usage(**value)
-    if name == "caps":
-        return tuple(CapState(**cap) for cap in value)
+    if name in _NESTED:
+        return tuple(_NESTED[name](**one) for one in value)
     if isinstance(value, list):
         return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return value

@@ -36,6 +36,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text that goes along with a question: a file that was mentioned, or a large paste."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One entry of the conversation as a model receives it."""
 
@@ -107,6 +115,8 @@ class Observation:
     seconds: float = 0.0
     refused: str = ""
     """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+    changes: str = ""
+    """What changed in files, as a unified diff: for the person, not for the model."""
 
 
 @dataclass(frozen=True, slots=True)

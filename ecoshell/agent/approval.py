@@ -77,7 +77,7 @@ class Approvals:
             _reason(call, effects),
         )
         emit(wanted)
-        decision = await self._person().approve(wanted)
+        decision = (await self._person().approve(wanted)).decision
         emit(ApprovalGiven(wanted.id, decision, "person"))
         if decision == "no":
             return f"{call.name} was not run: it was not approved."

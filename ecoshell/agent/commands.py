@@ -24,7 +24,9 @@ class Printed:
     """What a command came to: plain text, and what else the interface has to do."""
 
     text: str
-    effect: Literal["", "quit", "clear", "session"] = ""
+    effect: Literal["", "quit", "clear", "session", "ask", "copy"] = ""
+    """`ask`: put `value` as the next question; `copy`: `value` belongs on the clipboard."""
+    value: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,20 @@
 """How the core asks a person: a screen, a line shell and nobody at all are the same to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from ecoshell.events import ApprovalWanted, LimitHit
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
 
 Decision = Literal["once", "session", "project", "no"]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's word on a call; with `arguments`, the call runs with those in the place of the agent's."""
+
+    decision: Decision
+    arguments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,19 +29,39 @@ class LimitChoice:
     value: str = ""
 
 
-class Person(Protocol):
-    """Whoever decides. Both calls may wait as long as they like; the turn can be cancelled meanwhile."""
+@dataclass(frozen=True, slots=True)
+class CostChoice:
+    """What to do before an expensive step.
 
-    async def approve(self, wanted: ApprovalWanted) -> Decision: ...
+    `go` on, go on and not be asked again in this session (`always`), go on with the `model` that `value` names,
+    `answer` from what there is, or `stop`.
+    """
+
+    kind: Literal["go", "always", "model", "answer", "stop"]
+    value: str = ""
+
+
+class Person(Protocol):
+    """Whoever decides. Every call may wait as long as it likes; the turn can be cancelled meanwhile."""
+
+    async def approve(self, wanted: ApprovalWanted) -> Approval: ...
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice: ...
 
+    async def at_cost(self, wanted: CostWanted) -> CostChoice: ...
+
 
 class Nobody:
-    """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is."""
+    """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is.
 
-    async def approve(self, wanted: ApprovalWanted) -> Decision:
-        return "no"
+    An expensive step goes on: the caps are what bounds a run that nobody watches.
+    """
+
+    async def approve(self, wanted: ApprovalWanted) -> Approval:
+        return Approval("no")
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         return LimitChoice("answer")
+
+    async def at_cost(self, wanted: CostWanted) -> CostChoice:
+        return CostChoice("go")

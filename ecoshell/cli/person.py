@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar
 
-from ecoshell.agent.person import Decision, LimitChoice
+from ecoshell.agent.person import Approval, CostChoice, Decision, LimitChoice
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, Event, LimitHit
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit
 from ecoshell.messages import Call
 from ecoshell.untrusted import visible_line
 
@@ -50,15 +50,18 @@ class LinePerson:
         self._approvals: dict[str, asyncio.Future[Decision]] = {}
         self._limit: asyncio.Future[LimitChoice] | None = None
 
-    async def approve(self, wanted: ApprovalWanted) -> Decision:
+    async def approve(self, wanted: ApprovalWanted) -> Approval:
         decision = await self._approval(wanted.id)
         del self._approvals[wanted.id]
-        return decision
+        return Approval(decision)
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         choice = await self._choice()
         self._limit = None
         return choice
+
+    async def at_cost(self, wanted: CostWanted) -> CostChoice:
+        return CostChoice("go")
 
     async def meet(self, event: Event) -> None:
         """Ask the person if the event is a question; raises Interrupted when the person would rather stop."""

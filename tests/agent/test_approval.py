@@ -1,7 +1,7 @@
 import pytest
 
 from ecoshell.agent.approval import Approvals, Rules, grant
-from ecoshell.agent.person import LimitChoice, Nobody
+from ecoshell.agent.person import Approval, LimitChoice, Nobody
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
 
@@ -17,7 +17,7 @@ class Says:
         self.decisions = list(decisions)
 
     async def approve(self, wanted):
-        return self.decisions.pop(0)
+        return Approval(self.decisions.pop(0))
 
     async def at_limit(self, hit):
         return LimitChoice("stop")

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.person import LimitChoice
+from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -31,7 +31,7 @@ class OneChoice:
         self._choices = [LimitChoice("model", model), LimitChoice("stop")]
 
     async def approve(self, wanted):
-        return "no"
+        return Approval("no")
 
     async def at_limit(self, hit):
         return self._choices.pop(0)

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.person import LimitChoice
+from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -32,7 +32,7 @@ class AtLimit:
         self.hits = []
 
     async def approve(self, wanted):
-        return "no"
+        return Approval("no")
 
     async def at_limit(self, hit):
         self.hits.append(hit)

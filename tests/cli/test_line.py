@@ -69,7 +69,7 @@ class PlayedShell:
         async def ask() -> None:
             assert self.person is not None
             if isinstance(event, ApprovalWanted):
-                self.decisions.append(await self.person.approve(event))
+                self.decisions.append((await self.person.approve(event)).decision)
             elif isinstance(event, LimitHit):
                 self.decisions.append(await self.person.at_limit(event))
 

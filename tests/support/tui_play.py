@@ -96,7 +96,7 @@ class FakeShell:
                 return
             yield replace(event, question=question) if isinstance(event, TurnStarted) else event
             if isinstance(event, ApprovalWanted):
-                decision = await self.person.approve(event)
+                decision = (await self.person.approve(event)).decision
                 self.decisions.append(decision)
                 yield ApprovalGiven(event.id, decision, "person")
             if isinstance(event, LimitHit):

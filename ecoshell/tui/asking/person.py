@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from textual.containers import Vertical
 
-from ecoshell.agent.person import Decision, LimitChoice
-from ecoshell.events import ApprovalWanted, LimitHit
+from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
 from ecoshell.tui.asking.questions import ApprovalQuestion, LimitQuestion, Question
 from ecoshell.tui.prompt.prompt import Prompt
 
@@ -49,10 +49,14 @@ class ScreenPerson:
     def __init__(self, spot: QuestionSpot) -> None:
         self._spot = spot
 
-    async def approve(self, wanted: ApprovalWanted) -> Decision:
+    async def approve(self, wanted: ApprovalWanted) -> Approval:
         """Ask whether a call may run."""
-        return await self._spot.ask(ApprovalQuestion(wanted))
+        return Approval(await self._spot.ask(ApprovalQuestion(wanted)))
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         """Ask what to do at a limit."""
         return await self._spot.ask(LimitQuestion(hit))
+
+    async def at_cost(self, wanted: CostWanted) -> CostChoice:
+        """Ask whether an expensive step may go on."""
+        return CostChoice("go")
