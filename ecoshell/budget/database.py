@@ -2,9 +2,10 @@
 
 import sqlite3
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from ecoshell.errors import StoreError
 
@@ -17,17 +18,21 @@ _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
 class Database:
     """A connection in WAL mode that the threads of this process share, one transaction at a time.
 
-    WAL with `synchronous=NORMAL` keeps every committed transaction when a process is killed.
+    WAL with `synchronous=NORMAL` keeps every committed transaction when a process is killed. A file that is there and
+    cannot be written is opened for reading only; one that is removed meanwhile can be read on, and not written.
     """
 
     def __init__(self, path: Path, *, schema: str, version: int, busy_seconds: float = 10.0) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._writable = True
         self._connection = self._open(schema, version, busy_seconds)
+        self._identity = _identity(path)
 
     @contextmanager
     def writing(self, kept: str) -> Generator[sqlite3.Connection]:
         """A transaction that holds the write lock from its start; `kept` says how things stand when it fails."""
+        self.require_writable(kept)
         with self._lock, self._errors(kept):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -48,6 +53,22 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
 
+    @property
+    def writable(self) -> bool:
+        """Whether the file was opened for writing."""
+        return self._writable
+
+    def require_writable(self, kept: str = "") -> None:
+        """Raise StoreError when nothing that is written now would be found again."""
+        if not self._writable:
+            raise _unwritable(self.path, kept)
+        if _identity(self.path) != self._identity:
+            raise StoreError(
+                f"{self.path} was removed or replaced while it was in use.",
+                kept=kept,
+                fix="Put it back, or start ecoshell again; /export FILE still saves what this chat holds.",
+            )
+
     def close(self) -> None:
         """Close the connection; the file stays complete without it."""
         with self._lock:
@@ -59,14 +80,15 @@ class Database:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise _unwritable(self.path, "Nothing was changed.") from error
-            connection = sqlite3.connect(self.path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
-            connection.row_factory = sqlite3.Row
             try:
-                _prepare(connection, self.path, schema, version)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
+                return _connected(
+                    str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, schema, version)
+                )
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _UNWRITABLE or not self.path.is_file():
+                    raise
+            self._writable = False
+            return _for_reading(self.path, busy_seconds)
 
     @contextmanager
     def _errors(self, kept: str) -> Generator[None]:
@@ -74,6 +96,41 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise _explained(error, self.path, kept) from error
+
+
+def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        place, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
+    )
+    connection.row_factory = sqlite3.Row
+    try:
+        prepare(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _for_reading(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """Read-only; where not even the files beside it can be written, as it stands at this moment."""
+
+    def look(connection: sqlite3.Connection) -> None:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+
+    address = f"file:{quote(str(path))}?mode=ro"
+    try:
+        return _connected(address, busy_seconds, look)
+    except sqlite3.OperationalError:
+        return _connected(f"{address}&immutable=1", busy_seconds, look)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file is there; None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: int) -> None:
@@ -91,7 +148,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: i
 
 
 def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = _code(error)
     if code in _BUSY:
         return StoreError(
             f"{path} is locked by another process.", kept=kept, fix="Close the other ecoshell or try again."
@@ -106,6 +163,11 @@ def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:
         fix = "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows."
         return StoreError(f"{path} is damaged and cannot be read.", kept=kept, fix=fix)
     return StoreError(f"{path} failed: {error}.", kept=kept)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def _unwritable(path: Path, kept: str) -> StoreError:

@@ -44,7 +44,8 @@ class Ledger:
     def __init__(self, path: Path, *, clock: Clock = _now, busy_seconds: float = 10.0) -> None:
         self._database = Database(path, schema=entries.SCHEMA, version=entries.VERSION, busy_seconds=busy_seconds)
         self._clock = clock
-        self._release_abandoned_asides()
+        if self._database.writable:
+            self._release_abandoned_asides()
 
     def close(self) -> None:
         """Close the file."""

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,20 +63,26 @@ class SessionStore:
     def __init__(self, path: Path, *, busy_seconds: float = 10.0, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
         self._clock = clock
+        self._begun: dict[str, tuple[str, str, float, float, str, str]] = {}
+        """Rows of sessions in which nothing has happened yet."""
+
+    @property
+    def writable(self) -> bool:
+        """Whether anything can be kept; sessions of a file that cannot be written can still be read."""
+        return self._database.writable
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
     def create(self, *, workspace: str, model: str) -> str:
-        """Begin a session; returns its id, such as `k3f9-2q`."""
+        """Begin a session; returns its id, such as `k3f9-2q`. It is written with the first thing that happens in it."""
         now = self._clock()
-        with self._database.writing("No session was begun.") as db:
+        with self._database.reading() as db:
             while True:
                 session = _new_id()
-                values = (session, now, now, _storable(workspace), _storable(model))
-                cursor = db.execute("INSERT OR IGNORE INTO sessions VALUES (?, '', ?, ?, ?, ?)", values)
-                if cursor.rowcount:
+                if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone() is None:
+                    self._begun[session] = (session, "", now, now, _storable(workspace), _storable(model))
                     return session
 
     def append(self, session: str, events: Sequence[Event]) -> None:
@@ -84,6 +91,7 @@ class SessionStore:
         question = next((event.question for event in events if isinstance(event, TurnStarted)), "")
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
         with self._database.writing(_NOTHING_LOST) as db:
+            self._write_begun(db, session)
             db.execute(
                 """INSERT INTO sessions VALUES (?, ?, ?, ?, '', '') ON CONFLICT DO UPDATE
                 SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END""",
@@ -92,6 +100,7 @@ class SessionStore:
             last = db.execute("SELECT COALESCE(MAX(seq), 0) FROM events WHERE session = ?", (session,)).fetchone()[0]
             rows = [(session, seq, now, line) for seq, line in enumerate(lines, start=last + 1)]
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+        self._begun.pop(session, None)
 
     def events(self, session: str) -> Iterator[tuple[float, Event]]:
         """When each event was written, and the event; those that only another version knows are left out."""
@@ -145,9 +154,9 @@ class SessionStore:
         """What is known of a session; raises UsageError when there is none with this id."""
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM sessions WHERE id = ?", (session,)).fetchone()
-        if row is None:
+        if row is None and session not in self._begun:
             raise _no_session(session)
-        return SessionInfo(**dict(row))
+        return SessionInfo(*self._begun[session]) if row is None else SessionInfo(**dict(row))
 
     def title(self, session: str) -> str:
         """The session's title; empty before the first question."""
@@ -158,9 +167,15 @@ class SessionStore:
         if not title.strip():
             raise UsageError("The title is empty.", fix="Give one, such as: fix the readme.")
         with self._database.writing(_AS_BEFORE) as db:
+            self._write_begun(db, session)
             renamed = db.execute("UPDATE sessions SET title = ? WHERE id = ?", (_title(title), session)).rowcount
         if not renamed:
             raise _no_session(session)
+
+    def _write_begun(self, db: sqlite3.Connection, session: str) -> None:
+        """Write the row of a session that was only begun; another writer of this process may have done so."""
+        if row := self._begun.get(session):
+            db.execute("INSERT OR IGNORE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def delete(self, session: str) -> None:
         """Remove a session and all its events; raises UsageError when there is no such session."""

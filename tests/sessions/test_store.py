@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -93,14 +94,27 @@ def test_the_last_used_session_is_listed_first_and_empty_ones_not_at_all(path: P
     store.close()
 
 
+def test_a_session_in_which_nothing_happened_leaves_nothing_behind(store: SessionStore, path: Path) -> None:
+    session = begun(store)
+    assert (store.title(session), store.info(session).model) == ("", "embedded")
+    with closing(SessionStore(path)) as other, pytest.raises(UsageError, match="There is no session"):
+        other.info(session)
+    store.append(session, [asked("one")])
+    with closing(SessionStore(path)) as other:
+        assert (other.title(session), other.info(session).workspace) == ("one", "/w")
+
+
 def test_a_session_is_found_by_the_beginning_of_its_id(store: SessionStore) -> None:
     session = begun(store)
+    store.append(session, [asked("one")])
     assert store.find(session) == session
     assert store.find(f" {session[:5].upper()} ") == session
 
 
 def test_an_ambiguous_beginning_names_the_candidates(store: SessionStore) -> None:
     sessions = [begun(store) for _ in range(200)]  # more than there are first letters
+    for session in sessions:
+        store.append(session, [asked("one")])
     letter = max("23456789abcdefghjkmnpqrstuvwxyz", key=lambda one: sum(name.startswith(one) for name in sessions))
     with pytest.raises(UsageError, match="several sessions") as caught:
         store.find(letter)
@@ -128,6 +142,7 @@ def test_a_deleted_session_is_gone_with_its_events(store: SessionStore, path: Pa
 
 def test_events_of_a_session_deleted_by_another_shell_are_not_lost(store: SessionStore) -> None:
     session = begun(store)
+    store.append(session, [asked("gone")])
     store.delete(session)
     store.append(session, [asked("still here")])
     assert [(one.id, one.title) for one in store.list()] == [(session, "still here")]

@@ -1,0 +1,38 @@
+"""Being nobody for a while: the superuser may write everywhere, and tests about what cannot be written need otherwise."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NOBODY = 65534
+
+
+@contextmanager
+def read_only_folder(*files: Path) -> Iterator[Path]:
+    """A folder with copies of these files in which this process cannot write anything until the end."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        for file in files:
+            shutil.copy(file, folder / file.name)
+            (folder / file.name).chmod(0o444)
+        folder.chmod(0o555)
+        with _nobody():
+            yield folder
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
