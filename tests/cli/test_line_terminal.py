@@ -1,24 +1,15 @@
 """`ecoshell line` and the chat from end to end: a real process on a real pseudo-terminal, typed into and looked at."""
 
 import json
-import os
 import re
-import signal
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import pexpect
-import pyte
 import pytest
+from real_terminal import Terminal, closed, opened
 
 from ecoshell.events import CallStarted, TurnFinished
 from ecoshell.sessions.store import SessionStore
-
-LIMIT_S = 60
-ROWS, COLUMNS = 30, 100
 
 REPLIES = (
     {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
@@ -31,59 +22,6 @@ REPLIES = (
 )
 
 
-class Terminal:
-    """A process on a pseudo-terminal, and the screen a person would see."""
-
-    def __init__(self, child: "pexpect.spawn[bytes]") -> None:
-        self.child = child
-        self.raw = b""
-        self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=1000)
-        self._stream = pyte.ByteStream(self._screen)
-
-    @property
-    def text(self) -> str:
-        """The screen as text, without trailing blanks."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
-
-    def type(self, text: str) -> None:
-        self.child.send(text.encode())
-
-    def wait(self, pattern: str) -> str:
-        """Read until the screen shows the pattern; the screen then."""
-        return self._until(lambda: re.search(pattern, self.text, re.MULTILINE) is not None, f"{pattern!r} never came")
-
-    def ended(self) -> int:
-        """Read to the end; the exit status."""
-        self._until(lambda: not self.child.isalive(), "it did not end")
-        self.child.close()
-        assert self.child.exitstatus is not None, f"ended by signal {self.child.signalstatus}"
-        return self.child.exitstatus
-
-    def _until(self, met: Callable[[], bool], complaint: str) -> str:
-        deadline = time.monotonic() + LIMIT_S
-        while not met():
-            assert time.monotonic() < deadline, f"{complaint}:\n{self.text}"
-            try:
-                piece = self.child.read_nonblocking(4096, timeout=0.1)
-            except pexpect.TIMEOUT:
-                continue
-            except pexpect.EOF:
-                assert met() or not self.child.isalive(), f"{complaint}:\n{self.text}"
-                if not met() and complaint != "it did not end":
-                    raise AssertionError(f"it ended before {complaint}:\n{self.text}") from None
-                continue
-            self.raw += piece
-            self._stream.feed(piece)
-            self._answer(piece)
-        return self.text
-
-    def _answer(self, piece: bytes) -> None:
-        """Say where the cursor is when asked, as every terminal does."""
-        if b"\x1b[6n" in piece:
-            row, column = self._screen.cursor.y + 1, self._screen.cursor.x + 1
-            self.child.send(f"\x1b[{row};{column}R".encode())
-
-
 Open = Callable[..., Terminal]
 
 
@@ -94,34 +32,16 @@ def open_terminal(tmp_path: Path) -> Iterator[Open]:
     script.write_text("".join(json.dumps(reply) + "\n" for reply in REPLIES))
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    opened: list[Terminal] = []
+    terminals: list[Terminal] = []
 
     def open_terminal(*command: str, **environment: str) -> Terminal:
         options = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2", "--budget", "0.50")
-        env: dict[str, Any] = {
-            **{name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")},
-            "ECOSHELL_HOME": str(tmp_path / "home"),
-            "TERM": "xterm-256color",
-            "PYTHONUTF8": "1",
-            **environment,
-        }
-        child = pexpect.spawn(
-            sys.executable,
-            ["-m", "ecoshell", *command, *options, "--workspace", str(workspace)],
-            env=env,
-            cwd=str(Path(__file__).parents[2]),
-            dimensions=(ROWS, COLUMNS),
-            timeout=LIMIT_S,
-        )
-        opened.append(Terminal(child))
-        return opened[-1]
+        terminals.append(opened(tmp_path / "home", workspace, *command, *options, **environment))
+        return terminals[-1]
 
     yield open_terminal
-    for terminal in opened:
-        if terminal.child.isalive():
-            terminal.child.kill(signal.SIGKILL)
-            terminal.child.wait()
-        terminal.child.close()
+    for terminal in terminals:
+        closed(terminal)
 
 
 def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Being nobody for a while: the superuser may write everywhere, and tests about what cannot be written need otherwise."""
+"""Being nobody for a while: the superuser may write everywhere, and some tests are about what cannot be written."""
 
 import os
 import shutil
