@@ -18,6 +18,8 @@ from ecoshell.events import BudgetChanged, Event
 from ecoshell.messages import ToolDocument
 from ecoshell.sessions.store import SessionStore
 
+_NOT_ASKED = "Nothing was asked, nothing was spent."
+
 
 @dataclass(frozen=True, slots=True)
 class ToolRow:
@@ -95,8 +97,20 @@ class Shell:
         self._past = await asyncio.to_thread(lambda: [event for _, event in self.store.events(opened)])
         self._conversation = Conversation(self.kit, opened, self._past)
 
+    @property
+    def read_only(self) -> StoreError | None:
+        """Why nothing can be asked, because it could be neither paid for nor kept; None when it can."""
+        try:
+            self.ledger.require_writable(_NOT_ASKED)
+            self.store.require_writable(_NOT_ASKED)
+        except StoreError as error:
+            return error
+        return None
+
     async def ask(self, question: str) -> AsyncGenerator[Event]:
-        """One turn; see Conversation.ask."""
+        """One turn; see Conversation.ask. Raises StoreError, and nothing is asked, while the shell only reads."""
+        if (unwritable := self.read_only) is not None:
+            raise unwritable
         async with aclosing(self.conversation.ask(question)) as events:
             async for event in events:
                 yield event

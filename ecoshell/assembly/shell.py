@@ -35,8 +35,9 @@ async def assemble(options: Options, person: Person | None = None) -> Shell:
     shell = await asyncio.to_thread(_build, options, settings, paths, person or Nobody())
     try:
         await shell.open(options.resume)
-        await _set_first_caps(shell, options, settings)
-        await shell.kit.cast.model.warm()
+        if shell.read_only is None:
+            await _set_first_caps(shell, options, settings)
+            await shell.kit.cast.model.warm()
     except BaseException:
         await shell.aclose()
         raise

@@ -47,6 +47,15 @@ class Ledger:
         if self._database.writable:
             self._release_abandoned_asides()
 
+    @property
+    def writable(self) -> bool:
+        """Whether calls can be reserved; costs and caps of a file that cannot be written can still be read."""
+        return self._database.writable
+
+    def require_writable(self, kept: str = "") -> None:
+        """Raise StoreError when a reservation made now would not be found again."""
+        self._database.require_writable(kept)
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()

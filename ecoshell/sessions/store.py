@@ -71,6 +71,10 @@ class SessionStore:
         """Whether anything can be kept; sessions of a file that cannot be written can still be read."""
         return self._database.writable
 
+    def require_writable(self, kept: str = "") -> None:
+        """Raise StoreError when what is written now would not be found again."""
+        self._database.require_writable(kept)
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()
