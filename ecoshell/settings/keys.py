@@ -44,6 +44,18 @@ def dotted(path: Sequence[str]) -> str:
     return ".".join(part if _BARE.fullmatch(part) else _in_quotes(part) for part in path)
 
 
+def parted(key: str) -> Path:
+    """The path that TOML reads in a written key, `dotted` the other way round; raises ValueError for what is no key."""
+    parts: list[str] = []
+    table: Any = _parsed(f"{key} = 0")
+    if "\n" in key or table == _parsed(f"{key} = 1"):  # it sets a value of its own
+        raise ValueError(f"{key!r} is no key")
+    while isinstance(table, dict):
+        ((part, table),) = cast("dict[str, Any]", table).items()
+        parts.append(part)
+    return tuple(parts)
+
+
 def nearest(path: Path, known: Sequence[Path]) -> Path | None:
     """The known key most like this one: by its whole path, else by its last part alone."""
     whole = {".".join(key): key for key in known}
@@ -57,6 +69,13 @@ def nearest(path: Path, known: Sequence[Path]) -> Path | None:
 
 def _in_quotes(part: str) -> str:
     return json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f")  # TOML escapes one sign more than JSON
+
+
+def _parsed(statement: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(statement)
+    except tomllib.TOMLDecodeError:
+        raise ValueError(f"{statement.rpartition(' =')[0]!r} is no key") from None
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[Path]:

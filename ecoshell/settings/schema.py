@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
-_AMOUNT = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
+_DOLLARS = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)", re.ASCII)
+_AMOUNT = re.compile(rf"{_DOLLARS.pattern}|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
 
 
 def _plain_number(value: Any) -> Any:
@@ -54,7 +55,17 @@ def _said(value: str) -> str:
     return value.strip()
 
 
+def _dollars_or_off(value: Any) -> str:
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
+    if text.lower() == "off":
+        return "off"
+    if isinstance(value, bool) or not _DOLLARS.fullmatch(text) or not any(digit in text for digit in "123456789"):
+        raise ValueError('must be dollars, such as "0.05", or "off"')
+    return text
+
+
 AmountText = Annotated[str, PlainValidator(_amount)]
+DollarsOrOff = Annotated[str, PlainValidator(_dollars_or_off)]
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Said = Annotated[str, AfterValidator(_said)]
@@ -68,24 +79,35 @@ class Section(BaseModel):
 
 
 class BudgetSettings(Section):
-    """Caps that stand from the start, each in dollars or in tokens."""
+    """Caps that stand from the start, each in dollars or in tokens, and when to ask before spending."""
 
     turn: AmountText | None = None
+    """What one question may cost: dollars, such as 0.50, or tokens, such as 20000tok."""
     session: AmountText | None = None
+    """What a session may cost; `--budget` takes its place for one run, `/budget` while it goes on."""
     day: AmountText | None = None
+    """What all sessions together may cost in a day."""
     month: AmountText | None = None
+    """What all sessions together may cost in a month."""
+    ask_above: DollarsOrOff | None = None
+    """A step that may cost more than this many dollars is asked about first; `off` is never, as without it."""
 
 
 class AgentSettings(Section):
     """How the agent works: what it registers, and how far it may go."""
 
     registration: Literal["auto", "names", "all"] = "auto"
+    """What the model sees of the tools at first: their names alone, every document, or whichever costs less."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
+    """Whether registered documents grow into the context, or it stays as a provider has it cached."""
     max_steps: Whole = 24
+    """Thoughts and calls after which a turn has to end in an answer."""
     max_output_tokens: Whole = 1024
-    """Of one step."""
+    """Tokens a model may write in one step."""
     answer_tokens: Whole = 512
-    """Of the final answer, whose price is set aside before the first step."""
+    """Tokens of the final answer, whose price is set aside before the first step."""
+    compact_model: Said | None = None
+    """A model that may write the summary of /compact, besides the session's and those of [models]."""
 
 
 class RegistrationSettings(Section):
@@ -101,6 +123,7 @@ class LocalSettings(Section):
     n_gpu_layers: Annotated[int | Literal["auto"], _auto_or_at_least(-1)] = "auto"
     """Layers on the GPU; -1 is all of them."""
     threads: Annotated[int | Literal["auto"], _auto_or_at_least(1)] = "auto"
+    """Processor threads a local model computes with."""
     context: Annotated[int, Field(strict=True, ge=512)] = 8192
     """Tokens of context a local model is opened with."""
 
@@ -109,8 +132,11 @@ class ApprovalSettings(Section):
     """Rules `tool` or `tool:pattern`, such as `run_command:git status*`; deny wins over ask, ask over allow."""
 
     allow: tuple[Said, ...] = ()
+    """Calls that run without a question."""
     deny: tuple[Said, ...] = ()
+    """Calls that never run."""
     ask: tuple[Said, ...] = ()
+    """Calls that are asked about even where they only read."""
 
 
 class ToolsSettings(Section):
@@ -126,10 +152,15 @@ class PriceSettings(Section):
     """Dollars per million tokens; what is left out costs as much as input or output."""
 
     input: Rate
+    """Of the prompt."""
     output: Rate
+    """Of what the model writes."""
     cached_input: Rate | None = None
+    """Of the part of the prompt that the provider had kept."""
     cache_write: Rate | None = None
+    """Of the part of the prompt that it keeps from now on."""
     reasoning: Rate | None = None
+    """Of what the model thinks before it writes."""
 
 
 class ModelSettings(Section):
@@ -138,7 +169,9 @@ class ModelSettings(Section):
     base_url: Annotated[str, AfterValidator(_address)] | None = None
     """Address of an OpenAI-compatible server."""
     native_tools: Flag | None = None
+    """Whether the model takes tools as its provider defines them; else calls are written as text."""
     context: Whole | None = None
+    """Tokens the model's context holds."""
     price: PriceSettings | None = None
 
 
@@ -146,12 +179,14 @@ class TuiSettings(Section):
     """How the chat looks."""
 
     theme: Said | None = None
+    """The colours: a theme of the package, or the name of a TOML file in the folder `themes` beside the settings."""
 
 
 class Settings(Section):
     """All settings; every one has a default."""
 
     model: Said = "embedded"
+    """Who answers: embedded, local:FILE.gguf, or a name such as openai/gpt-4o-mini."""
     budget: BudgetSettings = BudgetSettings()
     agent: AgentSettings = AgentSettings()
     registration: RegistrationSettings = RegistrationSettings()

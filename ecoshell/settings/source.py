@@ -44,7 +44,12 @@ class Source:
     @classmethod
     def of_file(cls, file: Path) -> "Source":
         """The file's content, nothing where there is no file; raises SettingsError when it is no readable TOML."""
-        text = _text(file)
+        return cls.of_bytes(file, _bytes(file))
+
+    @classmethod
+    def of_bytes(cls, file: Path, raw: bytes) -> "Source":
+        """What the file holds, if it holds these bytes; raises SettingsError when they are no TOML."""
+        text = _text(file, raw)
         try:
             return cls(file, tomllib.loads(text, parse_float=Decimal), keys.key_lines(text))
         except tomllib.TOMLDecodeError as error:
@@ -66,7 +71,7 @@ class Source:
             path = known.get(name.replace("__", "_"))
             if path is None:
                 strangers.append(unknown_variable(name, known))
-            elif _put(self.data, path, _value_of(text)):
+            elif _put(self.data, path, value_of(text)):
                 self._from_environment[path] = name
         return tuple(strangers)
 
@@ -87,15 +92,29 @@ class Source:
         return {path: self.place(path) for path in (*self._lines, *self._from_environment)}
 
 
-def _text(file: Path) -> str:
+def value_of(text: str) -> Any:
+    """A value as it is typed, as the TOML value it looks like: a whole number, true, false, a list, else a text."""
+    text = text.strip()
+    if _LIKE_TOML.fullmatch(text):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            return text
+    return text
+
+
+def _bytes(file: Path) -> bytes:
     try:
-        raw = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        return ""
+        return b""
     except OSError as error:
         raise SettingsError(
             f"{file}: it cannot be read ({error.strerror}).", fix="Make it a readable file, or move it away."
         ) from error
+
+
+def _text(file: Path, raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -112,14 +131,3 @@ def _put(data: dict[str, Any], path: keys.Path, value: Any) -> bool:
         data = cast("dict[str, Any]", below)
     data[path[-1]] = value
     return True
-
-
-def _value_of(text: str) -> Any:
-    """A variable's text as the TOML value it looks like."""
-    text = text.strip()
-    if _LIKE_TOML.fullmatch(text):
-        try:
-            return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            return text
-    return text

@@ -204,3 +204,13 @@ def test_a_key_in_the_file_is_refused_without_being_repeated(file: Path, text: s
     error = refused(file, text)
     assert "verysecret" not in str(error)
     assert "keyring" in str(error)
+
+
+@pytest.mark.parametrize(("text", "read"), [('"0.05"', "0.05"), ("0.05", "0.05"), ('"$2"', "$2"), ('"off"', "off")])
+def test_when_to_ask_about_a_step_is_in_dollars_or_off(file: Path, text: str, read: str) -> None:
+    assert loaded(file, f"[budget]\nask_above = {text}\n").settings.budget.ask_above == read
+
+
+@pytest.mark.parametrize("text", ['"20000tok"', '"-1"', '"0"', "true", '"soon"'])
+def test_anything_else_is_no_price_to_ask_above(file: Path, text: str) -> None:
+    assert 'must be dollars, such as "0.05", or "off"' in str(refused(file, f"[budget]\nask_above = {text}\n"))

@@ -60,15 +60,21 @@ def _add_cost(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
 
 
 def _add_config(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
-    parser = commands.add_parser("config", parents=[as_json], allow_abbrev=False, help="the settings that hold")
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=("show", "path", "check"),
-        default="show",
-        help="show every setting and where it comes from (default), the file's path, or check for mistakes",
-    )
-    parser.set_defaults(run=_config, json=False)
+    parser = commands.add_parser("config", parents=[as_json], allow_abbrev=False, help="show, check, change settings")
+    parser.set_defaults(run=_config, json=False, action="show")
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, parents=[as_json], allow_abbrev=False, help=what)
+        action.set_defaults(action=name)
+        return action
+
+    add("show", "every setting and where it comes from (default)")
+    add("path", "where the file is")
+    add("check", "everything that is wrong with the settings")
+    change = add("set", "write settings into the file, whose comments stay")
+    change.add_argument("pairs", nargs="+", metavar="KEY VALUE", help="such as budget.session 0.50")
+    add("unset", "take settings out of the file").add_argument("keys", nargs="+", metavar="KEY", help="such as tui.theme")
 
 
 def _add_models(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
@@ -101,7 +107,7 @@ def _cost(args: argparse.Namespace) -> int:
 def _config(args: argparse.Namespace) -> int:
     from ecoshell.cli.manage.config import run
 
-    return run(args.action, as_json=args.json)
+    return run(args)
 
 
 def _models(args: argparse.Namespace) -> int:

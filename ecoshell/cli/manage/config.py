@@ -1,24 +1,42 @@
-"""`ecoshell config`: the settings that hold, and where each comes from. API keys are no settings and never shown."""
+"""`ecoshell config`: the settings that hold, where each comes from, and ways to change them.
 
+API keys are no settings and never shown.
+"""
+
+import argparse
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
-from ecoshell.settings.keys import dotted
+from ecoshell.settings.edit import REMOVED, Changes, write_settings
+from ecoshell.settings.keys import dotted, parted
 from ecoshell.settings.load import load_settings, read_settings
 from ecoshell.settings.source import variables
 
 
-def run(action: str, *, as_json: bool) -> int:
-    """Show the settings, their file's path, or everything that is wrong with them; raises SettingsError for `show`."""
-    if action == "path":
-        file = str(user_paths().settings_file)
-        print_json({"file": file}) if as_json else print(file)
-        return 0
-    return _check(as_json=as_json) if action == "check" else _show(as_json=as_json)
+def run(args: argparse.Namespace) -> int:
+    """Show the settings, their file's path or what is wrong with them, or change them.
+
+    Raises SettingsError for what cannot be shown or written, and UsageError for what is no key.
+    """
+    match args.action:
+        case "path":
+            file = str(user_paths().settings_file)
+            print_json({"file": file}) if args.json else print(file)
+            return 0
+        case "check":
+            return _check(as_json=args.json)
+        case "set":
+            return _write(_pairs(args.pairs), as_json=args.json)
+        case "unset":
+            return _write({_path(key): REMOVED for key in args.keys}, as_json=args.json)
+        case _:
+            return _show(as_json=args.json)
 
 
 def _show(*, as_json: bool) -> int:
@@ -37,6 +55,37 @@ def _show(*, as_json: bool) -> int:
     print(f"\nThe file is {file}{state}.")
     print("Any setting can be given as a variable too: ECOSHELL_AGENT_MAX_STEPS=12 for agent.max_steps.")
     return 0
+
+
+def _write(changes: Changes, *, as_json: bool) -> int:
+    """Write the changes, and say which of them the environment hides."""
+    file = user_paths().settings_file
+    write_settings(file, changes)
+    names = {path: name for name, path in variables().items()}
+    hidden = {dotted(path): names[path] for path in changes if os.environ.get(names.get(path, ""), "").strip()}
+    if as_json:
+        print_json({"file": str(file), "keys": [dotted(path) for path in changes], "hidden": hidden})
+        return 0
+    for path, typed in changes.items():
+        print(f"{dotted(path)} = {typed}" if typed is not None else f"{dotted(path)} has its default again")
+    for key, name in hidden.items():
+        print(f"{name} is set and wins over the file for {key}.", file=sys.stderr)
+    return 0
+
+
+def _pairs(words: Sequence[str]) -> Changes:
+    if len(words) % 2:
+        raise UsageError(f"{words[-1]} has no value.", fix="Say ecoshell config set KEY VALUE.")
+    return {_path(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)}
+
+
+def _path(key: str) -> tuple[str, ...]:
+    try:
+        return parted(key)
+    except ValueError as error:
+        raise UsageError(
+            f"{error}.", fix='Keys are written as in budget.session or \'models."openai/x".context\'.'
+        ) from error
 
 
 def _check(*, as_json: bool) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from ecoshell.assembly.parts import open_store
+from ecoshell.assembly.parts import open_store, undo_log
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
@@ -74,6 +74,7 @@ def _delete(store: SessionStore, args: argparse.Namespace) -> None:
         )
     title = store.title(found)
     store.delete(found)
+    undo_log(user_paths()).forget_session(found)
     if args.json:
         print_json({"deleted": found})
     else:

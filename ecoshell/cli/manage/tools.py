@@ -13,6 +13,7 @@ from ecoshell.models.local import LocalModel
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
+from ecoshell.tools.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Tokenizer:
 def run(name: str | None, *, as_json: bool) -> int:
     """Print all tools, or one tool's document; raises UsageError for an unknown name."""
     settings = load_settings(user_paths())
-    tools = tools_of(settings, Path.cwd())
+    tools = tools_of(settings, Workspace(Path.cwd()))
     if name is not None:
         tools = [_named(name, tools)]
     tokenizer = tokenizer_of(settings.model)

@@ -1,0 +1,45 @@
+"""A model as lists of models show it."""
+
+from dataclasses import dataclass
+
+from ecoshell.budget.price import Price
+
+HERE = "this machine"
+"""The provider of models that run in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One model that could be talked with; unknown is None, sizes are tokens."""
+
+    name: str
+    provider: str
+    ready: bool | None
+    """Whether it could be asked now: installed, or with a key; None for a provider that signs in otherwise."""
+    context: int | None
+    max_output: int | None
+    price: Price | None
+    barred: str = ""
+    """Why no call goes to it under a cap; empty when it may be called."""
+    missing: str = ""
+    """What to do so that it is ready; empty when nothing is known to be missing."""
+    address: str = ""
+    """The user's own server it is asked at, which needs no key; empty for the provider's."""
+    at_hand: bool = True
+    """Whether it is on this machine, in the settings, barred, or of a provider with a key."""
+
+    @property
+    def local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.provider == HERE
+
+    @property
+    def state(self) -> str:
+        """How it stands, in a word or two."""
+        if self.barred:
+            return "barred"
+        if self.local:
+            return "installed" if self.ready else "not installed"
+        if self.address:
+            return "own server"
+        return {True: "has a key", False: "no key", None: "?"}[self.ready]

@@ -1,0 +1,119 @@
+"""Every setting as a person looks at it: value, default, where it comes from, and what typing something changes."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ecoshell.errors import SettingsError
+from ecoshell.settings import keys
+from ecoshell.settings.describe import Description, descriptions
+from ecoshell.settings.edit import REMOVED, Changes, checked
+from ecoshell.settings.load import DEFAULT, Loaded, read_settings
+from ecoshell.settings.schema import NAMED
+from ecoshell.settings.source import PREFIX, Source
+
+_PRICE = "price"
+_TWO_RATES = "The two prices, of input and of output, in dollars per million tokens: 0.20 0.80"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting; values are written as they would be typed, empty where there is none."""
+
+    path: keys.Path
+    value: str
+    default: str
+    origin: str
+    """`default`, the file and its line, or the name of a variable."""
+    description: Description
+
+    @property
+    def key(self) -> str:
+        return keys.dotted(self.path)
+
+    @property
+    def variable(self) -> str:
+        """The variable of the environment that sets it, which no file can change; empty when none does."""
+        return self.origin if self.origin.startswith(PREFIX) else ""
+
+    def changes(self, typed: str | None) -> Changes:
+        """What typing this changes; None, or nothing typed, gives back the default. Raises SettingsError."""
+        if typed is None or not typed.strip():
+            with_all = self.path[-2] == _PRICE and self.path[-1] in ("input", "output") if len(self.path) > 3 else False
+            return {self.path[:-1] if with_all else self.path: REMOVED}
+        if self.path[-1] != _PRICE:
+            return {self.path: typed.strip()}
+        rates = typed.replace(",", " ").replace("$", " ").split()
+        if len(rates) != 2:
+            raise SettingsError(f"{self.key} needs two numbers.", fix=_TWO_RATES)
+        return {(*self.path, "input"): rates[0], (*self.path, "output"): rates[1]}
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The settings of one person, or what is wrong with them; `source` is the file as it was read."""
+
+    file: Path
+    rows: tuple[SettingRow, ...]
+    problems: tuple[SettingsError, ...]
+    source: Source | None = None
+
+    def complaint(self, changes: Changes) -> str:
+        """Why these changes could not be written; empty when they could."""
+        try:
+            if self.source is not None:
+                checked(self.file, self.source, changes)
+        except SettingsError as error:
+            return error.message.removeprefix(f"{self.file}: ")
+        return ""
+
+
+def overview(file: Path, environ: Mapping[str, str], models: Sequence[str] = ()) -> Overview:
+    """All settings, in the order of the schema; `models` are named besides those the file speaks of."""
+    loaded, problems = read_settings(file, environ)
+    if loaded is None:
+        return Overview(file, (), problems)
+    names = [*loaded.settings.models, *(name for name in models if name not in loaded.settings.models)]
+    return Overview(file, tuple(_rows(loaded, names)), problems, Source.of_file(file))
+
+
+def typed_value(value: Any) -> str:
+    """A value as one would type it."""
+    if value is None or value == ():
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, tuple) else str(value)
+
+
+def _rows(loaded: Loaded, models: Sequence[str]) -> Iterator[SettingRow]:
+    values = loaded.settings.model_dump()
+    for one in descriptions().values():
+        if NAMED not in one.path:
+            yield _row(loaded, values, one, one.path)
+    own = [one for one in descriptions().values() if NAMED in one.path]
+    for name in models:
+        priced = _found(values, ("models", name, _PRICE)) is not None
+        for one in own if priced else [*(one for one in own if _PRICE not in one.path), _WHOLE_PRICE]:
+            yield _row(loaded, values, one, tuple(name if part == NAMED else part for part in one.path))
+
+
+def _row(loaded: Loaded, values: Mapping[str, Any], one: Description, path: keys.Path) -> SettingRow:
+    value = typed_value(_found(values, path))
+    return SettingRow(path, value, typed_value(one.default), loaded.origins.get(path, DEFAULT), one)
+
+
+def _found(values: Mapping[str, Any], path: keys.Path) -> Any:
+    """The value in nested tables; None where a table on the way is missing."""
+    found: Any = values
+    for part in path:
+        if not isinstance(found, Mapping):
+            return None
+        found = cast("Mapping[str, Any]", found).get(part)
+    return found
+
+
+_WHOLE_PRICE = Description(("models", NAMED, _PRICE), _TWO_RATES, "text")
+"""Stands for the price of a model that has none yet: input and output are only given together."""

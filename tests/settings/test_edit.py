@@ -1,0 +1,302 @@
+"""Settings written into the person's own file."""
+
+import os
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from ecoshell.errors import SettingsError
+from ecoshell.settings import edit
+from ecoshell.settings.edit import write_settings
+from ecoshell.settings.edit_text import changed_text
+from ecoshell.settings.keys import dotted, parted
+
+OWN = """\
+# My settings.
+model = "embedded"   # the small one
+
+[agent]
+max_steps = 5        # enough
+# registration = "names"
+
+# What I am ready to pay.
+[budget]
+day = "2.00"
+
+[models."openai/x".price]   # from their page
+input  = "0.20"
+output = "0.80"
+
+[tui]
+theme = 'light'
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def refused(file: Path, key: str, typed: str | None) -> SettingsError:
+    before = file.read_bytes() if file.exists() else None
+    with pytest.raises(SettingsError) as caught:
+        write_settings(file, {parted(key): typed})
+    assert (file.read_bytes() if file.exists() else None) == before
+    return caught.value
+
+
+def test_a_value_is_replaced_and_every_other_sign_stays(file: Path) -> None:
+    file.write_text(OWN)
+    settings = write_settings(file, {("agent", "max_steps"): "12"})
+    assert settings.agent.max_steps == 12
+    assert file.read_text() == OWN.replace("max_steps = 5 ", "max_steps = 12 ")
+
+
+def test_a_new_key_goes_below_the_last_of_its_table_and_takes_no_comment_of_the_next(file: Path) -> None:
+    file.write_text(OWN)
+    write_settings(file, {("agent", "answer_tokens"): "99"})
+    assert file.read_text() == OWN.replace('names"\n', 'names"\nanswer_tokens = 99\n')
+
+
+def test_a_key_of_no_table_goes_above_the_tables(file: Path) -> None:
+    file.write_text("# first\n\n[agent]\nmax_steps = 5\n")
+    assert write_settings(file, {("model",): "openai/gpt-4o-mini"}).model == "openai/gpt-4o-mini"
+    assert file.read_text().startswith("# first\n")
+    assert file.read_text().endswith("[agent]\nmax_steps = 5\n")
+
+
+def test_a_new_table_stands_apart_at_the_end(file: Path) -> None:
+    file.write_text("[agent]\nmax_steps = 5")
+    write_settings(file, {("tui", "theme"): "dusk"})
+    assert file.read_text() == '[agent]\nmax_steps = 5\n\n[tui]\ntheme = "dusk"\n'
+
+
+def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "config.toml"
+    write_settings(file, {("tui", "theme"): "dusk"})
+    assert file.read_text() == '[tui]\ntheme = "dusk"\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "written"),
+    [
+        ("agent.max_steps", "7", 7),
+        ("agent.registration", "names", "names"),
+        ("tools.allow_private_addresses", "true", True),
+        ("tools.command_seconds", "30", 30),
+        ("registration.names_share", "0.1", 0.1),
+        ("local.threads", "auto", "auto"),
+        ("local.threads", "4", 4),
+        ("budget.session", "0.50", "0.50"),
+        ("budget.session", "1", "1"),
+        ("tui.theme", "2024", "2024"),
+        ("approval.deny", "run_command:rm *", ["run_command:rm *"]),
+        ("approval.allow", '["read_file", "run_command:git *"]', ["read_file", "run_command:git *"]),
+        ('models."a/b.c".base_url', "http://localhost:1/v1", "http://localhost:1/v1"),
+    ],
+)
+def test_what_is_typed_is_written_in_the_type_of_its_key(file: Path, key: str, typed: str, written: object) -> None:
+    write_settings(file, {parted(key): typed})
+    found: object = tomllib.loads(file.read_text())
+    for part in parted(key):
+        assert isinstance(found, dict)
+        found = found[part]
+    assert found == written
+    assert type(found) is type(written)
+
+
+def test_keys_that_need_each_other_are_written_together(file: Path) -> None:
+    price = ("models", "openai/x", "price")
+    assert "price.output is missing" in refused(file, 'models."openai/x".price.input', "0.20").message
+    settings = write_settings(file, {(*price, "input"): "0.20", (*price, "output"): "0.80"})
+    found = settings.models["openai/x"].price
+    assert found is not None
+    assert (found.input, found.output) == (Decimal("0.20"), Decimal("0.80"))
+    assert file.read_text() == '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n'
+
+
+def test_a_key_taken_out_has_its_default_again_and_leaves_the_rest(file: Path) -> None:
+    file.write_text(OWN)
+    assert write_settings(file, {("budget", "day"): None}).budget.day is None
+    assert file.read_text() == OWN.replace('day = "2.00"\n', "")
+
+
+def test_taking_out_what_is_not_there_changes_nothing(file: Path) -> None:
+    file.write_text(OWN)
+    write_settings(file, {("local", "context"): None, ("models", "y", "context"): None})
+    assert file.read_text() == OWN
+
+
+@pytest.mark.parametrize(
+    ("key", "typed", "reason"),
+    [
+        ("agent.max_steps", "many", "agent.max_steps must be a valid integer, unable to parse string"),
+        ("agent.max_steps", "0", "agent.max_steps must be greater than or equal to 1"),
+        ("agent.registration", "some", "must be 'auto', 'names' or 'all', not 'some'"),
+        ("budget.day", "-3", "budget.day must be dollars"),
+        ("agent.max_step", "3", "unknown key agent.max_step"),
+        ("agent", "3", "agent must be a table"),
+        ("model", "", "model must not be empty"),
+        ("models.x.base_url", "ftp://x", "must be an address"),
+        ("openai_api_key", "sk-1", "unknown key openai_api_key"),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_its_key_and_nothing_is_written(
+    file: Path, key: str, typed: str, reason: str
+) -> None:
+    file.write_text(OWN)
+    error = refused(file, key, typed)
+    assert reason.partition(", unable")[0] in error.message
+    assert error.kept == "Nothing was written."
+    assert error.fix
+
+
+def test_a_file_that_is_wrong_elsewhere_is_left_alone_with_its_line_told(file: Path) -> None:
+    file.write_text("[agent]\nmax_steps = 'many'\n")
+    assert f"{file} line 2: agent.max_steps must be" in refused(file, "tui.theme", "dusk").message
+    file.write_text("[agent\n")
+    assert f"{file} line 1: this is not TOML" in refused(file, "tui.theme", "dusk").message
+    file.write_bytes(b'model = "\xff"\n')
+    assert "line 1: this is not UTF-8" in refused(file, "tui.theme", "dusk").message
+
+
+def test_the_wrong_key_itself_can_be_set_right_or_taken_out(file: Path) -> None:
+    file.write_text("[agent]\nmax_steps = 'many' # hm\n")
+    write_settings(file, {("agent", "max_steps"): "3"})
+    assert file.read_text() == "[agent]\nmax_steps = 3 # hm\n"
+    file.write_text("modle = 'x'\nmodel = 'y'\n")
+    write_settings(file, {("modle",): None})
+    assert file.read_text() == "model = 'y'\n"
+
+
+def test_a_file_saved_meanwhile_is_read_again_and_keeps_what_was_saved(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("[agent]\nmax_steps = 5\n")
+    changed, seen = edit.changed, list[bytes]()
+
+    def while_an_editor_saves(of: Path, before: bytes, changes: edit.Changes):
+        seen.append(before)
+        if len(seen) == 1:
+            file.write_text("[agent]\nmax_steps = 5\nanswer_tokens = 77\n")
+        return changed(of, before, changes)
+
+    monkeypatch.setattr(edit, "changed", while_an_editor_saves)
+    assert write_settings(file, {("agent", "max_steps"): "6"}).agent.answer_tokens == 77
+    assert file.read_text() == "[agent]\nmax_steps = 6\nanswer_tokens = 77\n"
+    assert len(seen) == 2
+
+
+def test_a_file_that_never_rests_is_given_up_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = edit.changed
+
+    def while_it_grows(of: Path, before: bytes, changes: edit.Changes):
+        file.write_bytes(before + b"# more\n")
+        return changed(of, before, changes)
+
+    monkeypatch.setattr(edit, "changed", while_it_grows)
+    with pytest.raises(SettingsError, match="is being changed by something else"):
+        write_settings(file, {("agent", "max_steps"): "6"})
+    assert "max_steps" not in file.read_text()
+    assert [found.name for found in file.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_link_stays_a_link_and_the_file_keeps_its_mode(tmp_path: Path) -> None:
+    real, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
+    real.write_text("model = 'x'\n")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    write_settings(link, {("model",): "y"})
+    assert link.is_symlink()
+    assert real.read_text() == 'model = "y"\n'
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+def test_line_ends_and_the_byte_order_mark_stay(file: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf[agent]\r\nmax_steps = 5\r\n")
+    write_settings(file, {("agent", "answer_tokens"): "9", ("tui", "theme"): "dusk"})
+    assert file.read_bytes() == (
+        b'\xef\xbb\xbf[agent]\r\nmax_steps = 5\r\nanswer_tokens = 9\r\n\r\n[tui]\r\ntheme = "dusk"\r\n'
+    )
+
+
+def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
+    file.mkdir()
+    with pytest.raises(SettingsError, match=r"config\.toml: it cannot be read"):
+        write_settings(file, {("tui", "theme"): "dusk"})
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_is_told(file: Path) -> None:
+    file.write_text("model = 'x'\n")
+    file.parent.chmod(0o500)
+    try:
+        assert "cannot be written" in refused(file, "model", "y").message
+    finally:
+        file.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agent.max_steps = 5\nmodel = 'x'\n",
+        "agent = { max_steps = 5, answer_tokens = 3 }\n",
+        "[models.x]\ncontext = 1\n[agent]\nmax_steps = 5\n[models.y]\ncontext = 2\n",
+        "[models]\n[models.x]\n[models.x.price]\ninput = 1\noutput = 2\n",
+        "[approval]\nallow = [ # mine\n  'read_file', # harmless\n]\n",
+    ],
+    ids=["dotted", "inline", "out of order", "empty tables", "list over lines"],
+)
+@pytest.mark.parametrize("key", ["agent.answer_tokens", "agent.max_steps", "models.x.context", "tui.theme", "model"])
+def test_every_way_to_write_tables_is_kept_to(file: Path, text: str, key: str) -> None:
+    file.write_text(text)
+    before = tomllib.loads(text)
+    write_settings(file, {parted(key): "7"})
+    after = tomllib.loads(file.read_text())
+    table = after
+    for part in parted(key)[:-1]:
+        table = table[part]
+    assert table.pop(parted(key)[-1]) in (7, "7")
+    for part in parted(key)[:-1]:
+        before = before.setdefault(part, {})
+    before.pop(parted(key)[-1], None)
+    assert table == before
+    assert all(line in file.read_text() for line in text.splitlines() if "#" in line)
+
+
+KEYS = some.sampled_from(["a", "b", "c d"])
+VALUES = some.one_of(some.integers(), some.text(alphabet="ab'\"\\ é\u202e", max_size=6), some.booleans())
+TABLES = some.dictionaries(KEYS, VALUES, max_size=3)
+COMMENTS = some.sampled_from(["", "# said\n", "\n", "\n# said\n\n"])
+
+
+@given(some.dictionaries(KEYS, some.tuples(COMMENTS, TABLES, COMMENTS), max_size=3), KEYS, KEYS, VALUES)
+def test_whatever_the_file_holds_one_key_changes_and_all_comments_stay(tables, table, key, value) -> None:
+    import tomlkit
+
+    text = "".join(
+        f"{before}[{dotted([name])}]\n{tomlkit.dumps(values)}{after}"
+        for name, (before, values, after) in tables.items()
+    )
+    done = changed_text(text, {(table, key): value})
+    expected = tomllib.loads(text)
+    expected.setdefault(table, {})[key] = value
+    assert tomllib.loads(done) == expected
+    assert done.count("# said") == text.count("# said")
+    assert [line for line in done.splitlines() if line in text.splitlines()].count(f"[{dotted([table])}]") <= 1
+
+
+@pytest.mark.parametrize("key", ["", "a..b", "a = 1 #", "a = 0 #", "a\nb", "[a] #", "'open"])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match="is no key"):
+        parted(key)
+
+
+def test_a_key_reads_as_it_is_written() -> None:
+    for path in (("model",), ("agent", "max_steps"), ("models", 'a/"b".c', "price", "input")):
+        assert parted(dotted(path)) == path
