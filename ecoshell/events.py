@@ -6,6 +6,7 @@ Amounts of money are whole nano-dollars and end in `_nano`; tokens are whole num
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Literal, get_args
 
 from ecoshell.budget.caps import CapState
@@ -52,6 +53,8 @@ class ToolsOffered(Event):
     exact: bool
     """Whether the counts come from the model's own tokenizer."""
     why: str
+    listing: str = ""
+    """The text that stands before the question: names and documents the model was not told before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class ToolRegistered(Event):
     exact: bool
     step: int
     by: Literal["agent", "user", "upfront"]
+    id: str = ""
+    """The agent's call that registered it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,8 @@ class CallStarted(Event):
     id: str
     name: str
     arguments: Mapping[str, Any]
+    through: str = ""
+    """The meta-tool the model called it through; empty when it was called directly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +192,10 @@ class ApprovalWanted(Event):
     """Why the agent wants it, in its own words."""
     price_nano: int = 0
     """What one use of the tool costs."""
+    changes: str = ""
+    """What the call would change in files, as a unified diff; empty where the tool cannot tell."""
+    fault: str = ""
+    """What is wrong with the arguments, when they are the person's and the tool cannot take them: asked once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +236,8 @@ class LimitHit(Event):
     message: str
     offers: tuple[ModelOffer, ...] = ()
     """Cheaper and local models, the best first."""
+    enough: int = 0
+    """A cap that leaves room for the step at its longest and for the answer, in the cap's unit; 0 is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +256,7 @@ class CostWanted(Event):
     role: str
     model: str
     low_nano: int
-    """A step that finds its prompt cached and answers shortly."""
+    """A step that finds its whole prompt cached and answers shortly, in SHORT_ANSWER tokens (agent/cashier)."""
     high_nano: int
     """The worst case, which is what will be reserved."""
     threshold_nano: int
@@ -394,10 +407,17 @@ def from_json(record: Mapping[str, Any]) -> Event:
     if found is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")
     values: dict[str, Any] = {}
-    for spec in dataclasses.fields(found):
-        if spec.name in record:
-            values[spec.name] = _revive(spec.name, record[spec.name])
+    for name in _field_names(found):
+        if name in record:
+            value = record[name]
+            values[name] = _revive(name, value) if isinstance(value, (list, dict)) else value
     return found(**values)
+
+
+@cache
+def _field_names(kind: type[Event]) -> tuple[str, ...]:
+    """The fields of an event; a long session asks for them tens of thousands of times."""
+    return tuple(spec.name for spec in dataclasses.fields(kind))
 
 
 def _revive(name: str, value: Any) -> Any:

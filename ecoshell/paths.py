@@ -30,12 +30,25 @@ class Paths:
         return self.data / "approvals.json"
 
     @property
+    def models_folder(self) -> Path:
+        """Where a user's own GGUF files are looked for."""
+        return self.data / "models"
+
+    @property
+    def undo_folder(self) -> Path:
+        return self.data / "undo"
+
+    @property
     def history_file(self) -> Path:
         return self.data / "history.txt"
 
     @property
     def draft_file(self) -> Path:
         return self.data / "draft.txt"
+
+    @property
+    def state_file(self) -> Path:
+        return self.data / "screen.json"
 
 
 def user_paths() -> Paths:

@@ -1,14 +1,17 @@
 """Who may do what: rules from the settings, decisions of this session and project, and the person for the rest."""
 
+import asyncio
 import fnmatch
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ecoshell.agent.person import Person
+from ecoshell.agent.person import Approval, Nobody, Person
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
-from ecoshell.messages import Call, Effect
+from ecoshell.messages import Call, Effect, ToolDocument
+from ecoshell.models.textcalls import call_fault
+from ecoshell.tools.base import Previewing, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 _HARMLESS: frozenset[Effect] = frozenset({"read"})
@@ -48,6 +51,54 @@ class Rules:
         return "allow" if _any(self.allow, call, careful=True) else "ask"
 
 
+@dataclass(frozen=True, slots=True)
+class Petition:
+    """A call that wants to run, and what there is to know of it."""
+
+    call: Call
+    tool: Tool
+    document: ToolDocument
+    """As the catalog names the tool."""
+    rationale: str = ""
+    """Why the agent makes the call."""
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        return self.tool.effects
+
+    def changes(self) -> str:
+        """What the call would change in files, where the tool can tell; may block."""
+        if not isinstance(self.tool, Previewing):
+            return ""
+        try:
+            return self.tool.preview(self.call.arguments)
+        except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
+            return ""
+
+    def wanted(self, fault: str = "") -> ApprovalWanted:
+        """The question to a person; may block."""
+        return ApprovalWanted(
+            self.call.id,
+            self.call.name,
+            dict(self.call.arguments),
+            tuple(sorted(self.effects)),
+            _reason(self.call, self.effects),
+            rationale=self.rationale,
+            price_nano=self.tool.price_nano,
+            changes=self.changes(),
+            fault=fault,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What became of a petition: the call that may run, which a person may have changed, or why none may."""
+
+    call: Call
+    refusal: str = ""
+    """In words for the model; empty when the call may run."""
+
+
 class Approvals:
     """Decides on calls; remembers what is allowed for the session, and hands on what is allowed for the project."""
 
@@ -60,32 +111,60 @@ class Approvals:
         self._remember = remember
         self._granted = set(granted)
 
-    async def refusal(self, call: Call, effects: frozenset[Effect], emit: Emit) -> str:
-        """Why the call may not run, in words for the model; empty when it may."""
-        verdict = self._rules.verdict(call, effects)
-        if verdict == "allow" or (verdict == "ask" and grant(call, effects) in self._granted):
-            return ""
+    def follow(self, rules: Rules) -> None:
+        """Go by these rules from the next call on; what was granted stays granted."""
+        self._rules = rules
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing that writes or executes may run."""
+        return self._rules.read_only
+
+    async def rule(self, petition: Petition, emit: Emit) -> Ruling:
+        """Whether the call may run, by the rules or by the person's word."""
+        call = petition.call
+        verdict = self._rules.verdict(call, petition.effects)
+        if verdict == "allow" or (verdict == "ask" and grant(call, petition.effects) in self._granted):
+            return Ruling(call)
         if verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
-            why = "the shell is read-only" if self._rules.read_only else "a rule in the settings forbids it"
-            return f"{call.name} was not run: {why}."
-        wanted = ApprovalWanted(
-            call.id or secrets.token_hex(4),
-            call.name,
-            dict(call.arguments),
-            tuple(sorted(effects)),
-            _reason(call, effects),
-        )
-        emit(wanted)
-        decision = (await self._person().approve(wanted)).decision
-        emit(ApprovalGiven(wanted.id, decision, "person"))
-        if decision == "no":
-            return f"{call.name} was not run: it was not approved."
-        if decision in ("session", "project"):
-            self._granted.add(grant(call, effects))
-        if decision == "project":
-            self._remember(grant(call, effects))
-        return ""
+            return self._forbidden(call)
+        asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
+        return await self._settle(asked, *await self._ask(asked, emit), emit)
+
+    async def _ask(self, petition: Petition, emit: Emit) -> tuple[Approval, Call]:
+        """The person's word, and the call it is about; arguments the tool cannot take are asked for again."""
+        fault = ""
+        while True:
+            wanted = await asyncio.to_thread(petition.wanted, fault)
+            emit(wanted)
+            approval = await self._person().approve(wanted)
+            if approval.decision == "no" or approval.arguments is None:
+                return approval, petition.call
+            petition = replace(petition, call=replace(petition.call, arguments=dict(approval.arguments)))
+            fault = await asyncio.to_thread(call_fault, petition.call, [petition.document])
+            if not fault:
+                return approval, petition.call
+
+    async def _settle(self, petition: Petition, approval: Approval, call: Call, emit: Emit) -> Ruling:
+        """Carry out the person's word; the rules apply to a changed call as to any other."""
+        edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
+        if approval.decision == "no":
+            emit(ApprovalGiven(call.id, "no", "nobody" if isinstance(self._person(), Nobody) else "person"))
+            return Ruling(call, f"{call.name} was not run: it was not approved.")
+        if self._rules.verdict(call, petition.effects) == "deny":
+            emit(ApprovalGiven(call.id, "no", "rule", edited))
+            return self._forbidden(call)
+        emit(ApprovalGiven(call.id, approval.decision, "person", edited))
+        if approval.decision in ("session", "project"):
+            self._granted.add(grant(call, petition.effects))
+        if approval.decision == "project":
+            await asyncio.to_thread(self._remember, grant(call, petition.effects))
+        return Ruling(call)
+
+    def _forbidden(self, call: Call) -> Ruling:
+        why = "the shell is read-only" if self._rules.read_only else "a rule in the settings forbids it"
+        return Ruling(call, f"{call.name} was not run: {why}.")
 
 
 def grant(call: Call, effects: frozenset[Effect]) -> str:

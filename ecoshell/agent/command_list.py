@@ -8,6 +8,7 @@ from pathlib import Path
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.printing import amount, caps_table, dollars, table
 from ecoshell.agent.shell import Shell, Standing
+from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
@@ -166,7 +167,14 @@ COMMANDS: CommandTable[Shell] = CommandTable(
             "resume", "ID", "go on with an earlier session", _resume, lambda s: (one.id for one in s.store.list(20))
         ),
         Command("new", "", "begin a new session", _new),
-        Command("export", "[FILE]", "this session as Markdown, or as JSON into FILE.json", _export),
+        Command(
+            "export",
+            "[FILE]",
+            "this session as Markdown, or as JSON into FILE.json",
+            _export,
+            lambda s: (f"{s.session}.md", f"{s.session}.json"),
+        ),
+        *TURN_COMMANDS,
         Command("clear", "", "clear the screen; the session is kept", _clear),
         Command("quit", "", "leave; everything is kept", _quit),
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from ecoshell.errors import UsageError
+from ecoshell.messages import Attachment
 
 Host = TypeVar("Host")
 """What the commands act on."""
@@ -27,6 +28,8 @@ class Printed:
     effect: Literal["", "quit", "clear", "session", "ask", "copy"] = ""
     """`ask`: put `value` as the next question; `copy`: `value` belongs on the clipboard."""
     value: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    """What goes along with the question to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,10 @@ class CommandTable(Generic[Host]):
 
     def __init__(self, commands: Iterable[Command[Host]]) -> None:
         self._commands = {command.name: command for command in commands}
+
+    def knows(self, line: str) -> bool:
+        """Whether a line is one of these commands, with or without an argument."""
+        return line.strip().removeprefix("/").partition(" ")[0].lower() in self._commands
 
     async def run(self, host: Host, line: str) -> Printed:
         """Carry out `/name argument`; raises UsageError when there is no such command."""

@@ -1,23 +1,15 @@
 """What a model is shown: earlier turns, the opening of this one, and the path so far, cut only where it may be cut."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from ecoshell.events import (
-    Answer,
-    CallFinished,
-    CallStarted,
-    Event,
-    Rationale,
-    ToolRegistered,
-    TurnFinished,
-    TurnStarted,
-)
-from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, Message, Observation
-from ecoshell.strategies.base import Path, Step
+from ecoshell.messages import META_TOOLS, TOOL_CALL, Message
+from ecoshell.strategies.base import Path
 
 _CUT_KEEPS = 80
 """Characters an observation keeps when it is cut."""
+_NEVER_CUT = META_TOOLS - {TOOL_CALL}
+"""Calls whose results are documents, or short."""
 
 
 def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
@@ -40,7 +32,7 @@ def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], b
         return messages
     shortened = list(messages)
     for index, message in enumerate(messages):
-        if message.speaker != "tool" or (message.call and message.call.name in META_TOOLS):
+        if message.speaker != "tool" or (message.call and message.call.name in _NEVER_CUT):
             continue
         shortened[index] = replace(message, text=_cut(message.text))
         if enough(tuple(shortened)):
@@ -52,58 +44,3 @@ def _cut(text: str) -> str:
     if len(text) <= 2 * _CUT_KEEPS:
         return text
     return f"{text[:_CUT_KEEPS]} [cut: {len(text) - _CUT_KEEPS} characters, to make room]"
-
-
-@dataclass(slots=True)
-class _Replay:
-    """One turn being read back from its events."""
-
-    path: Path
-    rationale: str = ""
-    call: Call | None = None
-    answer: str = ""
-
-    def step(self, call: Call, seen: Observation) -> None:
-        self.path = self.path.then(Step(self.rationale, call, seen))
-        self.rationale = ""
-
-
-def past_messages(events: Iterable[Event], document: Callable[[str], str]) -> tuple[Message, ...]:
-    """The messages of a session read from its events.
-
-    `document` gives a registration's result again, or "" when the tool is gone.
-    """
-    messages: list[Message] = []
-    turn: _Replay | None = None
-    for event in events:
-        if isinstance(event, TurnStarted):
-            turn = _Replay(Path(event.question))
-        elif turn is None:
-            continue
-        elif isinstance(event, TurnFinished):
-            messages += finished_messages(turn.path.question, turn.path, turn.answer or f"[{event.status}]")
-            turn = None
-        else:
-            _read(turn, event, document)
-    if turn is not None:  # the process was killed in this turn
-        messages += finished_messages(turn.path.question, turn.path, "[interrupted]")
-    return tuple(messages)
-
-
-def _read(turn: _Replay, event: Event, document: Callable[[str], str]) -> None:
-    """Take one event of a turn into its replay."""
-    match event:
-        case Rationale():
-            turn.rationale = event.text
-        case Answer():
-            turn.answer = event.text
-        case CallStarted():
-            turn.call = Call(event.name, event.arguments, event.id)
-        case CallFinished() if turn.call is not None and event.name != FINISH:
-            turn.step(
-                turn.call, Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
-            )
-        case ToolRegistered(by="agent") if text := document(event.name):
-            turn.step(Call(TOOL_REGISTER, {"tool_name": event.name}, f"r{event.step}"), Observation(text))
-        case _:
-            pass

@@ -1,69 +1,75 @@
-"""One session: its past, its skill library, and the turns that are asked in it."""
+"""One session: what came of it so far, and the turns that are asked in it."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from ecoshell.agent.context import finished_messages, past_messages
-from ecoshell.agent.guards import Affordable, Approved, Known, Registered, Runner, Source, Told
+from ecoshell.agent.cashier import Cashier
+from ecoshell.agent.compaction import Compaction
+from ecoshell.agent.guards import Affordable, Approved, Known, Paid, Registered, Runner, Source, Told
 from ecoshell.agent.kit import Kit
-from ecoshell.agent.limit import LimitDesk
+from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
 from ecoshell.agent.meta import Meta
-from ecoshell.agent.offer import Offer, make_offer, shown_in
+from ecoshell.agent.mode import View
+from ecoshell.agent.offer import Offer, make_offer
+from ecoshell.agent.outlook import next_view
+from ecoshell.agent.tally import Tally
 from ecoshell.agent.turn import Ended, Frame, Turn
-from ecoshell.catalog.presentation import STABLE, Presentation
+from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
-from ecoshell.catalog.skills import Skill, SkillLibrary
+from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
-    BudgetSettled,
+    CallFinished,
+    CommandRan,
+    Compacted,
     Emit,
     ErrorHappened,
     Event,
-    StepStarted,
+    Notice,
     ToolRegistered,
-    ToolsOffered,
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
 )
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Attachment, Message, ToolDocument
 from ecoshell.strategies.base import Path
+from ecoshell.tools.restore import restore
+
+T = TypeVar("T")
+_NOT_READ_ONLY = "Resume the session without --read-only."
+_UNDER_WAY = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
 
 
-@dataclass(slots=True)
-class Tally:
-    """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
+class Stopped(Exception):
+    """Something that runs beside no turn was stopped by the person."""
 
-    started: float = field(default_factory=time.monotonic)
-    spent_nano: int | None = 0
-    usage: Usage = field(default_factory=Usage)
-    steps: int = 0
-    saved_tokens: int = 0
-    registered: list[str] = field(default_factory=list[str])
-    _carried: int = 0
-    _everything: int = 0
 
-    def see(self, event: Event) -> None:
-        """Take one event into account."""
-        match event:
-            case BudgetSettled():
-                unknown = self.spent_nano is None or event.spent_nano is None
-                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
-                self.usage += event.usage
-            case StepStarted():
-                self.steps = event.step
-                self.saved_tokens += max(0, self._everything - self._carried)
-            case ToolsOffered():
-                self._carried, self._everything = event.context_tokens, event.everything_tokens
-            case ToolRegistered():
-                self._carried += event.tokens if event.by == "agent" else 0
-                self.registered.append(event.name)
-            case _:
-                pass
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question on its way into a turn."""
+
+    question: str
+    attachments: tuple[Attachment, ...] = ()
+    notices: tuple[str, ...] = ()
+    """What the person should know of it, such as a file that could not be attached."""
+    commands: tuple[CommandRan, ...] = ()
+    """What the person ran before it."""
+
+    @property
+    def text(self) -> str:
+        """All of it, as a model reads it."""
+        return asked_text(self.question, self.attachments, self.commands)
+
+    @property
+    def along(self) -> str:
+        """What goes along with the question."""
+        return accompanying_text(self.attachments, self.commands)
 
 
 class Conversation:
@@ -71,39 +77,52 @@ class Conversation:
 
     def __init__(self, kit: Kit, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
-        self._kit = kit
-        self._turns = sum(isinstance(event, TurnStarted) for event in past)
-        self._shown = shown_in(past)
-        self._history: tuple[Message, ...] = past_messages(past, self._registration_again)
+        self.memory = Memory(kit.catalog, past)
         self.decision: Decision | None = None
-        self._running: asyncio.Task[None] | None = None
-        self.library = _library_of(past, kit)
+        self._kit = kit
+        self._cashier = Cashier(kit)
+        self._turn_now: Turn | None = None
+        self._turns = self.memory.number
+        self._running: asyncio.Task[Any] | None = None
+        self._occupied = False
+        """Whether something goes on that is short and cannot be stopped."""
+        self._arrived: asyncio.Queue[Event | None] = asyncio.Queue()
+        """What the turn that runs has said and its reader has not taken; None ends the stream."""
         kit.purse.enter(session, self._turns)
 
     @property
     def busy(self) -> bool:
-        return self._running is not None
+        return self._running is not None or self._occupied
+
+    @property
+    def library(self) -> SkillLibrary:
+        """What is registered."""
+        return self.memory.library
 
     @property
     def presentation(self) -> Presentation:
         """How tools are put before the model; settled in the session's first turn."""
-        return self._shown.presentation or STABLE
+        return self.memory.presentation
 
     @property
     def turn(self) -> int:
         """The number of the last turn; 0 before the first."""
         return self._turns
 
-    async def ask(self, question: str) -> AsyncGenerator[Event]:
-        """One turn's events, ending in TurnFinished; raises UsageError for an empty question or while a turn runs."""
-        if not question.strip():
-            raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
-        if self.busy:
-            raise UsageError("A turn is under way.", fix="Wait for it, or stop it with Esc (Ctrl-C in the line shell).")
-        arrived: asyncio.Queue[Event | None] = asyncio.Queue()
+    async def ask(
+        self, question: str, attachments: Sequence[Attachment] = (), notices: Sequence[str] = ()
+    ) -> AsyncGenerator[Event]:
+        """One turn's events, ending in TurnFinished; raises UsageError for an empty question or while a turn runs.
+
+        `notices` are told at its beginning.
+        """
+        self.require_ready(question)
+        asked = Asked(question, tuple(attachments), tuple(notices), self.memory.commands)
+        arrived = self._arrived = asyncio.Queue[Event | None]()
         self._turns += 1
         self._kit.purse.enter(self.session, self._turns)
-        self._running = asyncio.create_task(self._perform(question, arrived))
+        self._kit.bench.undo.enter(self.session, self._turns)
+        self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, question, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
@@ -119,17 +138,88 @@ class Conversation:
             if left:
                 await self._kit.log.record(self.session, left)
 
+    @property
+    def ahead(self) -> View:
+        """What a model is shown next: of the turn that runs, or of a question that would come now."""
+        turn = self._turn_now
+        return next_view(self.memory, self._kit.catalog) if turn is None else turn.view
+
+    def require_ready(self, question: str) -> None:
+        """Raise UsageError for an empty question and while something is under way."""
+        if not question.strip():
+            raise UsageError("The question is empty.", fix="Type what you would like to know or have done.")
+        self.require_free()
+
+    def require_free(self) -> None:
+        """Raise UsageError while a turn, or something that no turn may run beside, is under way."""
+        if self.busy:
+            raise UsageError("A turn is under way.", fix=_UNDER_WAY)
+
     async def stop(self) -> None:
-        """Stop the turn that runs, if one does; its stream still ends in TurnFinished."""
+        """Stop the turn that runs, if one does; its stream still ends in TurnFinished. So with what runs `alone`."""
         if self._running is not None:
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([self._running])
 
+    async def leave(self) -> None:
+        """Stop what runs and write what its reader has not taken; the reader's stream ends there."""
+        await self.stop()
+        left = [event for event in _drain(self._arrived) if event is not None]
+        self._arrived.put_nowait(None)
+        with suppress(StoreError):  # they are in memory, and the next write takes them along
+            await self._kit.log.record(self.session, left)
+
+    async def alone(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something that no turn may run beside; raises UsageError when one runs, and Stopped at `stop`."""
+        try:
+            self.require_free()
+        except UsageError:
+            work.close()
+            raise
+        self._running = task = asyncio.create_task(work)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if waiting is not None and waiting.cancelling():  # it is the caller who is called off
+                raise
+            raise Stopped from None
+        finally:
+            self._running = None
+
+    async def undo(self) -> tuple[PastTurn, TurnUndone]:
+        """Take the last turn back: what its tools wrote, and what models are told of it; raises UsageError."""
+        with self._occupying():
+            turn = self.memory.last_turn
+            log = self._kit.bench.undo
+            wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.number))
+            if wrote and self._kit.approvals.read_only:
+                raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
+            restored = await asyncio.to_thread(restore, log, self.session, turn.number)
+            event = TurnUndone(turn.number, restored.restored, restored.kept)
+            await self.note(event)
+            await asyncio.to_thread(log.forget, self.session, turn.number)
+            return turn, event
+
+    async def compact(self) -> tuple[Compacted, int | None]:
+        """Have models told a summary from now on; gives it with its price, None when that is unknown.
+
+        Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
+        has changed. `stop` stops it.
+        """
+        compaction = Compaction(self._kit, self.memory)
+        try:
+            compacted = await self.alone(compaction.run())
+        finally:
+            await self._kit.log.record(self.session, compaction.events)
+        await self.note(compacted)
+        await self.note(BudgetChanged(await self._kit.purse.caps()))
+        return compacted, compaction.spent_nano
+
     async def register(self, name: str) -> Event:
         """Register a tool by the user's hand; raises UsageError for an unknown name."""
         tokens, exact = await asyncio.to_thread(self._measure, self.known(name))
-        self.library = self.library.including([Skill(name, tokens, "user")])
         return await self.note(ToolRegistered(name, tokens, exact, 0, "user"))
 
     async def unregister(self, name: str) -> Event:
@@ -137,7 +227,6 @@ class Conversation:
         self.known(name)
         if name not in self.library:
             raise UsageError(f"{name} is not registered.", fix="/tools shows what is.")
-        self.library = self.library.without(name)
         return await self.note(ToolUnregistered(name))
 
     def known(self, name: str) -> ToolDocument:
@@ -148,35 +237,60 @@ class Conversation:
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
+    async def note(self, event: Event) -> Event:
+        """Keep something that happened between turns."""
+        self.memory.see(event)
+        await self._kit.log.record(self.session, [event])
+        return event
+
+    @contextmanager
+    def _occupying(self) -> Generator[None]:
+        self.require_free()
+        self._occupied = True
+        try:
+            yield
+        finally:
+            self._occupied = False
+
     async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> list[Event]:
         """After the reader has gone: end the turn; gives the events nobody read."""
         await self.stop()
         self._running = None
         return [event for event in _drain(arrived) if event is not None]
 
-    async def _perform(self, question: str, arrived: "asyncio.Queue[Event | None]") -> None:
+    async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         tally = Tally()
 
         def emit(event: Event) -> None:
-            tally.see(event)
-            arrived.put_nowait(event)
+            for happened in (event, *self._consequences(event)):
+                tally.see(happened)
+                self.memory.see(happened)
+                arrived.put_nowait(happened)
 
+        question, kit = asked.question, self._kit
         ended = Ended("error", "", Path(question), 0)
         try:
-            emit(TurnStarted(self._turns, question, self._kit.model, self._kit.cast.mode.name, self._kit.strategy))
-            ended = await self._turn(question, emit)
+            emit(TurnStarted(self._turns, question, kit.model, kit.cast.mode.name, kit.strategy, asked.attachments))
+            for text in asked.notices:
+                emit(Notice(text))
+            ended = await self._turn(asked, emit)
         except asyncio.CancelledError:
             ended = Ended("interrupted", "", Path(question), tally.steps)
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
             emit(ErrorHappened.of(failure))
         finally:
             try:
-                emit(BudgetChanged(await self._kit.purse.caps()))
+                emit(BudgetChanged(await kit.purse.caps()))
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
                 emit(_finished(self._turns, ended, tally))
+
+    def _consequences(self, event: Event) -> list[Notice]:
+        """What is to be told after an event: of files that were changed and that /undo will not restore."""
+        lost = self._kit.bench.undo.take_lost() if isinstance(event, CallFinished) else []
+        return [Notice(text) for text in lost]
 
     def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
@@ -185,54 +299,44 @@ class Conversation:
             arrived.put_nowait(_finished(self._turns, ended, Tally()))
         arrived.put_nowait(None)
 
-    async def _turn(self, question: str, emit: Emit) -> Ended:
-        kit = self._kit
+    async def _turn(self, asked: Asked, emit: Emit) -> Ended:
+        kit, memory = self._kit, self.memory
+        history = memory.messages
+        told = (*history, Message("user", asked.text))
         offer = await asyncio.to_thread(
-            make_offer, question, kit, library=self.library, shown=self._shown, history=self._history
+            make_offer, asked.question, kit, library=memory.library, shown=memory.shown, told=told
         )
-        self._take_up(offer, emit)
-        frame = Frame(
-            offer.opening, self._history, kit.catalog, offer.names, self.library, offer.presentation, offer.large
-        )
-        desk = LimitDesk(kit.purse, lambda: kit.person, kit.switch)
-        turn = Turn(
-            frame,
-            mode=self._kit.cast.mode,
-            strategy=kit.strategies[kit.strategy],
-            source=self._source(offer),
-            desk=desk,
-            emit=emit,
-        )
-        try:
-            ended = await turn.run(question, kit.max_steps)
-        except BaseException:  # whatever ended it, later turns see how far it came
-            self._remember(offer, turn.so_far("interrupted"))
-            raise
-        self._remember(offer, ended)
-        return ended
-
-    def _take_up(self, offer: Offer, emit: Emit) -> None:
-        """Make the offer the session's: its documents are registered, its names need not be told again."""
-        self.library = self.library.including(offer.upfront)
-        self._shown, self.decision = offer.shown, offer.decision
+        self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
-
-    def _remember(self, offer: Offer, ended: Ended) -> None:
-        """After a turn: what its path registered stays registered, and later turns see what happened."""
-        skills: list[Skill] = []
-        for name in ended.path.registered:
-            if name in self._kit.catalog:
-                skills.append(Skill(name, self._measure(self._kit.catalog.document(name))[0], "agent"))
-        self.library = self.library.including(skills)
-        self._shown = replace(self._shown, documents=self._shown.documents | set(ended.path.registered))
-        self._history += finished_messages(offer.opening, ended.path, ended.answer or f"[{ended.status}]")
+        frame = Frame(
+            opening=opening_text(offer.listing, asked.text),
+            along=asked.along,
+            history=history,
+            catalog=kit.catalog,
+            names=offer.names,
+            base=memory.library,
+            presentation=offer.presentation,
+            large=offer.large,
+        )
+        turn = self._turn_now = Turn(
+            frame,
+            mode=kit.cast.mode,
+            strategy=kit.strategies[kit.strategy],
+            source=self._source(offer),
+            cashier=self._cashier,
+            emit=emit,
+        )
+        try:
+            return await turn.run(asked.question, kit.max_steps)
+        finally:
+            self._turn_now = None
 
     def _source(self, offer: Offer) -> Source:
         """The row of guards, outermost first."""
         kit = self._kit
-        row: Source = Runner(kit.catalog)
+        row: Source = Paid(Runner(kit.catalog), kit.catalog, kit.purse)
         row = Approved(row, kit.catalog, kit.approvals)
         row = Affordable(row, kit.catalog, kit.purse)
         row = Known(Registered(row), kit.catalog)
@@ -247,16 +351,6 @@ class Conversation:
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
         return self._kit.cast.measure(document, self.presentation)
-
-    def _registration_again(self, name: str) -> str:
-        """What the model read when it registered this tool; empty when the tool is gone."""
-        known = name in self._kit.catalog
-        return self.presentation.registration_result(self._kit.catalog.document(name)) if known else ""
-
-    async def note(self, event: Event) -> Event:
-        """Keep something that happened between turns."""
-        await self._kit.log.record(self.session, [event])
-        return event
 
 
 async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:
@@ -286,14 +380,3 @@ def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
         seconds=time.monotonic() - tally.started,
         saved_tokens=tally.saved_tokens,
     )
-
-
-def _library_of(past: Sequence[Event], kit: Kit) -> SkillLibrary:
-    """The skill library at the end of a session read from its events."""
-    library = SkillLibrary()
-    for event in past:
-        if isinstance(event, ToolRegistered) and event.name in kit.catalog:
-            library = library.including([Skill(event.name, event.tokens, event.by)])
-        elif isinstance(event, ToolUnregistered):
-            library = library.without(event.name)
-    return library

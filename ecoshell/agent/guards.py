@@ -1,19 +1,32 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: told → meta-tools → known → registered → affordable → approved → the tool itself.
+Order: told → meta-tools → known → registered → affordable → approved → paid → the tool itself.
 """
 
+import json
 import time
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from ecoshell.agent.approval import Approvals
+from ecoshell.agent.approval import Approvals, Petition, Ruling
 from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.errors import BudgetError
+from ecoshell.errors import LimitReached
 from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import Call, Observation
 from ecoshell.strategies.base import Path
+from ecoshell.tools.limits import clip
+
+_EDIT_SHOWN = 2_000
+"""Characters of changed arguments that the model is told."""
+
+
+@dataclass(slots=True)
+class Bill:
+    """What one call's tool has cost so far."""
+
+    spent_nano: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,11 @@ class Scene:
     path: Path
     registered: frozenset[str]
     emit: Emit
+    rationale: str = ""
+    """Why the call is made, in the agent's words."""
+    bill: Bill = field(default_factory=Bill)
+    through: str = ""
+    """The meta-tool that carries the call."""
 
     @property
     def step(self) -> int:
@@ -48,19 +66,32 @@ class Told:
         self._inner = inner
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        scene.emit(CallStarted(call.id, call.name, call.arguments))
+        scene.emit(CallStarted(call.id, call.name, call.arguments, scene.through))
         start = time.monotonic()
         try:
             seen = await self._inner.act(call, scene)
         except BaseException:
             stopped = f"The turn ended before {call.name} did."
             seconds = time.monotonic() - start
-            scene.emit(
-                CallFinished(call.id, call.name, ok=False, observation=stopped, truncated=False, seconds=seconds)
-            )
+            scene.emit(finished(call, Observation(stopped, ok=False, seconds=seconds), scene))
             raise
-        scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+        scene.emit(finished(call, seen, scene))
         return seen
+
+
+def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
+    """What a call came to, as the event that tells of it."""
+    return CallFinished(
+        call.id,
+        call.name,
+        seen.ok,
+        seen.text,
+        seen.truncated,
+        seen.seconds,
+        seen.refused,
+        scene.bill.spent_nano,
+        seen.changes,
+    )
 
 
 class Known:
@@ -90,7 +121,46 @@ class Registered:
 
 
 class Affordable:
-    """Charges a tool that has a price of its own before it runs; refuses it when no cap has room."""
+    """Refuses a tool that has a price of its own when no cap has room for it, before anybody is asked about it."""
+
+    def __init__(self, inner: Source, catalog: Catalog, purse: Purse) -> None:
+        self._inner = inner
+        self._catalog = catalog
+        self._purse = purse
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        price = self._catalog.tool(call.name).price_nano
+        if price:
+            try:
+                await self._purse.require(price)
+            except LimitReached as limit:
+                return _unaffordable(call, limit)
+        return await self._inner.act(call, scene)
+
+
+class Approved:
+    """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
+
+    def __init__(self, inner: Source, catalog: Catalog, approvals: Approvals) -> None:
+        self._inner = inner
+        self._catalog = catalog
+        self._approvals = approvals
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        tool, document = self._catalog.tool(call.name), self._catalog.document(call.name)
+        ruling = await self._approvals.rule(Petition(call, tool, document, scene.rationale), scene.emit)
+        edited = _edited(call.arguments, ruling.call.arguments)
+        seen = await self._after(ruling, scene)
+        return replace(seen, text=f"{edited}{seen.text}") if edited else seen
+
+    async def _after(self, ruling: Ruling, scene: Scene) -> Observation:
+        if ruling.refusal:
+            return refuse("unapproved", ruling.refusal)
+        return await self._inner.act(ruling.call, scene)
+
+
+class Paid:
+    """Pays for a tool that has a price of its own, at the last moment before it runs."""
 
     def __init__(self, inner: Source, catalog: Catalog, purse: Purse) -> None:
         self._inner = inner
@@ -102,23 +172,9 @@ class Affordable:
         if price:
             try:
                 await self._purse.charge_tool(call.name, price)
-            except BudgetError as limit:
-                return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
-        return await self._inner.act(call, scene)
-
-
-class Approved:
-    """Asks before anything but reading happens."""
-
-    def __init__(self, inner: Source, catalog: Catalog, approvals: Approvals) -> None:
-        self._inner = inner
-        self._catalog = catalog
-        self._approvals = approvals
-
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        refusal = await self._approvals.refusal(call, self._catalog.tool(call.name).effects, scene.emit)
-        if refusal:
-            return refuse("unapproved", refusal)
+            except LimitReached as limit:
+                return _unaffordable(call, limit)
+            scene.bill.spent_nano += price
         return await self._inner.act(call, scene)
 
 
@@ -135,6 +191,21 @@ class Runner:
         except Exception as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
             seen = Observation(f"{call.name} failed: {type(failure).__name__}: {failure}", ok=False)
         return replace(seen, seconds=time.monotonic() - start)
+
+
+def _unaffordable(call: Call, limit: LimitReached) -> Observation:
+    return refuse("unaffordable", f"{call.name} was not run: {limit.message}")
+
+
+def _edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What the model reads above the observation when a person has changed its arguments; empty when nobody has."""
+    changed = {name: value for name, value in after.items() if name not in before or before[name] != value}
+    removed = [name for name in before if name not in after]
+    if not changed and not removed:
+        return ""
+    parts = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
+    parts += [f"{name} left out" for name in removed]
+    return f"The person changed the arguments to {clip(', '.join(parts), _EDIT_SHOWN)[0]}.\n"
 
 
 def unknown_tool(name: str, catalog: Catalog) -> str:

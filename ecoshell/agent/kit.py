@@ -9,13 +9,16 @@ from ecoshell.agent.approval import Approvals
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.person import Person
 from ecoshell.agent.purse import Purse
+from ecoshell.agent.workbench import Workbench
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
 from ecoshell.events import Event
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Request
+from ecoshell.models.listing import ModelRow
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.tokens import ByteCounter
 from ecoshell.strategies.base import Strategy
 
 
@@ -61,11 +64,26 @@ class Cast:
         return found
 
 
+    def sizes_at_hand(self, texts: Iterable[str]) -> tuple[list[int], bool]:
+        """The same for a look, and whether it is exact: estimated while counting would load a model."""
+        if self.model.loaded:
+            return self.sizes(texts), self.exact
+        return [ByteCounter().count(text) for text in texts], False
+
+
 class Caster(Protocol):
     """Makes models ready to play, and owns what those share."""
 
     def cast(self, name: str) -> Cast:
         """The cast of the model with this name; may block; raises ModelMissing, ModelBroken and UsageError."""
+        ...
+
+    def models(self, barred: Mapping[str, str]) -> Sequence[ModelRow]:
+        """Every model that could be cast; `barred` says of some why no call goes to them; may block."""
+        ...
+
+    def substitutes(self, present: str) -> Sequence[str]:
+        """Names of models worth offering in the place of this one; may block."""
         ...
 
     async def aclose(self) -> None:
@@ -86,10 +104,17 @@ class Kit:
     caster: Caster
     cast: Cast
     person: Person
+    bench: Workbench
     strategy: str = "react"
     registration: Literal["auto", "names", "all"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
     max_steps: int = 24
+    ask_above_nano: int | None = None
+    """A step that may cost more is asked about first; None is never."""
+    compact_model: str | None = None
+    """A model that may write the summary of /compact beside the session's."""
+    named_models: Sequence[str] = ()
+    """Models the settings speak of."""
     names_share: float = 0.1
     """The share of the context that names may take before only a shortlist is shown."""
 

@@ -1,6 +1,7 @@
 """The meta-tools: registering, searching, and the one call of the `stable` presentation (SPEC §1)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool
@@ -37,7 +38,9 @@ class Meta:
             return self._register(call, scene)
         if call.name == TOOL_SEARCH:
             return self._told(call, scene, self._search(str(call.arguments.get("query", ""))))
-        return await self._inner.act(unwrap(call), scene)
+        if call.name == TOOL_CALL:
+            return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
+        return await self._inner.act(call, scene)
 
     def _register(self, call: Call, scene: Scene) -> Observation:
         name = str(call.arguments.get("tool_name", ""))
@@ -47,7 +50,7 @@ class Meta:
             return self._told(call, scene, Observation(f"{name} is registered already; call it."))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
-        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent"))
+        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))
         return Observation(self._presentation.registration_result(document))
 
     def _search(self, query: str) -> Observation:
@@ -63,9 +66,7 @@ class Meta:
 
 
 def unwrap(call: Call) -> Call:
-    """The call inside a `tool_call`; any other call as it is."""
-    if call.name != TOOL_CALL:
-        return call
+    """The call inside a `tool_call`."""
     inside: object = call.arguments.get("arguments")
     arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
     return Call(str(call.arguments.get("name", "")), arguments, call.id)

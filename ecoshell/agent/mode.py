@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from ecoshell.budget.holds import Hold
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.events import Emit
 from ecoshell.messages import Message, ToolDocument
+from ecoshell.models.base import Request
 from ecoshell.strategies.base import Path, Thought
 
 
@@ -25,6 +27,20 @@ class View:
     presentation: Presentation
     large: bool = False
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
+    along: str = ""
+    """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The calls the next thought may take, for estimates: nothing in them is counted yet, or cut to fit."""
+
+    steps: tuple[Request, ...]
+    """Each is reserved on its own."""
+    conclusion: Request | None = None
+    """What is set aside beside them."""
+    slack: int = 0
+    """Tokens by which the conclusion's prompt may grow until it is asked for."""
 
 
 class Mode(Protocol):
@@ -34,8 +50,22 @@ class Mode(Protocol):
     def name(self) -> str: ...
 
     @property
+    def role(self) -> str:
+        """The role that thinks each step."""
+        ...
+
+    @property
     def model(self) -> str:
         """The name of the model that leads."""
+        ...
+
+    @property
+    def aside(self) -> Hold | None:
+        """What is set aside at this moment."""
+        ...
+
+    def foresee(self, view: View) -> Foreseen:
+        """What thinking on this view may ask of the model that leads; counts nothing, so it loads nothing."""
         ...
 
     async def set_aside(self, view: View) -> None:

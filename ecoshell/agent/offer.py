@@ -1,14 +1,15 @@
 """What a turn offers the model: which names, which documents up front, in which presentation, and why (SPEC §1)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ecoshell.agent.kit import Kit
-from ecoshell.catalog.presentation import PLAIN, PRESENTATIONS, Presentation
+from ecoshell.agent.memory import Shown
+from ecoshell.catalog.presentation import PLAIN, Presentation
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
-from ecoshell.events import Event, ToolRegistered, ToolsOffered
+from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, ToolDocument
 
 _DOCUMENTS_SHARE = 2
@@ -18,39 +19,16 @@ _SMALL = "Names only: a small model is asked one thing at a time, so registering
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the model was told in earlier turns of the session, and need not be told again."""
-
-    names: frozenset[str] = frozenset()
-    documents: frozenset[str] = frozenset()
-    presentation: Presentation | None = None
-    """The session keeps its presentation, so that what was sent stays a prefix of what is sent next."""
-
-
-def shown_in(past: Iterable[Event]) -> Shown:
-    """What stands in the messages of a session read from its events: the documents the agent registered itself."""
-    documents: set[str] = set()
-    presentation: Presentation | None = None
-    for event in past:
-        if isinstance(event, ToolsOffered):
-            presentation = PRESENTATIONS.get(event.presentation)
-        elif isinstance(event, ToolRegistered) and event.by == "agent":
-            documents.add(event.name)
-    return Shown(documents=frozenset(documents), presentation=presentation)
-
-
-@dataclass(frozen=True, slots=True)
 class Offer:
     """The tools' side of a turn's beginning; token counts are this model's."""
 
-    opening: str
+    listing: str
+    """What stands before the question: names to register, and documents where the array does not hold them."""
     names: tuple[str, ...]
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
     large: bool
-    shown: Shown
-    """What the model has been told once this offer is made."""
     context_tokens: int
     everything_tokens: int
     exact: bool
@@ -66,34 +44,34 @@ class Offer:
             everything_tokens=self.everything_tokens,
             exact=self.exact,
             why=self.decision.summary,
+            listing=self.listing,
         )
 
 
-def make_offer(
-    question: str, kit: Kit, *, library: SkillLibrary, shown: Shown, history: Sequence[Message] = ()
-) -> Offer:
-    """The offer for this question, given what is registered and was shown before; counts tokens, so may block."""
+def make_offer(question: str, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
+    """The offer for this question, given what is registered and was shown before; counts tokens, so may block.
+
+    `told` is all the model reads besides: earlier turns, and the question with what goes along with it.
+    """
     cast, catalog = kit.cast, kit.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
     names = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
     large = len(names) < len(catalog)
 
     unregistered = [catalog.document(name) for name in names if name not in library]
-    decision = _decide(question, kit, unregistered, _policy(kit, shown, large=large), history)
+    decision = _decide(question, kit, unregistered, _policy(kit, shown, large=large), told)
     presentation = _presentation(kit, shown, decision, frozenset((*library.names, *decision.upfront)))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
-    listing = presentation.opening(untold, unseen, large=large)
     return Offer(
-        opening=f"{listing}\n\n{question}" if listing else question,
+        listing=presentation.opening(untold, unseen, large=large),
         names=names,
         upfront=skills,
         presentation=presentation,
         large=large,
-        shown=Shown(shown.names | set(names), shown.documents | set(registered.names), presentation),
         context_tokens=sum(name_sizes[name] for name in names) + registered.tokens,
         everything_tokens=sum(sizes.values()),
         exact=cast.exact,
@@ -102,11 +80,11 @@ def make_offer(
 
 
 def _decide(
-    question: str, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, history: Sequence[Message]
+    question: str, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
 ) -> Decision:
     """Whose documents are worth having from the start, at this model's prices."""
     cast = kit.cast
-    characters = len(question) + sum(len(message.text) for message in history)
+    characters = sum(len(message.text) for message in told)
     usual = Workload()
     work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(documents, kit.ranker.chances(question), lambda text: cast.sizes([text])[0])

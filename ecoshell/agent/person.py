@@ -1,9 +1,12 @@
 """How the core asks a person: a screen, a line shell and nobody at all are the same to it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
+from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
 
 Decision = Literal["once", "session", "project", "no"]
@@ -65,3 +68,23 @@ class Nobody:
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         return CostChoice("go")
+
+
+def enough_text(hit: LimitHit) -> str:
+    """The cap a limit proposes, as a person would type it; empty when none is known."""
+    if not hit.enough:
+        return ""
+    return nano_to_usd_text(hit.enough) if hit.unit == "usd" else f"{hit.enough}tok"
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """A call's arguments as a person typed them; raises UsageError that says where the JSON breaks."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as wrong:
+        raise UsageError(f"This is not JSON: {wrong.msg} (line {wrong.lineno}, column {wrong.colno}).") from wrong
+    except (ValueError, RecursionError) as wrong:
+        raise UsageError(f"This JSON cannot be taken: {wrong}.") from wrong
+    if not isinstance(found, dict):
+        raise UsageError("The arguments must be one JSON object.", fix='Write them as {"name": value, …}.')
+    return cast("dict[str, Any]", found)

@@ -1,21 +1,25 @@
 """The shell every interface holds: the conversation of the moment, and the way to others."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
+from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import CommandTable, Completion, Printed
-from ecoshell.agent.conversation import Conversation
+from ecoshell.agent.conversation import Conversation, Stopped
+from ecoshell.agent.dossier import Dossier, registered_since
 from ecoshell.agent.kit import Kit
+from ecoshell.agent.outlook import of_step
 from ecoshell.agent.person import Person
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
-from ecoshell.errors import StoreError
-from ecoshell.events import BudgetChanged, Event
-from ecoshell.messages import ToolDocument
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.events import BudgetChanged, CommandRan, Event
+from ecoshell.messages import Attachment, Observation, ToolDocument
+from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
@@ -51,6 +55,10 @@ class Standing:
     everything_tokens: int
     """Tokens every document together would take."""
     exact: bool
+    next_nano: int | None = None
+    """The most that will be reserved for the next step; None when the price is unknown."""
+    next_tokens: int | None = None
+    """The same in tokens; None when nobody has said."""
 
 
 class Shell:
@@ -62,10 +70,12 @@ class Shell:
         self.kit = kit
         self.store = store
         self.ledger = ledger
+        self.archive = Archive(store, ledger, undo=kit.bench.undo, current=lambda: self.session)
         self._workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
-        self._past: list[Event] = []
+        self._in_order = asyncio.Lock()
+        self._past: Sequence[Event] = ()
 
     @property
     def conversation(self) -> Conversation:
@@ -93,9 +103,9 @@ class Shell:
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self._conversation is not None:
-            await self._conversation.stop()
-        self._past = await asyncio.to_thread(lambda: [event for _, event in self.store.events(opened)])
-        self._conversation = Conversation(self.kit, opened, self._past)
+            await self._conversation.leave()
+        self._past = await asyncio.to_thread(self.store.past, opened)
+        self._conversation = await asyncio.to_thread(Conversation, self.kit, opened, self._past)
 
     @property
     def read_only(self) -> StoreError | None:
@@ -107,27 +117,73 @@ class Shell:
             return error
         return None
 
-    async def ask(self, question: str) -> AsyncGenerator[Event]:
-        """One turn; see Conversation.ask. Raises StoreError, and nothing is asked, while the shell only reads."""
+    async def warm(self) -> None:
+        """Have the model loaded by the time it is asked, because a question is on its way; returns at once."""
+        if self.read_only is None:
+            await self.kit.cast.model.warm()
+
+    async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
+        """One turn; see Conversation.ask. Files that the question mentions with `@` go along with it.
+
+        When another session is opened meanwhile, the stream ends there. Raises StoreError, and nothing is asked, while
+        the shell only reads.
+        """
         if (unwritable := self.read_only) is not None:
             raise unwritable
-        async with aclosing(self.conversation.ask(question)) as events:
+        conversation = self.conversation
+        conversation.require_ready(question)
+        found = await self.kit.bench.mentioned(question, attachments)
+        if conversation is not self._conversation:
+            return
+        turn = conversation.ask(question, (*found.attachments, *attachments), found.notices)
+        async with aclosing(turn) as events:
             async for event in events:
+                if conversation is not self._conversation:
+                    return
                 yield event
 
+    async def run(self, command: str) -> CommandRan:
+        """Run a command in the workspace, as typed by the person; its output goes along with the next question.
+
+        `stop` stops it. Raises UsageError while a turn runs, and where nothing may be executed.
+        """
+        if (unwritable := self.read_only) is not None:
+            raise unwritable
+        if self.kit.approvals.read_only:
+            raise UsageError("Nothing is run: the shell is read-only.", fix="Start it without --read-only.")
+        if not command.strip():
+            raise UsageError("There is nothing to run.", fix="Say, for instance, !git status.")
+        conversation = self.conversation
+        try:
+            seen = await conversation.alone(self.kit.bench.run(command))
+        except Stopped:
+            seen = Observation("[stopped]", ok=False)
+        ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
+        await conversation.note(ran)
+        return ran
+
+    async def files(self) -> list[str]:
+        """Files and folders (these end in a slash) of the workspace, for completing a mention."""
+        return await self.kit.bench.files()
+
     async def stop(self) -> None:
-        """Stop the turn that runs; its stream still ends in TurnFinished."""
+        """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
         await self.conversation.stop()
 
     async def command(self, line: str) -> Printed:
-        """Carry out a slash command; raises EcoshellError, and UsageError for one that does not exist."""
-        return await self._commands.run(self, line)
+        """Carry out a slash command, after those sent before it; raises EcoshellError."""
+        async with self._in_order:
+            return await self._commands.run(self, line)
 
     def complete(self, text: str) -> list[Completion]:
         """What a line that begins with a slash could become."""
         return self._commands.complete(self, text)
 
-    async def past(self) -> list[Event]:
+    def overview(self) -> list[tuple[str, str]]:
+        """Each slash command as it is typed, and what it does."""
+        return self._commands.overview()
+
+    async def past(self) -> Sequence[Event]:
         """The events of the session from before it was opened here."""
         return self._past
 
@@ -148,21 +204,40 @@ class Shell:
         """The document of a known tool; raises UsageError."""
         return self.conversation.known(name)
 
+    async def dossier(self, name: str) -> Dossier:
+        """All there is to tell of a known tool; raises UsageError."""
+        return await asyncio.to_thread(self._dossier, self.document(name))
+
+    async def models(self) -> Sequence[ModelRow]:
+        """Every model one could go on with."""
+        return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
+
+    def _dossier(self, document: ToolDocument) -> Dossier:
+        talk, tool = self.conversation, self.kit.catalog.tool(document.name)
+        skill = talk.library.get(document.name)
+        tokens, exact = self.kit.cast.measure(document, talk.presentation)
+        return Dossier(
+            document=document,
+            effects=tuple(sorted(tool.effects)),
+            price_nano=tool.price_nano,
+            tokens=tokens,
+            exact=exact,
+            by="" if skill is None else skill.by,
+            since=registered_since(document.name, self.store.events(self.session)) if skill else None,
+            why=talk.decision.why(document.name) if talk.decision else "",
+        )
+
     async def standing(self) -> Standing:
         """What a status line or a side panel shows now."""
         return await asyncio.to_thread(self._standing)
 
     def _standing(self) -> Standing:
         kit, library, session = self.kit, self.conversation.library, self.session
-        sizes = dict(
-            zip(
-                kit.catalog.names,
-                kit.cast.sizes(map(self.conversation.presentation.shown, kit.catalog.documents)),
-                strict=True,
-            )
-        )
-        names_tokens = sum(kit.cast.sizes(f", {name}" for name in kit.catalog.names))
+        counted, exact = kit.cast.sizes_at_hand(map(self.conversation.presentation.shown, kit.catalog.documents))
+        sizes = dict(zip(kit.catalog.names, counted, strict=True))
+        names_tokens = sum(kit.cast.sizes_at_hand(f", {name}" for name in kit.catalog.names)[0])
         spent = self.ledger.session_row(session)
+        ahead = of_step(kit.cast.mode.foresee(self.conversation.ahead), kit.cast.model.traits)
         return Standing(
             session=session,
             title=self.store.title(session),
@@ -175,7 +250,9 @@ class Shell:
             tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
-            exact=kit.cast.exact,
+            exact=exact,
+            next_nano=ahead.nano,
+            next_tokens=ahead.tokens,
         )
 
     async def aclose(self) -> None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
 from ecoshell.agent.guards import Scene, Source
-from ecoshell.agent.limit import AnswerNow, LimitDesk, StopNow
 from ecoshell.agent.mode import Mode, View
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
@@ -26,6 +26,8 @@ class Frame:
     """What was registered before the turn's first step."""
     presentation: Presentation
     large: bool = False
+    along: str = ""
+    """What goes along with the question: attachments, and what commands put out."""
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
@@ -35,7 +37,16 @@ class Frame:
     def view(self, path: Path) -> View:
         """What a mode sees on this path."""
         documents = tuple(self.catalog.document(name) for name in self.registered(path))
-        return View(path, self.opening, self.history, self.names, documents, self.presentation, self.large)
+        return View(
+            path=path,
+            opening=self.opening,
+            history=self.history,
+            known=self.names,
+            registered=documents,
+            presentation=self.presentation,
+            large=self.large,
+            along=self.along,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +63,18 @@ class Turn:
     """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
 
     def __init__(
-        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, desk: LimitDesk, emit: Emit
+        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, cashier: Cashier, emit: Emit
     ) -> None:
         self._frame = frame
         self._mode = mode
         self._strategy = strategy
         self._source = source
-        self._desk = desk
+        self._cashier = cashier
         self._emit = emit
         self._path = Path("")
         self._steps = 0
+        self._rationales: dict[str, str] = {}
+        """Why each call is made, by its id: what a person is told who has to approve it."""
 
     async def run(self, question: str, max_steps: int) -> Ended:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
@@ -82,6 +95,11 @@ class Turn:
             thinking.close()
             await self._give_back()
 
+    @property
+    def view(self) -> View:
+        """What the next step would see, as far as the turn has come."""
+        return self._frame.view(self._path)
+
     def so_far(self, status: Status, answer: str = "") -> Ended:
         """The turn as an ending here would leave it."""
         return Ended(status, answer, self._path, self._steps)
@@ -90,28 +108,39 @@ class Turn:
         self._path = want.path
         if isinstance(want, Think):
             return await self._think(want.path)
-        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit)
+        rationale = self._rationales.pop(want.call.id, "")
+        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale)
         return await self._source.act(want.call, scene)
 
     async def _think(self, path: Path) -> Thought:
-        view = self._frame.view(path)
+        view, agreed = self._frame.view(path), ""
         while True:
             try:
+                if agreed != self._mode.model:  # else the person has said already that this step may go on
+                    await self._cashier.before_step(view, self._emit)
+                    await self._follow()
+                    agreed = self._mode.model
                 await self._mode.set_aside(view)
-                self._emit(StepStarted(self._steps + 1, self._mode.name, self._mode.model))
+                self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
                 thought = await self._mode.think(view, self._emit)
                 break
             except LimitReached as hit:
-                mode = await self._desk.settle(hit, self._mode, self._emit)
-                if mode is not self._mode:
-                    await self._give_back()
-                    self._mode = mode
+                await self._cashier.at_limit(hit, view, self._emit)
+                await self._follow()
         self._steps += 1
         if thought.call is None:
             return thought
         if thought.rationale:
-            self._emit(Rationale(thought.rationale, self._mode.name))
-        return replace(thought, call=replace(thought.call, id=thought.call.id or f"c{self._steps}"))
+            self._emit(Rationale(thought.rationale, self._mode.role))
+        call = replace(thought.call, id=thought.call.id or f"c{self._steps}")
+        self._rationales[call.id] = thought.rationale
+        return replace(thought, call=call)
+
+    async def _follow(self) -> None:
+        """Let the model think that the person chose meanwhile; what another had set aside is given back."""
+        if self._cashier.mode is not self._mode:
+            await self._give_back()
+            self._mode = self._cashier.mode
 
     async def _end(self, outcome: Outcome) -> Ended:
         self._path = outcome.path
@@ -130,6 +159,7 @@ class Turn:
     async def _conclude(self) -> Ended:
         """Answer from what there is, paid from what was set aside; without such an answer, quote the last result."""
         text = ""
+        await self._follow()
         try:
             text = await self._mode.conclude(self._frame.view(self._path), self._emit)
         except BudgetError as refused:

@@ -1,11 +1,14 @@
 """From a model's name to a model ready to play."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.purse import Purse
+from ecoshell.assembly.inventory import LOCAL, Inventory
 from ecoshell.assembly.parts import price_book
+from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
@@ -15,6 +18,7 @@ from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.keys import Keys
+from ecoshell.models.listing import ModelRow
 from ecoshell.models.local import LocalModel
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.remote import RemoteModel, RemoteOptions
@@ -23,11 +27,11 @@ from ecoshell.models.script import ScriptModel
 from ecoshell.modes.single import Single
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.options import Options
+from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
 
-LOCAL = "local:"
 SCRIPT = "script:"
 
 
@@ -41,7 +45,8 @@ class Casting:
         self._catalog = catalog
         self._ranker = ranker
         self._purse = purse
-        self._book = price_book(settings, _told_price(settings, options))
+        self._told = _told_price(settings, options)
+        self._book = price_book(settings, self._told)
         self._keys = Keys()
         self._process = RemoteProcess()
 
@@ -53,6 +58,16 @@ class Casting:
             rank, document = self._ranker.rank, self._catalog.document
             return Cast(model, Stepwise(model, rank=rank, document=document, answer_tokens=agent.answer_tokens))
         return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
+
+    def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
+        """Every model that could be cast, its price as told for this run; may block."""
+        folder = user_paths().models_folder
+        return Inventory(self._settings, folder, barred=barred, keys=self._keys, told=self._told).rows()
+
+    def substitutes(self, present: str) -> tuple[str, ...]:
+        """Names of models worth offering in the place of this one; may block, and leaves the keyring alone."""
+        folder = user_paths().models_folder
+        return Substitutes(self._settings, folder, book=self._book, keys=self._keys).names(present)
 
     async def aclose(self) -> None:
         """End the helper process for remote models, if one was started."""

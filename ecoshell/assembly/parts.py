@@ -2,17 +2,20 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ecoshell.agent.approval import Rules
 from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
+from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool
 from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -41,6 +44,18 @@ def project_rules(paths: Paths) -> ProjectRules:
     return ProjectRules(paths.approvals_file)
 
 
+def ask_above(settings: "Settings") -> int | None:
+    """The price in nano-dollars above which a step is asked about first; None is never."""
+    given = settings.budget.ask_above
+    return None if given is None or given == "off" else parse_amount(given).value
+
+
+def rules_of(settings: "Settings", options: Options) -> Rules:
+    """Who may do what, by the settings and by what this run was told."""
+    given = settings.approval
+    return Rules(allow=given.allow, ask=given.ask, deny=given.deny, read_only=options.read_only, yes=options.yes)
+
+
 def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:
     """Prices by model name: those told for this run win over the settings', and the settings' over the packaged."""
     given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
@@ -59,9 +74,18 @@ def price_from(given: "PriceSettings") -> Price:
     return Price(rates, source="your settings")
 
 
-def tools_of(settings: "Settings", workspace: Path) -> list[Tool]:
-    """Every tool a session in this workspace knows; raises UsageError when there is no such folder."""
-    options = ToolOptions(
+def undo_log(paths: Paths) -> UndoLog:
+    """What the files of this user's workspaces were before turns changed them."""
+    return UndoLog(paths.undo_folder)
+
+
+def tool_options(settings: "Settings") -> ToolOptions:
+    """What the settings say of the built-in tools."""
+    return ToolOptions(
         command_seconds=settings.tools.command_seconds, allow_private=settings.tools.allow_private_addresses
     )
-    return builtin_tools(Workspace(workspace), options=options)
+
+
+def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
+    """Every tool a session in this workspace knows."""
+    return builtin_tools(workspace, options=tool_options(settings))

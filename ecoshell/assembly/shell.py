@@ -4,14 +4,25 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.approval import Approvals, Rules
+from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.shell import Shell
+from ecoshell.agent.workbench import Workbench
 from ecoshell.assembly.casting import Casting
-from ecoshell.assembly.parts import load_settings, open_ledger, open_store, project_rules, tools_of
+from ecoshell.assembly.parts import (
+    ask_above,
+    load_settings,
+    open_ledger,
+    open_store,
+    project_rules,
+    rules_of,
+    tool_options,
+    tools_of,
+    undo_log,
+)
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
@@ -21,6 +32,7 @@ from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.sessions.log import EventLog
 from ecoshell.strategies.react import react
+from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -29,28 +41,37 @@ STRATEGIES = {"react": react}
 
 
 async def assemble(options: Options, person: Person | None = None) -> Shell:
-    """A shell that is ready to be asked; raises SettingsError, StoreError, ModelMissing and UsageError."""
+    """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError."""
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(_build, options, settings, paths, person or Nobody())
+    shell = await asyncio.to_thread(build, options, settings, paths, person=person)
     try:
         await shell.open(options.resume)
         if shell.read_only is None:
             await _set_first_caps(shell, options, settings)
-            await shell.kit.cast.model.warm()
     except BaseException:
         await shell.aclose()
         raise
     return shell
 
 
-def _build(options: Options, settings: "Settings", paths: Paths, person: Person) -> Shell:
+def build(
+    options: Options,
+    settings: "Settings",
+    paths: Paths,
+    *,
+    person: Person | None = None,
+    casting: type[Casting] = Casting,
+) -> Shell:
+    """A shell in which no session is open yet; may block; raises as `assemble` does."""
     workspace = (options.workspace or Path.cwd()).absolute()
-    catalog = Catalog(tools_of(settings, workspace))
+    undo = undo_log(paths)
+    ground = Workspace(workspace, undo=undo)
+    catalog = Catalog(tools_of(settings, ground))
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     purse = Purse(Gate(ledger))
-    casting = Casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
+    casts = casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
     projects = project_rules(paths)
     kit = Kit(
         catalog=catalog,
@@ -58,27 +79,26 @@ def _build(options: Options, settings: "Settings", paths: Paths, person: Person)
         purse=purse,
         log=EventLog(store),
         approvals=Approvals(
-            _rules(settings, options),
+            rules_of(settings, options),
             lambda: kit.person,
             granted=projects.rules(workspace),
             remember=lambda grant: projects.allow(workspace, grant),
         ),
         strategies=STRATEGIES,
-        caster=casting,
-        cast=casting.cast(options.model or settings.model),
-        person=person,
+        caster=casts,
+        cast=casts.cast(options.model or settings.model),
+        person=person or Nobody(),
+        bench=Workbench(ground, undo=undo, options=tool_options(settings)),
         strategy=options.strategy or "react",
         registration=options.registration or settings.agent.registration,
         presentation=options.presentation or settings.agent.presentation,
         max_steps=options.max_steps or settings.agent.max_steps,
+        compact_model=settings.agent.compact_model,
+        named_models=tuple(settings.models),
+        ask_above_nano=ask_above(settings),
         names_share=settings.registration.names_share,
     )
     return Shell(kit, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
-
-
-def _rules(settings: "Settings", options: Options) -> Rules:
-    given = settings.approval
-    return Rules(allow=given.allow, ask=given.ask, deny=given.deny, read_only=options.read_only, yes=options.yes)
 
 
 async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:

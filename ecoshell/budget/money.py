@@ -50,6 +50,12 @@ def amount_text(value: int, unit: Unit) -> str:
     return f"${whole}.{decimals:0<2}" if point else f"${whole}"
 
 
+def rounded_up(value: int, digits: int = 2) -> int:
+    """The least value of so few significant digits that is no smaller, for an amount that is proposed."""
+    step = 10 ** max(0, len(str(value)) - digits)
+    return -(-value // step) * step
+
+
 def parse_amount(text: str) -> Amount:
     """The amount a person typed; raises UsageError for what is negative, zero, absurd, or not an amount."""
     shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

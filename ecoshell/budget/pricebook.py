@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,15 @@ _SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "lla
 _HOSTED_AFTER_ALL = "-cloud"
 """How the names end that an Ollama server passes on to Ollama's own machines."""
 
+_BETWEEN = (" ", "\n", "\r", "\t", ",", ":")
+"""What stands between the names and values of a JSON object."""
+
 _SOURCE = "litellm's price file"
+
+_MARGINS = (b"\n    ", b"\n")
+"""What stands before an entry's name: the file is indented by four, and a few entries, by mistake, are not."""
+_LONGEST_ENTRY = 20_000
+"""Bytes."""
 
 Entry = Mapping[str, Any]
 
@@ -54,21 +62,19 @@ class PriceBook:
     def facts(self, model: str) -> ModelFacts | None:
         """Context size, output limit and the like; None for a model the file does not have."""
         found = self._lookup(model)
-        if found is None:
-            return None
-        entry = found[1]
-        return ModelFacts(
-            name=model,
-            provider=str(entry.get("litellm_provider", "")),
-            context=_count(entry, "max_input_tokens", "max_tokens"),
-            max_output=_count(entry, "max_output_tokens", "max_tokens"),
-            native_tools=entry.get("supports_function_calling") is True,
-        )
+        return None if found is None else _facts(model, found[1])
 
     def names(self) -> tuple[str, ...]:
         """Every model one can talk with, sorted: those of the file and those the user gave a price."""
         everything = self._open().everything()
         return tuple(sorted({*self._user, *(name for name, entry in everything.items() if _talks(entry))}))
+
+    def of_provider(self, provider: str) -> Iterator[tuple[ModelFacts, Price | None]]:
+        """Facts and prices of one provider's models, in the file's order, the provider written before each name."""
+        for name, entry in self._open().of_provider(provider):
+            if _talks(entry):
+                full = name if name.startswith(f"{provider}/") else f"{provider}/{name}"
+                yield _facts(full, entry), self._user.get(full) or self._user.get(name) or price_of(name, entry)
 
     def _lookup(self, model: str) -> tuple[str, Entry] | None:
         """The entry by its exact name, without its provider prefix, or with the one prefix there is."""
@@ -102,12 +108,11 @@ class _Shelf:
     def entry(self, name: str) -> Entry | None:
         if self._everything is not None or not self._indented:
             return self.everything().get(name)
-        key = f"\n    {json.dumps(name)}: {{".encode()
-        start = self._raw.find(key)
-        if start < 0:
-            return None
-        end = self._raw.index(b"\n    }", start)
-        return _parse(self._raw[start + len(key) - 1 : end] + b"}")
+        for margin in _MARGINS:
+            key = margin + f"{json.dumps(name)}: {{".encode()
+            if (start := self._raw.find(key)) >= 0:
+                return self._cut(start + len(key) - 1)
+        return None
 
     def prefixed(self, bare: str) -> tuple[str, ...]:
         """Names that are a provider's prefix and this name."""
@@ -115,13 +120,38 @@ class _Shelf:
             return ()
         return tuple(name for name in self.everything() if name.partition("/")[2] == bare)
 
+    def of_provider(self, provider: str) -> Iterator[tuple[str, Entry]]:
+        """Entries of one provider with their names, each parsed alone."""
+        if self._everything is not None or not self._indented:
+            found = self.everything().items()
+            yield from ((name, entry) for name, entry in found if entry.get("litellm_provider") == provider)
+            return
+        mark, at = f'\n        "litellm_provider": {json.dumps(provider)}'.encode(), 0
+        while (at := self._raw.find(mark, at + 1)) >= 0:
+            near = max(0, at - _LONGEST_ENTRY)
+            start = max(self._raw.rfind(margin + b'"', near, at) + len(margin) for margin in _MARGINS)
+            colon = self._raw.index(b": {", start)
+            yield json.loads(self._raw[start:colon]), self._cut(colon + len(b": "))
+
+    def _cut(self, start: int) -> Entry:
+        """The entry whose opening brace is there."""
+        return _parse(self._raw[start : self._raw.index(b"\n    }", start)] + b"}")
+
     def everything(self) -> dict[str, Entry]:
         if self._everything is None:
-            entries = _parse(self._raw)
-            self._everything = {
-                name: cast("Entry", entry) for name, entry in entries.items() if isinstance(entry, dict)
-            }
+            entries = _members(self._raw.decode())
+            self._everything = {name: cast("Entry", entry) for name, entry in entries if isinstance(entry, dict)}
         return self._everything
+
+
+def _facts(name: str, entry: Entry) -> ModelFacts:
+    return ModelFacts(
+        name=name,
+        provider=str(entry.get("litellm_provider", "")),
+        context=_count(entry, "max_input_tokens", "max_tokens"),
+        max_output=_count(entry, "max_output_tokens", "max_tokens"),
+        native_tools=entry.get("supports_function_calling") is True,
+    )
 
 
 def price_of(name: str, entry: Entry) -> Price | None:
@@ -226,6 +256,24 @@ def _count(entry: Entry, *names: str) -> int | None:
 
 def _parse(raw: bytes) -> dict[str, Any]:
     return json.loads(raw, parse_float=Decimal)
+
+
+def _members(text: str) -> Iterator[tuple[str, Any]]:
+    """The members of a JSON object, each parsed alone: one parse of 3 MB would keep all other threads waiting."""
+    decoder = json.JSONDecoder(parse_float=Decimal)
+    at = _after(text, text.index("{") + 1)
+    while not text.startswith("}", at):
+        name, at = decoder.raw_decode(text, at)
+        value, at = decoder.raw_decode(text, _after(text, at))
+        yield name, value
+        at = _after(text, at)
+
+
+def _after(text: str, at: int) -> int:
+    """Where the next value begins, behind white space and what separates."""
+    while text.startswith(_BETWEEN, at):
+        at += 1
+    return at
 
 
 def _packaged_file() -> Path | None:

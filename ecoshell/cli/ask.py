@@ -82,6 +82,7 @@ class OneShot:
         person: Person = self._person or Nobody()
         shell = await assemble(options, person)
         try:
+            await shell.warm()
             await self.ask(shell)
         finally:
             await shell.aclose()

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TextIO
 
@@ -17,6 +18,7 @@ from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError
 from ecoshell.events import ErrorHappened, TextArrived, TurnFinished, TurnStarted
+from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible, visible_line
@@ -37,6 +39,7 @@ async def _chat(options: Options) -> int:
     person = LinePerson(source.word, printer.line) if talking else None
     shell = await assemble(options, person or Nobody())
     try:
+        await shell.warm()
         line_shell = LineShell(shell, source=source, printer=printer, person=person)
         if isinstance(source, Keyboard):
             history = KeptHistory(user_paths().history_file, line_shell.note)
@@ -110,6 +113,8 @@ class LineShell:
         try:
             if typed.startswith("/"):
                 return await self._command(typed)
+            if typed.startswith("!"):
+                return await self._run(typed.removeprefix("!").strip())
             if typed:
                 return await self._turn(typed)
         except BrokenPipeError:
@@ -129,11 +134,11 @@ class LineShell:
     def _tell(self, error: Exception) -> None:
         EventLines(self._printer).show(ErrorHappened.of(error))
 
-    async def _turn(self, question: str) -> bool:
+    async def _turn(self, question: str, attachments: Sequence[Attachment] = ()) -> bool:
         """Ask and follow the turn to its last event; False when it was stopped and nobody is there to go on."""
         lines = EventLines(self._printer, streaming=self._person is not None)
         with stopping(self._stop):
-            async with aclosing(self._shell.ask(question)) as events:
+            async with aclosing(self._shell.ask(question, attachments)) as events:
                 async for event in events:
                     lines.show(event)
                     if isinstance(event, TurnFinished):
@@ -148,6 +153,13 @@ class LineShell:
         self._person.forget()
         return True
 
+    async def _run(self, command: str) -> bool:
+        """Run a command of the person's and print what came of it."""
+        with stopping(self._stop):
+            ran = await self._shell.run(command)
+        EventLines(self._printer).show(ran)
+        return True
+
     async def _command(self, typed: str) -> bool:
         """Carry out a slash command; False when it is the one that leaves."""
         running = asyncio.ensure_future(self._shell.command(typed))
@@ -159,10 +171,16 @@ class LineShell:
                 return True
         if printed.effect == "clear":
             self._printer.clear()
+        if printed.effect == "copy" and not self._printer.copy(printed.value):
+            self._printer.line("Nothing was copied: only a terminal has a clipboard.", "yellow")
+            return True
         if printed.text:
             self._printer.line(visible(printed.text))
         if printed.effect == "session":
             await self._show_past()
+        if printed.effect == "ask":
+            self._printer.line(f"{self._printer.signs.question} {visible(printed.value)}", "bold")
+            return await self._turn(printed.value, printed.attachments)
         return printed.effect != "quit"
 
     async def _greet(self) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from ecoshell import __version__
 from ecoshell.cli.arguments import Parser, add_shared_options, options_from
@@ -39,6 +40,11 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     ask.add_argument("question", nargs="+", help="the question, or - to read it from standard input")
     ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
     ask.set_defaults(run=_ask)
+    picture = commands.add_parser("screenshot", allow_abbrev=False, help="what the chat's screen shows, as an SVG file")
+    picture.add_argument("file", type=Path, metavar="FILE.svg", help="a new file")
+    picture.add_argument("--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)")
+    picture.add_argument("--session", dest="resume", metavar="ID", help="the session to show (default: a new one)")
+    picture.set_defaults(run=_screenshot)
     add_management(commands)
     if "bench" in argv:
         from ecoshell.evaluation.commands import add_parser
@@ -59,6 +65,13 @@ def _line(args: argparse.Namespace) -> int:
     from ecoshell.cli.line import run as line
 
     return line(options_from(args))
+
+
+def _screenshot(args: argparse.Namespace) -> int:
+    from ecoshell.cli.screenshot import run as screenshot
+    from ecoshell.cli.screenshot import size_of
+
+    return screenshot(options_from(args), size=size_of(args.size), file=args.file.expanduser())
 
 
 def _ask(args: argparse.Namespace) -> int:

@@ -1,5 +1,6 @@
 """Events as lines of text: what the line shell and `ask` print, for any terminal, pipe or screen reader."""
 
+import base64
 from dataclasses import dataclass
 from typing import NoReturn, TextIO
 
@@ -13,6 +14,8 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
     ErrorHappened,
     Event,
     LimitHit,
@@ -25,8 +28,9 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
 )
-from ecoshell.messages import Call
+from ecoshell.messages import Attachment, Call
 from ecoshell.untrusted import visible, visible_line
 
 LONGEST_RESULT = 200
@@ -99,6 +103,15 @@ class Printer:
         """Print text without ending the line."""
         self._console.print(Text(text, style=style), end="")
 
+    def copy(self, text: str) -> bool:
+        """Put a text on the clipboard through the terminal (OSC 52), also over ssh; False where there is none."""
+        if not self.steerable:
+            return False
+        encoded = base64.b64encode(text.encode("utf-8", "replace")).decode()
+        self._console.file.write(f"\x1b]52;c;{encoded}\x07")
+        self._console.file.flush()
+        return True
+
     def clear(self) -> None:
         """Empty the screen, where there is one."""
         if self.steerable:
@@ -132,7 +145,11 @@ class EventLines:
 
     def _tell(self, event: Event) -> None:
         match event:
-            case TurnStarted() | StepStarted():
+            case TurnStarted():
+                self._streamed = ""
+                for attached in event.attachments:
+                    self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
+            case StepStarted():
                 self._streamed = ""
             case Rationale():
                 self._whole(self._signs.thought, visible_line(event.text), event.text, "italic")
@@ -142,8 +159,26 @@ class EventLines:
                 self._tools(event)
             case TurnFinished():
                 self._printer.line(summary(event, self._signs), _ending_style(event.status))
+            case CommandRan() | TurnUndone() | Compacted():
+                self._between(event)
             case _:
                 self._warn(event)
+
+    def _between(self, event: CommandRan | TurnUndone | Compacted) -> None:
+        """What happened between two turns."""
+        line, signs = self._printer.line, self._signs
+        match event:
+            case CommandRan():
+                line(f"! {visible_line(event.command)}", "bold")
+                line(visible(event.output), "" if event.ok else "red")
+                ending = "done" if event.ok else "failed"
+                line(f"{signs.good if event.ok else signs.bad} {ending} {signs.dot} {duration(event.seconds)}", "dim")
+            case TurnUndone():
+                line(f"{signs.dot} {_undone(event)}", "yellow")
+            case Compacted():
+                by = visible_line(event.model) if event.model else "no model: an extract"
+                sizes = f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
+                line(f"{signs.dot} compacted by {by}; {sizes}", "yellow")
 
     def _tools(self, event: Event) -> None:
         signs, line = self._signs, self._printer.line
@@ -216,6 +251,17 @@ class EventLines:
             self._printer.line(f"{sign} {shown}", style)
 
 
+def _attached(attachment: Attachment) -> str:
+    return f"{visible_line(attachment.name)} ({len(attachment.text):,} characters)"
+
+
+def _undone(event: TurnUndone) -> str:
+    parts = [f"turn {event.turn} was taken back"]
+    parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
+    parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
+    return "; ".join(parts)
+
+
 def summary(event: TurnFinished, signs: Signs) -> str:
     """One line on how a turn ended and what it took."""
     parts = [
@@ -263,4 +309,5 @@ def _result(event: CallFinished) -> str:
         shown += " (truncated)"
     if event.refused:
         return f"refused ({visible_line(event.refused)}): {shown}"
-    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}"
+    cost = f"  {amount_text(event.spent_nano, 'usd')}" if event.spent_nano else ""
+    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"

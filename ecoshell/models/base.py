@@ -108,6 +108,16 @@ class Warmable(Protocol):
         ...
 
 
+@runtime_checkable
+class Loadable(Protocol):
+    """A model that counts tokens only once it is loaded: the first count loads it."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether counting is quick by now."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
     """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once."""

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ecoshell.messages import Message, ToolDocument
+from ecoshell.models.base import Request
+from ecoshell.models.textcalls import as_plain_messages
 
 PER_MESSAGE = 16
 PER_PROMPT = 256
@@ -29,14 +31,20 @@ _ESCAPE_GROWTH = len("\\u003c") - 1
 
 def text_bound(text: str) -> int:
     """The most tokens a plain text can be."""
-    plain = _utf8(text)
-    return plain if text.isascii() else max(plain, _utf8(unicodedata.normalize("NFKC", text)))
+    return len(text) if text.isascii() else max(_utf8(text), _utf8(unicodedata.normalize("NFKC", text)))
 
 
 def json_bound(value: Mapping[str, Any]) -> int:
     """The most tokens a JSON value can be, however a template prints it."""
     printed = json.dumps(value, indent=4)
     return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
+
+
+def request_bound(request: Request, *, native_tools: bool) -> int:
+    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text."""
+    if native_tools and request.tools:
+        return prompt_bound(request.messages, request.tools)
+    return prompt_bound(as_plain_messages(request))
 
 
 def prompt_bound(messages: Iterable[Message], native_tools: Iterable[ToolDocument] = ()) -> int:

@@ -70,6 +70,8 @@ class Keys:
         self._environ = os.environ if environ is None else environ
         self._vault = vault
         self._seen: set[str] = set()
+        self._unlocked: set[str] = set()
+        """Variables whose value the keyring gave."""
 
     @staticmethod
     def variables(provider: str) -> tuple[str, ...]:
@@ -83,6 +85,14 @@ class Keys:
                 self._seen.add(found)
                 return found
         return None
+
+    def at_hand(self) -> tuple[str, ...]:
+        """Providers whose key is in the environment, or was found in the keyring already; the keyring is not asked."""
+        return tuple(
+            provider
+            for provider, variables in _VARIABLES.items()
+            if any(self._environ.get(variable, "").strip() or variable in self._unlocked for variable in variables)
+        )
 
     def how_to_give(self, provider: str) -> str:
         """What to do when the key is missing."""
@@ -102,9 +112,12 @@ class Keys:
     def _from_vault(self, variable: str) -> str | None:
         vault = self._vault or _system_vault()
         try:
-            return (vault.get_password(KEYRING_SERVICE, variable) or "").strip() or None
+            found = (vault.get_password(KEYRING_SERVICE, variable) or "").strip() or None
         except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
             return None
+        if found:
+            self._unlocked.add(variable)
+        return found
 
 
 def _system_vault() -> Vault:

@@ -19,14 +19,19 @@ class Listener:
     """Hears the pieces of one reply."""
 
     def __init__(self, request: Request, role: str, traits: Traits, emit: Emit) -> None:
-        self.text = ""
         self.usage: Usage | None = None
         """What the call has used as far as anybody credible has said."""
+        self._said: list[str] = []
         self._pieces = self._empty_pieces = self._bytes = 0
         self._request = request
         self._role = role
         self._local = traits.local
         self._emit = emit
+
+    @property
+    def text(self) -> str:
+        """What was said so far."""
+        return "".join(self._said)
 
     @property
     def endless(self) -> bool:
@@ -59,7 +64,7 @@ class Listener:
             return
         self._pieces += 1
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
-        self.text += text
+        self._said.append(text)
         if self._request.purpose in _SHOWN:
             channel = "answer" if self._request.purpose == "answer" else "thought"
             self._emit(TextArrived(text=text, channel=channel, role=self._role))

@@ -46,6 +46,16 @@ class LocalModel:
         context = self._engine.context if self._engine else self._options.context or USUAL_CONTEXT
         return Traits(self._name, ZERO_PRICE, context, None, native_tools=False, local=True, small=self._small)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether the tokenizer is at hand."""
+        return self._vocabulary is not None
+
+    async def warm(self) -> None:
+        """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked."""
+        loading = asyncio.get_running_loop().run_in_executor(self._worker, self._engine_now)
+        loading.add_done_callback(lambda done: done.cancelled() or done.exception())
+
     def size(self, request: Request) -> PromptSize:
         """Exact, by the file's own tokenizer; the first count loads it (0.7 s), so make that one in a thread."""
         count = len(self._prompt(request))

@@ -14,6 +14,7 @@ from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
     Delta,
+    Loadable,
     Model,
     PromptSize,
     Reply,
@@ -53,6 +54,11 @@ class MeteredModel:
         """Whether `score` may be called."""
         return isinstance(self._model, Scorer)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether tokens can be counted without loading anything large."""
+        return not isinstance(self._model, Loadable) or self._model.loaded
+
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt this request becomes."""
         return self._model.size(request)
@@ -72,7 +78,7 @@ class MeteredModel:
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""
-        ask = await asyncio.to_thread(self._ask_for, request, role)
+        ask = await asyncio.to_thread(self.reservation, request, role)
         return await self._gate.set_aside(replace(ask, prompt_tokens=ask.prompt_tokens + slack))
 
     async def release(self, hold: Hold) -> None:
@@ -85,7 +91,7 @@ class MeteredModel:
         A call that was turned away unbilled is tried again, in the place of its reservation. Raises BudgetError and
         ModelError.
         """
-        ask, place = await asyncio.to_thread(self._ask_for, request, role), aside
+        ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         pauses = iter(self._pauses)
         while True:
             pause = next(pauses, None)
@@ -116,7 +122,8 @@ class MeteredModel:
 
         return await call.run(work)
 
-    def _ask_for(self, request: Request, role: str) -> Ask:
+    def reservation(self, request: Request, role: str = "single") -> Ask:
+        """What the gate would be asked for; counts the prompt, so may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)

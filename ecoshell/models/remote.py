@@ -12,7 +12,7 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
-from ecoshell.models.bounds import prompt_bound
+from ecoshell.models.bounds import request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote_process import RemoteProcess
@@ -112,7 +112,7 @@ class RemoteModel:
             texts += [message.call.signature() for message in messages if message.call]
             texts += [document.as_entry() for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
-        bound = prompt_bound(messages, request.tools if native else ())
+        bound = request_bound(request, native_tools=self._traits.native_tools)
         return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:

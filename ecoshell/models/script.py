@@ -73,13 +73,15 @@ class ScriptModel:
         """Speak the next line, a word at a time, cut at `max_tokens`."""
         line = self._take()
         prompt = self.size(request).count
-        said = ""
+        words, size = list[str](), 0  # counted as they come: a long line is not to be counted again for each word
         for word in _words(line.text):
-            if self.count(said + word) > request.max_tokens:
+            size += _bytes(word)
+            if _tokens(size) > request.max_tokens:
                 break
-            said += word
-            yield Delta(word, Usage(input=prompt, output=self.count(said)))
+            words.append(word)
+            yield Delta(word, Usage(input=prompt, output=_tokens(size)))
             await asyncio.sleep(0)  # a place to be cancelled at
+        said = "".join(words)
         cut = said != line.text
         yield Reply(said, None if cut else line.call, self._usage(line, request, said), cut=cut)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib.resources import files
 
 from ecoshell.agent.context import fit, path_messages
-from ecoshell.agent.mode import View
+from ecoshell.agent.mode import Foreseen, View
 from ecoshell.budget.gate import Hold
 from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.events import Emit, Notice
@@ -28,6 +28,7 @@ class Single:
     """One model in every role."""
 
     name = "single"
+    role = "single"
 
     def __init__(self, model: MeteredModel, *, max_tokens: int, answer_tokens: int) -> None:
         """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer."""
@@ -41,9 +42,17 @@ class Single:
     def model(self) -> str:
         return self._model.traits.name
 
+    @property
+    def aside(self) -> Hold | None:
+        return self._aside
+
+    def foresee(self, view: View) -> Foreseen:
+        step = self._request(view)
+        return Foreseen((step,), self._concluding(step), ASIDE_SLACK)
+
     async def set_aside(self, view: View) -> None:
         request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
-        self._aside = await self._model.set_aside(request, role=self.name, slack=ASIDE_SLACK)
+        self._aside = await self._model.set_aside(request, role=self.role, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
         if self._aside is not None:
@@ -52,7 +61,7 @@ class Single:
 
     async def think(self, view: View, emit: Emit) -> Thought:
         request = await asyncio.to_thread(self._step, view)
-        reply = await self._model.ask(request, emit, role=self.name)
+        reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault:
             reply = await self._repaired(request, reply, emit)
         _tell_if_cut(reply, emit)
@@ -60,7 +69,7 @@ class Single:
 
     async def conclude(self, view: View, emit: Emit) -> str:
         request = await asyncio.to_thread(self._payable, view)
-        reply = await self._model.ask(request, emit, role=self.name, aside=self._aside)
+        reply = await self._model.ask(request, emit, role=self.role, aside=self._aside)
         self._aside = None  # until here it is for `release` to give back
         _tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
@@ -74,7 +83,7 @@ class Single:
             Message("assistant", reply.text),
             Message("user", f"That call could not be used: {reply.fault} Make the call again, correctly."),
         )
-        again = await self._model.ask(replace(request, messages=told, purpose="repair"), emit, role=self.name)
+        again = await self._model.ask(replace(request, messages=told, purpose="repair"), emit, role=self.role)
         if again.fault:
             raise ModelBroken(
                 f"{self.model} twice made a call that cannot be used: {again.fault}",
@@ -87,10 +96,11 @@ class Single:
         return self._in_context(self._request(view))
 
     def _conclusion(self, view: View) -> Request:
-        base = self._request(view)
-        messages = (*base.messages, Message("user", prompt("conclude")))
-        request = replace(base, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
-        return self._in_context(request)
+        return self._in_context(self._concluding(self._request(view)))
+
+    def _concluding(self, step: Request) -> Request:
+        messages = (*step.messages, Message("user", prompt("conclude")))
+        return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
 
     def _payable(self, view: View) -> Request:
         """The conclusion cut to what was set aside for it."""

@@ -12,6 +12,8 @@ from ecoshell.events import (
     ApprovalGiven,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
     ErrorHappened,
     Event,
     LimitChosen,
@@ -22,6 +24,7 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
     to_json,
 )
 from ecoshell.messages import Call
@@ -58,7 +61,7 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None) -> 
     if session is not None:
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
-        blocks.extend(_turn_blocks(at, event) or _call_blocks(event) or _lines(event))
+        blocks.extend(_turn_blocks(at, event) or _between_blocks(event) or _call_blocks(event) or _lines(event))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -84,7 +87,10 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
     match event:
         case TurnStarted():
             how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
-            return (f"## {event.turn}. {_headline(event.question)}", *_long_question(event.question), how)
+            along = [
+                block for one in event.attachments for block in (f"**Attached** {code(one.name)}", fenced(one.text))
+            ]
+            return (f"## {event.turn}. {_headline(event.question)}", *_long_question(event.question), how, *along)
         case Rationale():
             return (f"**Thought** ({literal(event.role)})", quoted(event.text))
         case Answer():
@@ -95,12 +101,30 @@ def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
             return ()
 
 
+def _between_blocks(event: Event) -> tuple[str, ...]:
+    """What happens between turns."""
+    match event:
+        case CommandRan():
+            failed = "" if event.ok else ", failed"
+            return (
+                f"**Command** by hand ({event.seconds:.2f} s{failed})",
+                fenced(f"$ {event.command}\n{event.output}"),
+            )
+        case TurnUndone():
+            return (f"*{_undone(event)}*",)
+        case Compacted():
+            return (f"**Compacted** {_compacted(event)}", quoted(event.summary))
+        case _:
+            return ()
+
+
 def _call_blocks(event: Event) -> tuple[str, ...]:
     match event:
         case CallStarted():
             return ("**Call**", fenced(Call(event.name, event.arguments).signature()))
         case CallFinished():
-            return (f"**{_outcome(event)}**", fenced(event.observation))
+            changes = (fenced(event.changes, "diff"),) if event.changes else ()
+            return (f"**{_outcome(event)}**", fenced(event.observation), *changes)
         case ToolRegistered():
             about = "" if event.exact else "about "
             return (f"＋ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
@@ -132,6 +156,19 @@ def _bill(event: TurnFinished) -> str:
     steps = f"{event.steps} step{'' if event.steps == 1 else 's'}"
     tokens = f"{event.usage.input:,} tokens in ({event.usage.cached:,} cached), {event.usage.output:,} out"
     return f"{event.status.replace('_', ' ')} · {cost} · {steps} · {event.seconds:.1f} s · {tokens}"
+
+
+def _undone(event: TurnUndone) -> str:
+    parts = [f"Turn {event.turn} was taken back"]
+    parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
+    parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
+    return "; ".join(parts)
+
+
+def _compacted(event: Compacted) -> str:
+    by = f"by {code(event.model)}" if event.model else "to an extract"
+    turns = f"{event.turns} turn{'' if event.turns == 1 else 's'}"
+    return f"{turns} {by}: {event.tokens_before:,} → {event.tokens_after:,} tokens"
 
 
 def _outcome(event: CallFinished) -> str:

@@ -10,11 +10,11 @@ _SIGNS = re.compile(r"([\\`*_\[\]<>#|~!&])")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
-def fenced(text: str) -> str:
+def fenced(text: str, language: str = "") -> str:
     """The text as a code block whose fence is longer than any in it."""
     shown = visible(text)
     fence = "`" * max(3, _longest_run(shown) + 1)
-    return "\n".join((fence, shown.removesuffix("\n"), fence))
+    return "\n".join((fence + language, shown.removesuffix("\n"), fence))
 
 
 def prose(markdown: str) -> str:

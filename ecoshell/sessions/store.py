@@ -4,14 +4,16 @@ import json
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
+from typing import Literal
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
-from ecoshell.events import Event, TurnStarted, from_json, to_json
+from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
 from ecoshell.untrusted import visible_line
 
 VERSION = 1
@@ -33,6 +35,10 @@ _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """No letters that are read as one another."""
 _PAGE = 500
 """Events read at a time, so that a reader holds up no writer for long."""
+_LAST = 2**62
+"""A place behind every event."""
+_PIECE = f'{{"type":"{TextArrived.type}"*'
+"""How a piece of streamed text begins in the file."""
 _LONGEST_TITLE = 60
 _MOST_NAMED = 8
 
@@ -47,6 +53,7 @@ class SessionInfo:
     updated: float
     workspace: str
     model: str
+    """The one last asked; before the first question, the one the session was begun with."""
 
     @property
     def updated_text(self) -> str:
@@ -90,16 +97,21 @@ class SessionStore:
                     return session
 
     def append(self, session: str, events: Sequence[Event]) -> None:
-        """Write events in their order, all or none; the first question becomes the title of a session that has none."""
+        """Write events in their order, all or none.
+
+        The first question becomes the title of a session that has none; the model asked last becomes its model.
+        """
         now = self._clock()
-        question = next((event.question for event in events if isinstance(event, TurnStarted)), "")
+        started = [event for event in events if isinstance(event, TurnStarted)]
+        question, model = (started[0].question, _storable(started[-1].model)) if started else ("", "")
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
         with self._database.writing(_NOTHING_LOST) as db:
             self._write_begun(db, session)
             db.execute(
-                """INSERT INTO sessions VALUES (?, ?, ?, ?, '', '') ON CONFLICT DO UPDATE
-                SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END""",
-                (session, _title(question), now, now),
+                """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO UPDATE
+                SET updated = excluded.updated, title = CASE title WHEN '' THEN excluded.title ELSE title END,
+                model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
+                (session, _title(question), now, now, model),
             )
             last = db.execute("SELECT COALESCE(MAX(seq), 0) FROM events WHERE session = ?", (session,)).fetchone()[0]
             rows = [(session, seq, now, line) for seq, line in enumerate(lines, start=last + 1)]
@@ -122,6 +134,32 @@ class SessionStore:
                 if event is not None:
                     yield row["at"], event
             seq = rows[-1]["seq"]
+
+    def past(self, session: str) -> Sequence[Event]:
+        """The events to go on from: without the pieces of texts that are there whole, which are most of a long session.
+
+        Of a turn that was cut short all pieces are there: nothing else has what was said until then.
+        """
+        found = [*self._numbered(session, "NOT", 0, _LAST)]
+        for first, last in _cut_short(found):
+            found += self._numbered(session, "", first, last)
+        found.sort(key=itemgetter(0))
+        return [event for _, event in found]
+
+    def _numbered(self, session: str, no: Literal["", "NOT"], first: int, last: int) -> Iterator[tuple[int, Event]]:
+        """Places and events from one place to another: the pieces of streamed texts, or what are no such pieces."""
+        query = f"""SELECT seq, json FROM events WHERE session = ? AND seq BETWEEN ? AND ? AND {no} json GLOB ?
+            ORDER BY seq LIMIT ?"""
+        while True:
+            with self._database.reading() as db:
+                rows = db.execute(query, (session, first, last, _PIECE, _PAGE)).fetchall()
+            for row in rows:
+                event = _event(row["json"])
+                if event is not None:
+                    yield row["seq"], event
+            if len(rows) < _PAGE:
+                return
+            first = rows[-1]["seq"] + 1
 
     def list(self, limit: int = 50) -> tuple[SessionInfo, ...]:
         """The sessions in which anything happened, the last used first."""
@@ -188,6 +226,22 @@ class SessionStore:
             db.execute("DELETE FROM events WHERE session = ?", (session,))
         if not deleted:
             raise _no_session(session)
+
+
+def _cut_short(events: Iterable[tuple[int, Event]]) -> Iterator[tuple[int, int]]:
+    """The first and the last place of each turn that did not end by itself."""
+    began: int | None = None
+    for place, event in events:
+        if isinstance(event, TurnStarted):
+            if began is not None:
+                yield began, place
+            began = place
+        elif isinstance(event, TurnFinished) and began is not None:
+            if event.status in ("interrupted", "error"):
+                yield began, place
+            began = None
+    if began is not None:
+        yield began, _LAST
 
 
 def _no_session(name: str) -> UsageError:

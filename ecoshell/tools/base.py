@@ -28,3 +28,15 @@ class Tool(Protocol):
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Run with these arguments, checked against the schema, within the tool's limits; it may be cancelled."""
         ...
+
+
+@runtime_checkable
+class Previewing(Protocol):
+    """A tool that can say what a run would change before it runs."""
+
+    def preview(self, arguments: Mapping[str, Any]) -> str:
+        """What a run with these arguments would change in files, as a unified diff; empty when it cannot be told.
+
+        It changes nothing and may block.
+        """
+        ...

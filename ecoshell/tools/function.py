@@ -32,8 +32,11 @@ class FunctionTool:
         limits: Limits | None = None,
         name: str = "",
         price_nano: int = 0,
+        preview: Callable[..., str] | None = None,
     ) -> None:
+        """`preview` takes the function's arguments and gives, as a unified diff, what a run would change in files."""
         self._function = function
+        self._preview = preview
         self._limits = limits or Limits()
         self.name = name or function.__name__
         self.effects: frozenset[Effect] = frozenset(effects)
@@ -52,6 +55,15 @@ class FunctionTool:
     @cached_property
     def _document(self) -> ToolDocument:
         return ToolDocument(self.name, self.description, parameters_of(self._function))
+
+    def preview(self, arguments: Mapping[str, Any]) -> str:
+        """What a run would change in files; empty when it cannot be told, as when the run would fail."""
+        if self._preview is None:
+            return ""
+        try:
+            return self._preview(**self._checked(arguments))
+        except ToolError:
+            return ""
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Run with these arguments within the limits; what goes wrong is an observation, only cancelling is raised."""
@@ -94,7 +106,8 @@ class FunctionTool:
             "utf-8", "backslashreplace"
         ).decode()  # half a surrogate pair cannot be sent or stored
         text, clipped = clip(storable, self._limits.characters)
-        return Observation(text, found.ok, found.truncated or clipped, seconds)
+        changes = found.changes.encode("utf-8", "backslashreplace").decode()
+        return Observation(text, found.ok, found.truncated or clipped, seconds, changes=changes)
 
 
 def _observation(outcome: Any) -> Observation:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ecoshell.errors import ToolError, UsageError
+from ecoshell.tools.undo import Before, UndoLog
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO put there at the last moment does not block
@@ -35,6 +36,15 @@ class FileText:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class FileHead:
+    """The beginning of a file as text; `taken` and `size` count bytes."""
+
+    text: str
+    taken: int
+    size: int
+
+
 class Workspace:
     """A folder and what is below it; every path is refused that leads out of it, by `..`, a symbolic link or otherwise.
 
@@ -42,7 +52,9 @@ class Workspace:
     put in place between the check and the use is refused too. Raises UsageError when `root` is not a folder.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, undo: UndoLog | None = None) -> None:
+        """`undo` keeps what files were before they are written."""
+        self._undo = undo
         self.root = Path(os.path.realpath(root))
         if not self.root.is_dir():
             raise UsageError(f"The workspace {root} is not a folder.", fix="Give an existing folder with --workspace.")
@@ -94,6 +106,18 @@ class Workspace:
                 raise ToolError(f"{name} is too large: {size} bytes, and at most {max_bytes} are read.")
         return FileText(name, decoded(data, name))
 
+    def read_head(self, path: str, max_bytes: int) -> FileHead:
+        """The first `max_bytes` of a text file, cut between characters; raises ToolError for a binary file."""
+        with self.reading(path) as (file, name):
+            data = file.read(max_bytes + 1)
+            size = max(os.fstat(file.fileno()).st_size, len(data))
+        if len(data) <= max_bytes:
+            return FileHead(decoded(data, name), len(data), len(data))
+        whole = data[:max_bytes]
+        while whole and data[len(whole)] & 0xC0 == 0x80:  # the next byte continues a character
+            whole = whole[:-1]
+        return FileHead(decoded(whole, name), len(whole), size)
+
     def write_text(self, path: str, text: str) -> str:
         """Write a file whole or not at all, making folders as needed and keeping the mode; returns its shown name."""
         try:
@@ -103,14 +127,59 @@ class Workspace:
         real = self.resolve(path)
         if real == self.root:
             raise ToolError(f"{path} is the workspace itself, not a file.")
+        folders = self._missing_folders(real)
         with self._told(path), self._parent(real, create=True) as parent:
             mode = self._mode_of(real, parent)
+            if self._undo is not None:
+                self._undo.keep(self._before(real, parent, mode, folders), data)
             _replace(real.name, data, mode, parent)
         return self.name(real)
+
+    def read_bytes(self, path: str) -> bytes | None:
+        """The whole content of a file; None when there is none. Raises ToolError for anything but a regular file."""
+        try:
+            with self.reading(path) as (file, _):
+                return file.read()
+        except ToolError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
+
+    def put_back(self, path: str, data: bytes, mode: int | None) -> None:
+        """Give a file the content and the mode it had; nothing is kept of what it is now."""
+        real = self.resolve(path)
+        with self._told(path), self._parent(real, create=True) as parent:
+            _replace(real.name, data, mode, parent)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        real = self.resolve(path)
+        with self._told(path), contextlib.suppress(FileNotFoundError), self._parent(real) as parent:
+            os.unlink(real.name, dir_fd=parent)
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder, if it is there and nothing is in it."""
+        real = self.resolve(folder)
+        with self._told(folder), contextlib.suppress(FileNotFoundError), self._parent(real) as parent:
+            _remove_if_empty(real.name, parent)
 
     def exists(self, path: str) -> bool:
         """Whether anything is at the path."""
         return self.resolve(path).exists()
+
+    def _missing_folders(self, real: Path) -> tuple[str, ...]:
+        """The folders that writing this file makes, outermost first."""
+        above = real.parent.relative_to(self.root)
+        parts = [self.root.joinpath(*above.parts[: depth + 1]) for depth in range(len(above.parts))]
+        return tuple(self.name(folder) for folder in parts if not folder.exists())
+
+    def _before(self, real: Path, parent: int, mode: int | None, folders: tuple[str, ...]) -> Before:
+        """What the file is now; of one too large to be kept only so much that this shows."""
+        data = None
+        if mode is not None and self._undo is not None:
+            with os.fdopen(os.open(real.name, _READ, dir_fd=parent), "rb") as file:
+                data = file.read(self._undo.file_bytes + 1)
+        return Before(str(self.root), self.name(real), data, mode, folders)
 
     def _mode_of(self, real: Path, parent: int) -> int | None:
         """The mode of the file that will be replaced; None when there is none yet."""
@@ -191,6 +260,14 @@ def decoded(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise ToolError(f"{name} is not UTF-8 text (byte {error.start} cannot be decoded).") from error
+
+
+def _remove_if_empty(name: str, parent: int) -> None:
+    try:
+        os.rmdir(name, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
 
 
 def _replace(name: str, data: bytes, mode: int | None, parent: int) -> None:

@@ -1,9 +1,10 @@
 import pytest
 
-from ecoshell.agent.approval import Approvals, Rules, grant
-from ecoshell.agent.person import Approval, LimitChoice, Nobody
+from ecoshell.agent.approval import Approvals, Petition, Rules, grant
+from ecoshell.agent.person import Approval, Nobody
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
+from ecoshell.tools.function import FunctionTool
 
 READ, WRITE, RUN = frozenset({"read"}), frozenset({"write"}), frozenset({"execute"})
 NO_RULES = Rules()
@@ -14,13 +15,17 @@ class Says:
     """A person who gives these decisions, one after the other."""
 
     def __init__(self, *decisions):
-        self.decisions = list(decisions)
+        self.decisions = [word if isinstance(word, Approval) else Approval(word) for word in decisions]
+        self.asked = []
 
     async def approve(self, wanted):
-        return Approval(self.decisions.pop(0))
+        self.asked.append(wanted)
+        return self.decisions.pop(0)
 
-    async def at_limit(self, hit):
-        return LimitChoice("stop")
+
+def run(command: str = "", path: str = "", times: int = 1) -> str:
+    """Does something."""
+    return command + path * times
 
 
 def desk(person, rules=NO_RULES, granted=()):
@@ -28,43 +33,115 @@ def desk(person, rules=NO_RULES, granted=()):
     return Approvals(rules, lambda: person, granted=granted, remember=kept.append), kept
 
 
+async def ruling(approvals, call, effects, emit=lambda _: None, **known):
+    tool = FunctionTool(run, effects=effects, name=call.name)
+    return await approvals.rule(Petition(call, tool, tool.document, **known), emit)
+
+
+async def refusal(approvals, call, effects, emit=lambda _: None):
+    return (await ruling(approvals, call, effects, emit)).refusal
+
+
 async def test_reading_needs_no_approval():
     approvals, _ = desk(Nobody())
-    assert await approvals.refusal(Call("read_file", {"path": "a"}), READ, lambda _: None) == ""
+    assert await refusal(approvals, Call("read_file", {"path": "a"}), READ) == ""
 
 
 async def test_without_a_person_what_writes_is_refused_and_the_model_is_told():
     approvals, _ = desk(Nobody())
     seen: list[object] = []
-    refusal = await approvals.refusal(Call("write_file", {"path": "a"}, "c1"), WRITE, seen.append)
-    assert "not approved" in refusal
+    told = await refusal(approvals, Call("write_file", {"path": "a"}, "c1"), WRITE, seen.append)
+    assert "not approved" in told
     assert isinstance(seen[0], ApprovalWanted)
     assert isinstance(seen[1], ApprovalGiven)
+    assert seen[1].by == "nobody"
 
 
 async def test_once_is_asked_again_and_session_is_not():
     approvals, kept = desk(Says("once", "session"))
     for _ in range(3):
-        assert await approvals.refusal(LIST, RUN, lambda _: None) == ""
+        assert await refusal(approvals, LIST, RUN) == ""
     assert kept == []
 
 
 async def test_always_in_the_project_is_kept_and_holds_the_next_time():
     approvals, kept = desk(Says("project"))
-    assert await approvals.refusal(LIST, RUN, lambda _: None) == ""
+    assert await refusal(approvals, LIST, RUN) == ""
     again, _ = desk(Says("no"), granted=kept)
-    assert await again.refusal(LIST, RUN, lambda _: None) == ""
+    assert await refusal(again, LIST, RUN) == ""
 
 
 async def test_allowing_one_command_allows_no_other():
     approvals, _ = desk(Says("session", "no"))
-    assert await approvals.refusal(LIST, RUN, lambda _: None) == ""
-    assert await approvals.refusal(Call("run_command", {"command": "rm -rf ."}), RUN, lambda _: None)
+    assert await refusal(approvals, LIST, RUN) == ""
+    assert await refusal(approvals, Call("run_command", {"command": "rm -rf ."}), RUN)
 
 
 async def test_read_only_refuses_writing_even_with_yes():
     approvals, _ = desk(Says(), Rules(read_only=True, yes=True))
-    assert "read-only" in await approvals.refusal(Call("write_file", {"path": "a"}), WRITE, lambda _: None)
+    assert "read-only" in await refusal(approvals, Call("write_file", {"path": "a"}), WRITE)
+
+
+async def test_the_question_says_why_with_what_effects_and_at_what_price():
+    person = Says("once")
+    approvals, _ = desk(person)
+    tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
+    await approvals.rule(Petition(LIST, tool, tool.document, "I must see what is there."), lambda _: None)
+    asked = person.asked[0]
+    assert (asked.rationale, asked.effects, asked.price_nano) == ("I must see what is there.", ("execute",), 2_000_000)
+    assert "run a program" in asked.reason
+
+
+async def test_a_person_may_change_the_arguments():
+    approvals, _ = desk(Says(Approval("once", {"command": "ls"})))
+    seen: list[object] = []
+    ruled = await ruling(approvals, LIST, RUN, seen.append)
+    assert ruled.call == Call("run_command", {"command": "ls"}, "c1")
+    assert seen[-1] == ApprovalGiven("c1", "once", "person", {"command": "ls"})
+
+
+async def test_arguments_that_were_not_changed_after_all_are_the_agents():
+    approvals, _ = desk(Says(Approval("once", {"command": "ls -l"})))
+    seen: list[object] = []
+    await ruling(approvals, LIST, RUN, seen.append)
+    assert seen[-1] == ApprovalGiven("c1", "once", "person", None)
+
+
+async def test_changed_arguments_that_the_tool_cannot_take_are_asked_again_and_it_is_said_why():
+    person = Says(Approval("once", {"times": "many"}), Approval("once", {"times": 2}))
+    approvals, _ = desk(person)
+    ruled = await ruling(approvals, LIST, RUN)
+    assert "times" in person.asked[1].fault
+    assert person.asked[1].arguments == {"times": "many"}
+    assert ruled.call.arguments == {"times": 2}
+
+
+async def test_a_rule_that_denies_a_call_denies_it_also_when_a_person_typed_it():
+    approvals, _ = desk(Says(Approval("once", {"command": "rm -rf ."})), Rules(deny=("run_command:rm *",)))
+    seen: list[object] = []
+    ruled = await ruling(approvals, LIST, RUN, seen.append)
+    assert "a rule" in ruled.refusal
+    assert (seen[-1].decision, seen[-1].by) == ("no", "rule")
+
+
+async def test_always_stands_for_the_changed_call():
+    approvals, kept = desk(Says(Approval("project", {"command": "ls"}), "no"))
+    await ruling(approvals, LIST, RUN)
+    assert kept == ["run_command:ls"]
+    assert await refusal(approvals, Call("run_command", {"command": "ls"}), RUN) == ""
+    assert "not approved" in await refusal(approvals, LIST, RUN)
+
+
+async def test_a_preview_that_fails_leaves_the_question_without_one():
+    person = Says("once")
+    approvals, _ = desk(person)
+
+    def broken(**_):
+        raise RuntimeError("a defect of the tool")
+
+    tool = FunctionTool(run, effects=WRITE, name="write_file", preview=broken)
+    await approvals.rule(Petition(Call("write_file", {"path": "a"}, "c1"), tool, tool.document), lambda _: None)
+    assert person.asked[0].changes == ""
 
 
 @pytest.mark.parametrize(

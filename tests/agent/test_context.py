@@ -1,6 +1,5 @@
-from ecoshell.agent.context import finished_messages, fit, past_messages, path_messages
-from ecoshell.events import Answer, CallFinished, CallStarted, Rationale, ToolRegistered, TurnFinished, TurnStarted
-from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation, Usage
+from ecoshell.agent.context import fit, path_messages
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, Observation
 from ecoshell.strategies.base import Path, Step
 
 REGISTER = Call(TOOL_REGISTER, {"tool_name": "read_file"}, "c1")
@@ -41,33 +40,7 @@ def test_what_fits_is_left_alone():
     assert fit(messages, characters_within(10_000)) is messages
 
 
-def turn(*events, status="answered"):
-    return [
-        TurnStarted(1, "q", "m", "single", "react"),
-        *events,
-        TurnFinished(1, status, "done", 0, Usage(), 1, (), 0.0),
-    ]
-
-
-def test_a_session_read_from_its_events_shows_the_model_what_it_showed_before():
-    events = turn(
-        Rationale("need it", "single"),
-        ToolRegistered("read_file", 10, True, 1, "agent"),
-        Rationale("read", "single"),
-        CallStarted("c2", "read_file", {"path": "a"}),
-        CallFinished("c2", "read_file", True, "text", False, 0.1),
-        Answer("done"),
-    )
-    again = Path("q").then(Step("need it", Call(TOOL_REGISTER, {"tool_name": "read_file"}, "r1"), Observation("doc")))
-    again = again.then(Step("read", READ, Observation("text", seconds=0.1)))
-    assert past_messages(events, lambda name: "doc") == finished_messages("q", again, "done")
-
-
-def test_a_turn_that_was_killed_is_shown_as_interrupted():
-    events = turn(Rationale("read", "single"))[:-1]
-    assert past_messages(events, lambda name: "") == (Message("user", "q"), Message("assistant", "[interrupted]"))
-
-
-def test_a_registration_of_a_tool_that_is_gone_is_left_out():
-    events = turn(ToolRegistered("gone", 10, True, 1, "agent"), Answer("done"))
-    assert past_messages(events, lambda name: "") == (Message("user", "q"), Message("assistant", "done"))
+def test_results_that_came_through_tool_call_are_cut_too():
+    call = Call(TOOL_CALL, {"name": "read_file", "arguments": {"path": "a"}}, "c1")
+    fitted = fit(path_messages("q", Path("q").then(Step("", call, Observation(LONG)))), characters_within(200))
+    assert "[cut: 920 characters" in fitted[2].text

@@ -46,8 +46,10 @@ async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
     assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (1, 4, "--price")
 
 
-async def test_the_helper_loads_before_the_first_question_and_ends_with_the_shell(home):
+async def test_the_helper_loads_once_a_question_is_on_its_way_and_ends_with_the_shell(home):
     shell = await assemble(Options(model="openai/mine"))
+    assert not any("remote_worker" in line for line in processes_of(home))
+    await shell.warm()
     assert any("remote_worker" in line for line in processes_of(home))
     await shell.aclose()
     assert processes_of(home) == []

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.budget.money import NANO, Amount, amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget.money import NANO, Amount, amount_text, nano_to_usd_text, parse_amount, rounded_up
 from ecoshell.errors import UsageError
 
 
@@ -64,3 +64,10 @@ def test_amounts_are_shown_as_people_write_them() -> None:
     assert amount_text(2 * NANO, "usd") == "$2"
     assert amount_text(20_000, "tokens") == "20,000 tokens"
     assert str(Amount(91_200_000, "usd")) == "$0.0912"
+
+
+@given(st.integers(min_value=1, max_value=10**15))
+def test_a_proposed_amount_is_no_less_and_has_two_digits(value: int) -> None:
+    proposed = rounded_up(value)
+    assert value <= proposed <= value + value // 10 + 1
+    assert len(str(proposed).rstrip("0")) <= 2

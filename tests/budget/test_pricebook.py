@@ -167,3 +167,37 @@ def test_a_bare_name_that_several_providers_price_is_not_guessed(book: PriceBook
     owners = [name for name in book.names() if name.partition("/")[2] == "mistral-large-latest"]
     assert len(owners) > 1
     assert book.price("mistral-large-latest") is None
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini"])
+def test_the_models_of_a_provider_are_all_of_its_entries_one_can_talk_with(
+    provider: str, book: PriceBook, published: dict[str, dict[str, Any]]
+) -> None:
+    talking = [
+        name
+        for name, entry in published.items()
+        if entry.get("litellm_provider") == provider and entry.get("mode") in ("chat", "completion", "responses")
+    ]
+    found = list(PriceBook().of_provider(provider))  # a fresh book, which has not parsed the whole file
+    assert [facts.name.removeprefix(f"{provider}/") for facts, _ in found] == [
+        name.removeprefix(f"{provider}/") for name in talking
+    ]
+    assert all(facts.name.startswith(f"{provider}/") for facts, _ in found)
+    for facts, price in found[:20]:
+        assert price == book.price(facts.name)
+
+
+def test_a_price_of_the_users_own_wins_among_the_models_of_a_provider() -> None:
+    found = {facts.name: price for facts, price in PriceBook({"gpt-4o": ONE}).of_provider("openai")}
+    assert found["openai/gpt-4o"] == ONE
+
+
+def test_an_entry_that_is_not_indented_as_the_others_is_found_too(tmp_path: Path) -> None:
+    file = tmp_path / "prices.json"
+    rates = '"input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06, "mode": "chat"'
+    first = f'    "a": {{\n        {rates},\n        "litellm_provider": "openai"\n    }}'
+    second = f'"b": {{\n        {rates},\n        "litellm_provider": "openai"\n    }}'
+    file.write_text(f"{{\n{first},\n{second}\n}}\n")
+    book = PriceBook(file=file)
+    assert book.price("b") is not None
+    assert [facts.name for facts, _ in PriceBook(file=file).of_provider("openai")] == ["openai/a", "openai/b"]

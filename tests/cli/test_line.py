@@ -21,6 +21,9 @@ from ecoshell.events import (
     Answer,
     ApprovalWanted,
     CallFinished,
+    CommandRan,
+    Compacted,
+    CostWanted,
     Event,
     LimitHit,
     Rationale,
@@ -28,8 +31,9 @@ from ecoshell.events import (
     TextArrived,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
 )
-from ecoshell.messages import Usage
+from ecoshell.messages import Attachment, Usage
 
 WANTED = ApprovalWanted("c1", "run_command", {"command": "make"}, ("execute",), "It would run a program.")
 HIT = LimitHit("session", "usd", 5, 2, "The next call could pass the session's cap.")
@@ -46,13 +50,15 @@ class PlayedShell:
         self.turns = list(turns)
         self.past_events = list(past)
         self.questions: list[str] = []
+        self.attached: list[object] = []
         self.decisions: list[str | LimitChoice] = []
         self.person: LinePerson | None = None
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
-    async def ask(self, question: str) -> AsyncGenerator[Event, None]:
+    async def ask(self, question: str, attachments: object = ()) -> AsyncGenerator[Event, None]:
         self.questions.append(question)
+        self.attached.append(attachments)
         self._stopped.clear()
         for event in self.turns.pop(0):
             asking = self._asking(event)
@@ -72,8 +78,10 @@ class PlayedShell:
                 self.decisions.append((await self.person.approve(event)).decision)
             elif isinstance(event, LimitHit):
                 self.decisions.append(await self.person.at_limit(event))
+            elif isinstance(event, CostWanted):
+                self.decisions.append(await self.person.at_cost(event))
 
-        wanted = self.person is not None and isinstance(event, ApprovalWanted | LimitHit)
+        wanted = self.person is not None and isinstance(event, ApprovalWanted | LimitHit | CostWanted)
         return asyncio.ensure_future(ask()) if wanted else None
 
     async def stop(self) -> None:
@@ -85,6 +93,10 @@ class PlayedShell:
                 return Printed("", "quit")
             case "/budget":
                 return Printed("no cap is set")
+            case "/retry":
+                return Printed("taken back", "ask", "again?", (Attachment("a.txt", "text"),))
+            case "/copy":
+                return Printed("copied", "copy", "the answer ✔")
             case "/resume abc":
                 return Printed("resumed", "session")
             case _:
@@ -97,6 +109,9 @@ class PlayedShell:
         tools = (ToolRow("read_file", 80, True, "agent", ""), ToolRow("list_files", 60, False, "", ""))
         caps = (CapState("session", "usd", NANO // 2, NANO // 10, NANO // 100),)
         return Standing("abc", "", "embedded", "single", "react", caps, NANO // 10, 150, tools, 90, 140, exact=True)
+
+    async def run(self, command: str) -> CommandRan:
+        return CommandRan(command, "12 files\x1b[2J", command == "ls", False, 0.012)
 
 
 class PreparedInput:
@@ -300,3 +315,48 @@ async def test_a_call_spelled_out_as_text_is_not_streamed() -> None:
     _, screen = await chat(PlayedShell([*pieces, Rationale("count", "single"), finished()]), "q")
     assert '"thought"' not in screen
     assert "- count\n" in screen
+
+
+async def test_a_line_that_begins_with_an_exclamation_mark_is_run() -> None:
+    shell = PlayedShell()
+    _, screen = await chat(shell, "!ls", "! make")
+    assert shell.questions == []
+    assert "! ls\n12 files␛[2J\nok: done | 12 ms\n" in screen
+    assert "! make\n12 files␛[2J\n!! failed | 12 ms\n" in screen
+
+
+async def test_a_command_that_asks_again_is_followed_by_the_turn_with_its_attachments() -> None:
+    shell = PlayedShell([Answer("391"), finished()])
+    _, screen = await chat(shell, "/retry")
+    assert shell.questions == ["again?"]
+    assert shell.attached == [(Attachment("a.txt", "text"),)]
+    assert "taken back\n> again?\nanswer: 391" in screen
+
+
+async def test_without_a_terminal_nothing_is_copied_and_that_is_said() -> None:
+    _, screen = await chat(PlayedShell(), "/copy")
+    assert "Nothing was copied" in screen
+    assert "the answer" not in screen
+
+
+def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert Printer(screen).copy("the answer ✔")
+    assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDinJQ=\x07"
+
+
+async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past() -> None:
+    past = [
+        TurnStarted(1, "q", "m", "single", "react", (Attachment("a\n.txt", "text"),)),
+        finished(),
+        TurnUndone(1, ("b.txt",), ("c.txt",)),
+        Compacted("short", "m", 2, 1200, 100),
+        Compacted("short", "", 2, 1200, 100),
+    ]
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    assert "| attached a .txt (4 characters)" in screen
+    assert "| turn 1 was taken back; restored b.txt; left alone c.txt" in screen
+    assert "| compacted by m; 1,200 tokens became 100" in screen
+    assert "| compacted by no model: an extract; 1,200 tokens became 100" in screen

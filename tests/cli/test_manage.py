@@ -218,6 +218,29 @@ class TestConfig:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
         assert "verysecret" not in shell("config") + shell("config", "--json") + shell("models")
 
+    def test_settings_are_set_and_taken_out_with_the_comments_kept(self, shell: Shell) -> None:
+        file = written("# mine\n[agent]\nmax_steps = 5 # enough\n")
+        assert shell("config", "set", "agent.max_steps", "7") == "agent.max_steps = 7\n"
+        assert file.read_text() == "# mine\n[agent]\nmax_steps = 7 # enough\n"
+        price = 'models."openai/x".price'
+        told = json.loads(shell("config", "set", f"{price}.input", "0.20", f"{price}.output", "0.80", "--json"))
+        assert told == {"file": str(file), "keys": [f"{price}.input", f"{price}.output"], "hidden": {}}
+        assert "agent.max_steps has its default again" in shell("config", "unset", "agent.max_steps")
+        assert file.read_text().startswith("# mine\n[agent]\n\n[models")
+
+    def test_a_setting_that_cannot_be_is_refused_and_nothing_is_written(self, shell: Shell) -> None:
+        file = written("model = 'x'\n")
+        assert "agent.max_steps must be" in shell("config", "set", "agent.max_steps", "many", status=2)
+        assert "did you mean agent.max_steps?" in shell("config", "set", "agent.max_step", "3", status=2)
+        assert "agent.max_steps has no value" in shell("config", "set", "model", "y", "agent.max_steps", status=2)
+        assert "is no key" in shell("config", "set", "a..b", "3", status=2)
+        assert file.read_text() == "model = 'x'\n"
+
+    def test_a_variable_that_hides_what_is_written_is_told(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
+        told = json.loads(shell("config", "set", "agent.max_steps", "7", "--json"))
+        assert told["hidden"] == {"agent.max_steps": "ECOSHELL_AGENT_MAX_STEPS"}
+
 
 class TestModels:
     def rows(self, shell: Shell, *argv: str) -> dict[str, dict[str, Any]]:

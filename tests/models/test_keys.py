@@ -88,3 +88,20 @@ def test_what_looks_like_a_key_is_never_shown(leak):
 def test_ordinary_text_stays_as_it_is():
     text = "The task-list of the risk-averse bearer is at https://host/path?a=1."
     assert Keys({"HOME": "/home/me", "SHORT_TOKEN": "abc"}).redact(text) == text
+
+
+def test_a_key_is_at_hand_in_the_environment_or_once_the_keyring_has_given_it():
+    class Counting(Ring):
+        asked = 0
+
+        def get_password(self, service_name, username):
+            self.asked += 1
+            return super().get_password(service_name, username)
+
+    ring = Counting({("ecoshell", "ANTHROPIC_API_KEY"): "from-the-ring"})
+    keys = Keys({"OPENAI_API_KEY": "from-environ"}, ring)
+    assert "openai" in keys.at_hand()
+    assert "anthropic" not in keys.at_hand()
+    assert ring.asked == 0
+    keys.find("anthropic")
+    assert "anthropic" in keys.at_hand()

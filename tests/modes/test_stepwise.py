@@ -12,11 +12,13 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog.presentation import GROW
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.messages import TOOL_REGISTER, Call, Message, Observation, Usage
+from ecoshell.events import Event, Notice
+from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation, Usage
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.choosing import CHAT
 from ecoshell.strategies.base import Outcome, Think
+from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.react import react
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
@@ -238,3 +240,28 @@ async def test_the_embedded_model_answers_by_registering_and_calling_the_right_t
     assert run.calls[0] == Call(TOOL_REGISTER, {"tool_name": tool})
     assert run.calls[1].name == tool
     assert fact in outcome.answer
+
+
+async def test_what_goes_along_with_a_question_is_read_when_no_tool_is_chosen_and_only_as_much_as_fits(root):
+    model = StandIn("chat", Reply("A poem."), Reply("Long."))
+    run = Run(model, root)
+    told: list[Event] = []
+    along = replace(run.view(Trajectory("Who wrote this?")), along="poem.txt:\n```\nRoses are red.\n```")
+    assert (await run.mode.think(along, told.append)).call.arguments == {"answer": "A poem."}
+    assert model.asked[-1].messages[-1].text == "Who wrote this?\n\npoem.txt:\n```\nRoses are red.\n```"
+    assert told == []
+    earlier = (Message("user", "q" * 100_000), Message("assistant", "a"))
+    await run.mode.think(replace(along, along="x" * 100_000, history=earlier), told.append)
+    assert sum(len(message.text) for message in model.asked[-1].messages) < 8_000
+    assert isinstance(told[0], Notice)
+    assert "only the beginning" in told[0].text
+
+
+async def test_what_goes_along_is_talked_about_unless_the_question_asks_for_a_tool_by_its_words(root):
+    likely_to_write = StandIn("write_file", Reply("It is about milk."))
+    run = Run(likely_to_write, root)
+    view = replace(run.view(Trajectory("summarize @notes.txt")), along="notes.txt:\n```\nbuy milk\n```")
+    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": "It is about milk."})
+    counting = replace(view, path=Trajectory("how many words has @notes.txt?"))
+    thought = await Run(StandIn("count_text"), root).mode.think(counting, lambda event: None)
+    assert thought.call == Call(TOOL_REGISTER, {"tool_name": "count_text"})

@@ -11,6 +11,8 @@ from ecoshell.events import (
     BudgetHeld,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
     ErrorHappened,
     Event,
     LimitHit,
@@ -20,9 +22,10 @@ from ecoshell.events import (
     ToolRegistered,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
     from_json,
 )
-from ecoshell.messages import Usage
+from ecoshell.messages import Attachment, Usage
 from ecoshell.sessions.export import as_json, as_markdown
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.store import SessionInfo
@@ -144,3 +147,25 @@ def test_escape_sequences_are_exported_as_text() -> None:
     events: list[Event] = [CallFinished("c", "t", True, "\x1b[2Jgone", False, 0.0), Answer("\x1b]0;title\x07")]
     assert "\x1b" not in as_markdown(timed(events))
     assert "\x07" not in as_markdown(timed(events))
+
+
+def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> None:
+    events: list[Event] = [
+        CommandRan("make", "no `rule`", False, False, 0.5),
+        TurnStarted(3, "fix @a.txt", "m", "single", "react", (Attachment("a.txt", "```\nx"),)),
+        CallFinished("c1", "edit_file", True, "edited", False, 0.1, changes="-x\n+y"),
+        TurnUndone(3, ("a.txt",), ("b.txt",)),
+        Compacted("They *fixed* a file.", "m", 3, 1200, 100),
+        Compacted("[an extract]", "", 1, 1200, 100),
+    ]
+    told = as_markdown(timed(events))
+    for block in (
+        "**Command** by hand (0.50 s, failed)\n\n```\n$ make\nno `rule`\n```",
+        "**Attached** `a.txt`\n\n````\n```\nx\n````",
+        "```diff\n-x\n+y\n```",
+        "*Turn 3 was taken back; restored: `a.txt`; left alone: `b.txt`*",
+        "**Compacted** 3 turns by `m`: 1,200 → 100 tokens\n\n> They *fixed* a file.",
+        "**Compacted** 1 turn to an extract: 1,200 → 100 tokens",
+    ):
+        assert block in told
+    assert [from_json(record) for record in json.loads(as_json(timed(events)))["events"]] == events

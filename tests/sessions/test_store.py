@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import CallFinished, CallStarted, Event, Notice, TurnStarted
+from ecoshell.events import (
+    Answer,
+    CallFinished,
+    CallStarted,
+    Event,
+    Notice,
+    Status,
+    TextArrived,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
 from ecoshell.sessions.store import SessionStore
 
 
@@ -280,3 +291,36 @@ def test_a_killed_process_loses_at_most_the_event_it_was_writing(path: Path, aft
     told = after + len(rest)  # a last line cut short still stands for a written event
     assert numbers == list(range(len(numbers)))
     assert told <= len(numbers) <= told + 1
+
+
+def spoken(turn: int, status: Status, *, whole: bool) -> list[Event]:
+    """A turn in which one text arrived in two pieces."""
+    text = f"answer {turn}"
+    pieces = [TextArrived("answer ", "answer", "single"), TextArrived(str(turn), "answer", "single")]
+    finished = TurnFinished(turn, status, text if whole else "", 0, Usage(), 1, (), 0.1)
+    return [asked(f"question {turn}"), *pieces, *([Answer(text)] if whole else []), finished]
+
+
+def test_the_past_of_a_session_has_pieces_only_of_texts_that_never_became_whole(store: SessionStore) -> None:
+    session = begun(store)
+    first, second = spoken(1, "answered", whole=True), spoken(2, "interrupted", whole=False)
+    third, killed = spoken(3, "answered", whole=True), spoken(4, "interrupted", whole=False)[:-1]
+    store.append(session, [*first, *second, *third, *killed])
+    whole = [event for event in (*first, *third) if not isinstance(event, TextArrived)]
+    assert store.past(session) == [*whole[:3], *second, *whole[3:], *killed]
+
+
+def test_the_past_of_a_session_longer_than_a_page_is_complete_and_in_order(store: SessionStore) -> None:
+    session = begun(store)
+    notices = [Notice(str(number)) for number in range(1_203)]
+    store.append(session, notices)
+    assert store.past(session) == notices
+    assert store.past(begun(store)) == []
+
+
+def test_a_session_shows_the_model_that_was_asked_last(store: SessionStore) -> None:
+    session = store.create(workspace="/w", model="first")
+    assert store.info(session).model == "first"
+    store.append(session, [TurnStarted(1, "q", "second", "single", "react")])
+    store.append(session, [Answer("yes")])
+    assert store.info(session).model == "second"

@@ -133,8 +133,8 @@ def test_one_line_that_is_too_long_is_cut(files: FileTools, workspace: Workspace
 
 
 def test_writing_says_what_was_done(files: FileTools, workspace: Workspace):
-    assert files.write_file("new/é.txt", "é\nb\n") == "new/é.txt created: 2 lines, 5 bytes."
-    assert files.write_file("new/é.txt", "one") == "new/é.txt replaced: 1 line, 3 bytes."
+    assert files.write_file("new/é.txt", "é\nb\n").text == "new/é.txt created: 2 lines, 5 bytes."
+    assert files.write_file("new/é.txt", "one").text == "new/é.txt replaced: 1 line, 3 bytes."
     assert (workspace.root / "new/é.txt").read_text() == "one"
 
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_told(files: FileTools, workspace: Workspace, 
 
 def test_an_edit_replaces_one_exact_text(files: FileTools, workspace: Workspace):
     write(workspace, a_py="a = 1\nb = 2\nc = 3\n")
-    assert files.edit_file("a.py", "b = 2", "b = 4\nd = 5") == "a.py edited at line 2: 1 line replaced by 2 lines."
+    assert files.edit_file("a.py", "b = 2", "b = 4\nd = 5").text == "a.py edited at line 2: 1 line replaced by 2 lines."
     assert (workspace.root / "a.py").read_text() == "a = 1\nb = 4\nd = 5\nc = 3\n"
 
 

@@ -4,12 +4,14 @@ For models too small to follow a protocol. Each step asks the model one small th
 plan, keep to a format) is done here, and nothing is answered that neither the model said nor a tool returned.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.mentions import without_marks
+from ecoshell.agent.mode import Foreseen, View
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.events import Emit
+from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, Message, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
@@ -19,21 +21,25 @@ from ecoshell.strategies.base import Step, Thought
 Rank = Callable[[str], Sequence[tuple[str, float]]]
 """Names of the tools that fit a request and their scores, best first."""
 
-ROLE = "single"
 MOST_CHARACTERS = 4000
 TRIES = 2
 """Calls of one tool for one part before giving up."""
 _TALK = "You are ecoshell, a helpful assistant in a terminal. You run a small language model. Answer briefly."
 _MOST_CHARACTERS_PER_TOKEN = 8
 """More than any real text has on average."""
+ASKED_FOR = 0.5
+"""The BM25 score from which a request names a tool by its words; a file's name alone scores less."""
 _REMEMBERED = 4
 """Messages of earlier turns a small model is shown when it talks."""
+_REMEMBERED_CHARACTERS = 800
+"""Of each of them; a turn may have carried whole files along."""
 
 
 class Stepwise:
     """One small model, asked one small thing at a time."""
 
     name = "stepwise"
+    role = "single"
 
     def __init__(
         self, model: MeteredModel, *, rank: Rank, document: Callable[[str], ToolDocument], answer_tokens: int
@@ -50,6 +56,27 @@ class Stepwise:
     def model(self) -> str:
         """The name of the model."""
         return self._model.traits.name
+
+    @property
+    def _along_room(self) -> int:
+        """Characters of what goes along with a question; few enough to fit even when each is a token."""
+        context = self._model.traits.context
+        return MOST_CHARACTERS if context is None else context // 2
+
+    @property
+    def aside(self) -> None:
+        """Nothing is ever held."""
+        return None
+
+    def foresee(self, view: View) -> Foreseen:
+        """Choosing among the names, filling in the largest document's arguments, or talking."""
+        names = choosing.shortlist([name for name in view.known if name not in META_TOOLS], {})
+        scoring = choosing.score_request(_gist(view), names)
+        scored = "".join((scoring.prefix, *scoring.contexts, *scoring.targets))
+        ranking = Request((Message("user", scored),), want="text", max_tokens=0, purpose="rank")
+        documents = sorted(map(self._document, names), key=lambda document: len(document.as_text()))
+        calls = [arguments.call_request(document, _gist(view)) for document in documents[-1:]]
+        return Foreseen((ranking, *calls, self._talking(view)))
 
     async def set_aside(self, view: View) -> None:
         """Nothing is held: concluding quotes what was observed and asks no model."""
@@ -91,15 +118,23 @@ class Stepwise:
     async def _choose(self, view: View, part: str, emit: Emit) -> Thought:
         ranked = dict(self._rank(part))
         names = choosing.shortlist([name for name in view.known if name not in META_TOOLS], ranked)
-        scores = await self._model.score(choosing.score_request(part, names), emit, role=ROLE)
-        misfits = {name: arguments.misfits(self._document(name), _gist(view)) for name in names}
-        chosen = choosing.best_name(names, scores.logprobs, ranked, misfits)
+        if view.along:  # what is asked about is here already, so a tool must be asked for by its words
+            names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
+        chosen = await self._best(view, part, names, ranked, emit) if names else None
         if chosen is None:
             return await (self._answer(view, emit) if _results(view.path.steps) else self._talk(view, emit))
         document = _document(view, chosen)
         if document is None:
             return Thought(f"{chosen} fits best.", Call(TOOL_REGISTER, {"tool_name": chosen}))
         return await self._call(document, part, view, emit)
+
+    async def _best(
+        self, view: View, part: str, names: Sequence[str], ranked: Mapping[str, float], emit: Emit
+    ) -> str | None:
+        """The tool whose name makes this part of the question likely; None to talk."""
+        scores = await self._model.score(choosing.score_request(part, names), emit, role=self.role)
+        misfits = {name: arguments.misfits(self._document(name), _gist(view)) for name in names}
+        return choosing.best_name(names, scores.logprobs, ranked, misfits)
 
     async def _after_registration(self, view: View, part: str, last: Step, emit: Emit) -> Thought:
         document = _document(view, str(last.call.arguments.get("tool_name")))
@@ -123,7 +158,7 @@ class Stepwise:
         if only is not None:
             return Thought(f"{part} → {document.name}", only) if failed is None else _given_up(failed)
         error = failed.observation.text if failed else ""
-        reply = await self._model.ask(arguments.call_request(document, part, error), emit, role=ROLE)
+        reply = await self._model.ask(arguments.call_request(document, part, error), emit, role=self.role)
         if reply.call is None:
             raise ModelBroken(
                 f"{self.model} could not fill in the arguments of {document.name}: {reply.fault}",
@@ -139,18 +174,30 @@ class Stepwise:
         question, result = _gist(view), seen[-1].observation.text
         if len(seen) != 1 or not answering.can_be_worded(question, result):
             return _finish(answering.quotation(seen))
-        reply = await self._model.ask(answering.wording_request(question, result), emit, role=ROLE)
+        reply = await self._model.ask(answering.wording_request(question, result), emit, role=self.role)
         worded = reply.text.strip()
         return _finish(worded if answering.holds(worded, question, result) else answering.quotation(seen))
 
     async def _talk(self, view: View, emit: Emit) -> Thought:
         """An answer without tools."""
         self._refuse_too_long(view.path.question)
-        earlier = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
-        messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", view.path.question))
-        request = Request(messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
-        reply = await self._model.ask(request, emit, role=ROLE)
+        if len(view.along) > self._along_room:
+            emit(Notice(f"{self.model} reads only the beginning of what goes along with the question."))
+        reply = await self._model.ask(self._talking(view), emit, role=self.role)
         return _finish(reply.text.strip())
+
+    def _talking(self, view: View) -> Request:
+        """Talk about the question and what goes along with it, which chose no tool and is read here."""
+        spoken = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
+        earlier = [replace(message, text=_cut(message.text, _REMEMBERED_CHARACTERS)) for message in spoken]
+        along = _cut(view.along, self._along_room)
+        asked = f"{view.path.question}\n\n{along}" if along else view.path.question
+        messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", asked))
+        return Request(messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[:characters]} [cut]"
 
 
 def _shots() -> list[Message]:
@@ -162,7 +209,7 @@ def _shots() -> list[Message]:
 
 def _gist(view: View) -> str:
     """The beginning of the question, where it says what is wanted; the rest of a pasted file is not searched for it."""
-    return view.path.question[:MOST_CHARACTERS]
+    return without_marks(view.path.question[:MOST_CHARACTERS])
 
 
 def _results(steps: Sequence[Step]) -> list[Step]:

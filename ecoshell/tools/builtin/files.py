@@ -8,11 +8,14 @@ from typing import Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
 from ecoshell.tools.limits import truncation_mark
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import FileText, Workspace
 
+RESTORABLE = frozenset({"write_file", "edit_file"})
+"""Tools whose effects are kept in the undo log."""
 _LISTED = 200
 _COUNTED = 20_000
 _MARK_ROOM = 200
@@ -64,21 +67,43 @@ class FileTools:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
         return _page(lines, start_line, last, self._options.output_characters - _MARK_ROOM)
 
-    def write_file(self, path: FilePath, content: Annotated[str, "The whole new text of the file."]) -> str:
+    def write_file(self, path: FilePath, content: Annotated[str, "The whole new text of the file."]) -> Observation:
         """Write, create or save a text file, replacing what it held."""
         self._require_writable_size(content)
-        known = self._workspace.exists(path)
+        known, before = self._workspace.exists(path), self._text(path)
         name = self._workspace.write_text(path, content)
         size = f"{_lines(content)}, {len(content.encode())} bytes"
-        return f"{name} {'replaced' if known else 'created'}: {size}."
+        changes = unified(name, before, content) if before is not None or not known else ""
+        return Observation(f"{name} {'replaced' if known else 'created'}: {size}.", changes=changes)
 
     def edit_file(
         self,
         path: FilePath,
         old: Annotated[str, "The exact text to replace; it must occur exactly once."],
         new: Annotated[str, "The text to put in its place."],
-    ) -> str:
+    ) -> Observation:
         """Edit, change or fix a text file by replacing one exact piece of its text with another."""
+        file, edited, place = self._edited(path, old, new)
+        self._require_writable_size(edited)
+        self._workspace.write_text(path, edited)
+        line = file.text[:place].count("\n") + 1
+        said = f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
+        return Observation(said, changes=unified(file.name, file.text, edited))
+
+    def preview_write(self, path: str, content: str) -> str:
+        """What write_file would change, as a unified diff."""
+        before = self._text(path)
+        if before is None and self._workspace.exists(path):
+            return ""
+        return unified(self._workspace.name(self._workspace.resolve(path)), before, content)
+
+    def preview_edit(self, path: str, old: str, new: str) -> str:
+        """What edit_file would change, as a unified diff."""
+        file, edited, _ = self._edited(path, old, new)
+        return unified(file.name, file.text, edited)
+
+    def _edited(self, path: str, old: str, new: str) -> tuple[FileText, str, int]:
+        """The file, its text after the edit, and where in it the edit begins; raises ToolError."""
         if not old:
             raise ToolError("`old` is empty: give the exact text to replace, or use write_file for a new file.")
         file = self._workspace.read_text(path, self._options.file_bytes)
@@ -86,11 +111,14 @@ class FileTools:
             old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
         if (found := file.text.count(old)) != 1:
             raise ToolError(_not_unique(file.text, old, found, file.name))
-        edited = file.text.replace(old, new)
-        self._require_writable_size(edited)
-        self._workspace.write_text(path, edited)
-        line = file.text[: file.text.index(old)].count("\n") + 1
-        return f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
+        return file, file.text.replace(old, new), file.text.index(old)
+
+    def _text(self, path: str) -> str | None:
+        """What a file says now; None when it is no text, too long, or not there."""
+        try:
+            return self._workspace.read_text(path, self._options.file_bytes).text
+        except ToolError:
+            return None
 
     def _require_writable_size(self, text: str) -> None:
         if len(text) > self._options.file_bytes:

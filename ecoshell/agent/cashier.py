@@ -1,0 +1,140 @@
+"""Where a turn pauses for money: before an expensive step, and at a limit. The person chooses how to go on."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from ecoshell.agent.alternatives import alternatives
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.outlook import of_conclusion, of_step, used
+from ecoshell.agent.person import CostChoice, LimitChoice
+from ecoshell.budget.caps import CapState, Scope
+from ecoshell.budget.limits import fitting_output
+from ecoshell.budget.money import Unit, parse_amount, rounded_up
+from ecoshell.errors import BudgetError, EcoshellError, LimitReached
+from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, Notice
+from ecoshell.messages import Usage
+from ecoshell.models.base import Request
+
+SHORT_ANSWER = 64
+"""Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
+
+
+class AnswerNow(Exception):
+    """No further steps: answer from what there is."""
+
+
+class StopNow(Exception):
+    """Stop without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a step may cost, in nano-dollars."""
+
+    low: int
+    high: int
+
+
+class Cashier:
+    """Carries questions of money to the person, and the choices back into the turn. One session has one cashier."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._trusted: set[str] = set()
+        """Models whose expensive steps go on unasked in this session."""
+
+    @property
+    def mode(self) -> Mode:
+        """Who thinks from now on: another than before, once the person has chosen another model."""
+        return self._kit.cast.mode
+
+    async def before_step(self, view: View, emit: Emit) -> None:
+        """Ask before the next step where it is expensive; raises AnswerNow or StopNow."""
+        while (wanted := await self._costly(view)) is not None:
+            emit(wanted)
+            choice = await self._kit.person.at_cost(wanted)
+            emit(CostChosen(choice.kind))
+            if choice.kind == "always":
+                self._trusted.add(wanted.model)
+            if choice.kind in ("go", "always"):
+                break
+            await self._carry_out(choice, emit)
+
+    async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
+        """Ask what to do, and do it; raises AnswerNow or StopNow."""
+        caps = await self._kit.purse.caps()
+        wanted = LimitHit(
+            hit.scope,
+            cast("Unit", hit.unit),
+            hit.need,
+            hit.left,
+            str(hit),
+            offers=await alternatives(self._kit, view, caps),
+            enough=await asyncio.to_thread(self._enough, hit, view, caps),
+        )
+        done = False
+        while not done:
+            emit(wanted)
+            choice = await self._kit.person.at_limit(wanted)
+            emit(LimitChosen(choice.kind))
+            done = await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope))
+
+    async def _carry_out(self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session") -> bool:
+        """Do as the person chose; false when that cannot be done, and they are to be asked once more."""
+        if choice.kind == "answer":
+            raise AnswerNow
+        if choice.kind == "stop":
+            raise StopNow
+        try:
+            if choice.kind == "model":
+                await self._kit.switch(choice.value)
+            else:
+                await self._kit.purse.set_cap(scope, parse_amount(choice.value))
+                emit(BudgetChanged(await self._kit.purse.caps()))
+        except EcoshellError as refused:  # a mistyped amount or model is no reason to lose the turn
+            emit(Notice(str(refused)))
+            return False
+        return True
+
+    async def _costly(self, view: View) -> CostWanted | None:
+        """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
+        kit, above = self._kit, self._kit.ask_above_nano
+        traits = kit.cast.model.traits
+        if above is None or traits.price is None or traits.name in self._trusted:
+            return None
+        caps = await kit.purse.caps()
+        cost = await asyncio.to_thread(self._cost, kit.cast.mode.foresee(view).steps, caps)
+        if cost is None or cost.high <= above:
+            return None
+        offers = await alternatives(kit, view, caps)
+        cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < cost.high)
+        return CostWanted(kit.cast.mode.role, traits.name, cost.low, cost.high, above, cheaper)
+
+    def _cost(self, requests: Sequence[Request], caps: Sequence[CapState]) -> _Cost | None:
+        """What the dearest of these calls may cost; None when the gate would refuse them, which is for it to say."""
+        model = self._kit.cast.model
+        costs: list[_Cost] = []
+        for request in requests:
+            ask = model.reservation(request)
+            try:
+                output = fitting_output(ask, caps)
+            except BudgetError:
+                return None
+            if ask.price is not None:
+                prompt = model.size(request).count
+                short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
+                costs.append(_Cost(ask.price.cost(short), ask.price.worst(ask.prompt_tokens, output)))
+        return max(costs, key=lambda cost: cost.high, default=None)
+
+    def _enough(self, hit: LimitReached, view: View, caps: Sequence[CapState]) -> int:
+        """A cap under which the step fits at its longest, and the answer after it."""
+        cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
+        if cap is None:
+            return 0
+        mode, traits = self._kit.cast.mode, self._kit.cast.model.traits
+        foreseen = mode.foresee(view)
+        wanted = (of_step(foreseen, traits) + of_conclusion(foreseen, traits)).in_unit_of(cap) or 0
+        return rounded_up(max(used(cap, mode.aside) + wanted, cap.limit - cap.left + hit.need))

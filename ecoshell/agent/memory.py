@@ -1,0 +1,266 @@
+"""What models are told of a session, read from its events: live, resumed and after a kill it is the same."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ecoshell.agent.context import finished_messages
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import PRESENTATIONS, STABLE, Presentation
+from ecoshell.catalog.skills import Skill, SkillLibrary
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    CallFinished,
+    CallStarted,
+    CommandRan,
+    Compacted,
+    Event,
+    Rationale,
+    ToolRegistered,
+    ToolsOffered,
+    ToolUnregistered,
+    TurnFinished,
+    TurnStarted,
+    TurnUndone,
+)
+from ecoshell.messages import (
+    FINISH,
+    TOOL_REGISTER,
+    Attachment,
+    Call,
+    Message,
+    Observation,
+)
+from ecoshell.strategies.base import Path, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the model was told in earlier turns of the session, and need not be told again."""
+
+    names: frozenset[str] = frozenset()
+    documents: frozenset[str] = frozenset()
+    presentation: Presentation | None = None
+    """The session keeps its presentation, so that what was sent stays a prefix of what is sent next."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """A turn that is over: what it asked, what it did, and how models are told of it."""
+
+    number: int
+    question: str
+    attachments: tuple[Attachment, ...]
+    commands: tuple[CommandRan, ...]
+    """What the person had run before it, which its question carried along."""
+    before: Shown
+    messages: tuple[Message, ...]
+    ran: frozenset[str]
+    """The tools that ran, whether they succeeded or not."""
+    registered: tuple[str, ...] = ()
+    """Tools the agent registered in it."""
+    spent_nano: int | None = None
+    """None when a part of it is unknown, or the turn never ended."""
+
+
+@dataclass(slots=True)
+class _OpenTurn:
+    """One turn being read from its events."""
+
+    started: TurnStarted
+    commands: tuple[CommandRan, ...]
+    before: Shown
+    path: Path
+    listing: str = ""
+    rationale: str = ""
+    call: Call | None = None
+    answer: str = ""
+    ran: set[str] = field(default_factory=set[str])
+    registered: list[str] = field(default_factory=list[str])
+
+    def step(self, call: Call, seen: Observation) -> None:
+        self.path = self.path.then(Step(self.rationale, call, seen))
+        self.rationale, self.call = "", None
+
+    def closed(self, status: str, spent_nano: int | None) -> PastTurn:
+        """The turn as one that is over; a call that never came back is told as stopped."""
+        if self.call is not None:
+            self.ran.add(self.call.subject)
+            self.step(self.call, Observation(f"The turn ended before {self.call.subject} did.", ok=False))
+        question, attachments = self.started.question, self.started.attachments
+        opening = opening_text(self.listing, asked_text(question, attachments, self.commands))
+        return PastTurn(
+            number=self.started.turn,
+            question=question,
+            attachments=attachments,
+            commands=self.commands,
+            before=self.before,
+            messages=finished_messages(opening, self.path, self.answer or f"[{status}]"),
+            ran=frozenset(self.ran),
+            registered=tuple(self.registered),
+            spent_nano=spent_nano,
+        )
+
+
+class Memory:
+    """A session so far, one event after another: its messages, its skill library, and what may be taken back."""
+
+    def __init__(self, catalog: Catalog, past: Iterable[Event] = ()) -> None:
+        """Tools that are gone from the catalog are left out."""
+        self._catalog = catalog
+        self._open: _OpenTurn | None = None
+        self.summary = ""
+        """Of what was compacted; empty before the first compaction."""
+        self.turns: list[PastTurn] = []
+        """The turns models are told of one by one, compacted ones left out."""
+        self.commands: tuple[CommandRan, ...] = ()
+        """What the person ran since the last question; it goes along with the next one."""
+        self.shown = Shown()
+        self.library = SkillLibrary()
+        self.answers: list[str] = []
+        self.number = 0
+        """Of the last turn; 0 before the first."""
+        for event in past:
+            self.see(event)
+        self._close("interrupted", None)  # the process was killed in this turn
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Every turn that is over, as models are told of it; what was compacted as its summary."""
+        compacted = summary_messages(self.summary) if self.summary else ()
+        return (*compacted, *(message for turn in self.turns for message in turn.messages))
+
+    @property
+    def presentation(self) -> Presentation:
+        """How tools are put before the model; settled in the session's first turn."""
+        return self.shown.presentation or STABLE
+
+    @property
+    def last_turn(self) -> PastTurn:
+        """The turn that could be taken back; raises UsageError when there is none."""
+        if self.turns:
+            return self.turns[-1]
+        if self.summary:
+            raise UsageError("What came before was compacted into a summary, and cannot be taken back turn by turn.")
+        raise UsageError("There is no turn in this session.", fix="Ask something.")
+
+    def see(self, event: Event) -> None:
+        """Take the next event into account."""
+        match event:
+            case TurnStarted():
+                self._begin(event)
+            case TurnFinished():
+                self._close(event.status, event.spent_nano)
+            case CommandRan():
+                self.commands += (event,)
+            case TurnUndone():
+                self._take_back(event.turn)
+            case Compacted():
+                self.summary, self.turns = event.summary, []
+                self.shown = Shown(presentation=self.shown.presentation)
+            case ToolUnregistered():
+                self.library = self.library.without(event.name)
+            case ToolRegistered() if event.name in self._catalog:
+                self._register(event)
+            case _ if self._open is not None:
+                self._follow(self._open, event)
+            case _:
+                pass
+
+    def _begin(self, event: TurnStarted) -> None:
+        self._close("interrupted", None)  # a process that was killed left the turn before it open
+        self._open = _OpenTurn(event, self.commands, self.shown, Path(event.question))
+        self.commands, self.number = (), event.turn
+
+    def _close(self, status: str, spent_nano: int | None) -> None:
+        if self._open is not None:
+            self.turns.append(self._open.closed(status, spent_nano))
+            self._open = None
+
+    def _take_back(self, number: int) -> None:
+        """Forget the turn and what it was shown; what it registered stays in the library and will be shown again."""
+        if self.turns and self.turns[-1].number == number:
+            turn = self.turns.pop()
+            self.commands, self.shown = turn.commands + self.commands, turn.before
+
+    def _register(self, event: ToolRegistered) -> None:
+        self.library = self.library.including([Skill(event.name, event.tokens, event.by)])
+        if self._open is None or event.by != "agent":
+            return
+        self._open.registered.append(event.name)
+        self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
+        result = self.presentation.registration_result(self._catalog.document(event.name))
+        self._open.step(Call(TOOL_REGISTER, {"tool_name": event.name}, event.id), Observation(result))
+
+    def _follow(self, turn: _OpenTurn, event: Event) -> None:
+        """Take one event of the turn that is open into it."""
+        match event:
+            case ToolsOffered():
+                turn.listing = event.listing
+                self.shown = self._shown_with(event)
+            case Rationale():
+                turn.rationale = event.text
+            case Answer():
+                turn.answer = event.text
+                self.answers.append(event.text)
+            case CallStarted():
+                turn.call = _as_made(event)
+            case CallFinished() if turn.call is not None and event.name != FINISH:
+                if not event.refused:
+                    turn.ran.add(event.name)
+                turn.step(
+                    turn.call, Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
+                )
+            case _:
+                pass
+
+    def _shown_with(self, event: ToolsOffered) -> Shown:
+        presentation = PRESENTATIONS.get(event.presentation)
+        if not event.listing:
+            return replace(self.shown, presentation=presentation)
+        documents = self.shown.documents | set(event.upfront) | set(self.library.names)
+        return Shown(self.shown.names | set(event.names), documents, presentation)
+
+
+def opening_text(listing: str, asked: str) -> str:
+    """How a turn opens: what there is to register, and what is asked."""
+    return f"{listing}\n\n{asked}" if listing else asked
+
+
+def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:
+    """The question as a model reads it: after what the person ran, and before what goes along with it."""
+    return "\n\n".join((*map(_command_text, commands), question, *map(_attachment_text, attachments)))
+
+
+def accompanying_text(attachments: Sequence[Attachment], commands: Sequence[CommandRan]) -> str:
+    """What goes along with a question, without the question; empty when nothing does."""
+    return "\n\n".join((*map(_command_text, commands), *map(_attachment_text, attachments)))
+
+
+def summary_messages(summary: str) -> tuple[Message, ...]:
+    """What stands in the place of the turns that were compacted."""
+    return (Message("user", f"What was said and done so far, in short:\n{summary}"), Message("assistant", "Noted."))
+
+
+def _as_made(event: CallStarted) -> Call:
+    """The call as the model made it."""
+    if event.through:
+        return Call(event.through, {"name": event.name, "arguments": event.arguments}, event.id)
+    return Call(event.name, event.arguments, event.id)
+
+
+def _command_text(event: CommandRan) -> str:
+    failed = "" if event.ok else " It failed."
+    return f"I ran a command: {event.command}\nThis is its output.{failed}\n{_fenced(event.output)}"
+
+
+def _attachment_text(attachment: Attachment) -> str:
+    return f"{attachment.name}:\n{_fenced(attachment.text)}"
+
+
+def _fenced(text: str) -> str:
+    """The text between marks that do not occur in it."""
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return f"{marks}\n{text}\n{marks}" if not text.endswith("\n") else f"{marks}\n{text}{marks}"

@@ -1,0 +1,41 @@
+"""What a turn has cost so far."""
+
+import time
+from dataclasses import dataclass, field
+
+from ecoshell.events import BudgetSettled, CallFinished, Event, StepStarted, ToolRegistered, ToolsOffered
+from ecoshell.messages import Usage
+
+
+@dataclass(slots=True)
+class Tally:
+    """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
+
+    started: float = field(default_factory=time.monotonic)
+    spent_nano: int | None = 0
+    usage: Usage = field(default_factory=Usage)
+    steps: int = 0
+    saved_tokens: int = 0
+    registered: list[str] = field(default_factory=list[str])
+    _carried: int = 0
+    _everything: int = 0
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case BudgetSettled():
+                unknown = self.spent_nano is None or event.spent_nano is None
+                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.usage += event.usage
+            case CallFinished():
+                self.spent_nano = None if self.spent_nano is None else self.spent_nano + event.spent_nano
+            case StepStarted():
+                self.steps = event.step
+                self.saved_tokens += max(0, self._everything - self._carried)
+            case ToolsOffered():
+                self._carried, self._everything = event.context_tokens, event.everything_tokens
+            case ToolRegistered():
+                self._carried += event.tokens if event.by == "agent" else 0
+                self.registered.append(event.name)
+            case _:
+                pass

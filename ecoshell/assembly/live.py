@@ -1,0 +1,77 @@
+"""Settings that were changed while a shell runs, made to hold in it where they can."""
+
+from typing import TYPE_CHECKING
+
+from ecoshell.agent.shell import Shell
+from ecoshell.assembly.parts import ask_above, rules_of
+from ecoshell.budget.caps import SCOPES, Scope
+from ecoshell.budget.money import parse_amount
+from ecoshell.options import Options
+
+if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.settings.schema import Settings
+
+Path = tuple[str, ...]
+AT_ONCE: frozenset[Path] = frozenset(
+    {
+        ("model",),
+        *(("budget", scope) for scope in SCOPES),
+        ("budget", "ask_above"),
+        ("agent", "registration"),
+        ("agent", "presentation"),
+        ("agent", "max_steps"),
+        ("agent", "compact_model"),
+        ("registration", "names_share"),
+        ("approval", "allow"),
+        ("approval", "deny"),
+        ("approval", "ask"),
+    }
+)
+"""The settings that a running shell takes up; all others hold when it is started again."""
+
+
+async def take_up(shell: Shell, settings: "Settings", path: Path, options: Options) -> bool:
+    """Make what the settings now say of this key hold in the shell; says whether it does.
+
+    A cap that was taken out of the settings still holds in the session that runs. Raises EcoshellError, such as
+    ModelMissing for a model that cannot be had.
+    """
+    kit = shell.kit
+    match path:
+        case ("model",):
+            return await _model(shell, settings.model)
+        case ("budget", "ask_above"):
+            kit.ask_above_nano = ask_above(settings)
+        case ("budget", scope):
+            return await _cap(shell, settings, scope)
+        case ("agent", "registration"):
+            kit.registration = settings.agent.registration
+        case ("agent", "presentation"):
+            kit.presentation = settings.agent.presentation
+        case ("agent", "max_steps"):
+            kit.max_steps = settings.agent.max_steps
+        case ("agent", "compact_model"):
+            kit.compact_model = settings.agent.compact_model
+        case ("registration", "names_share"):
+            kit.names_share = settings.registration.names_share
+        case ("approval", _):
+            kit.approvals.follow(rules_of(settings, options))
+        case _:
+            return False
+    return True
+
+
+async def _model(shell: Shell, name: str) -> bool:
+    if shell.conversation.busy:
+        return False
+    await shell.kit.switch(name)
+    return True
+
+
+async def _cap(shell: Shell, settings: "Settings", name: str) -> bool:
+    scope: Scope | None = next((known for known in SCOPES if known == name), None)
+    text = None if scope is None else getattr(settings.budget, scope)
+    if scope is None or text is None:
+        return False
+    await shell.set_cap(scope, parse_amount(text))
+    return True

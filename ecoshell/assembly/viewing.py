@@ -1,0 +1,86 @@
+"""A shell to look at: nothing is asked, loaded or written."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from ecoshell.agent.shell import Shell
+from ecoshell.assembly.casting import SCRIPT, Casting
+from ecoshell.assembly.inventory import LOCAL
+from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly.shell import build
+from ecoshell.budget.price import ZERO_PRICE, Price
+from ecoshell.errors import ModelMissing
+from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
+from ecoshell.models.bounds import request_bound
+from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.tokens import ByteCounter
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+
+
+async def assemble_view(options: Options) -> Shell:
+    """A shell over a stored session, or over a new one that is never written; raises as `assemble` does.
+
+    Its model is the one of the settings in name and price, and need not be there.
+    """
+    paths = user_paths()
+    settings = await asyncio.to_thread(load_settings, paths)
+    shell = await asyncio.to_thread(build, options, settings, paths, casting=_Portraits)
+    try:
+        await shell.open(options.resume)
+    except BaseException:
+        await shell.aclose()
+        raise
+    return shell
+
+
+class _Portraits(Casting):
+    """Gives every model's portrait in its place."""
+
+    def _model(self, name: str) -> Model:
+        if name == EMBEDDED:
+            return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
+        here = name.startswith((LOCAL, SCRIPT))
+        return _Portrait(name, ZERO_PRICE if here else self._book.price(name), local=here)
+
+
+class _Portrait:
+    """A model of which there is a name and a price; it looks like one that is not loaded yet, and never is."""
+
+    loaded = False
+
+    def __init__(self, name: str, price: Price | None, *, local: bool, small: bool = False) -> None:
+        self.traits = Traits(name, price, None, None, native_tools=True, local=local, small=small)
+
+    def count(self, text: str) -> int:
+        """An estimate."""
+        return ByteCounter().count(text)
+
+    def size(self, request: Request) -> PromptSize:
+        """An estimate."""
+        bound = request_bound(request, native_tools=True)
+        return PromptSize(bound, bound, exact=False)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        """Refuse."""
+        raise _only_looked_at(self.traits)
+        yield  # what makes this a stream
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class _ScoringPortrait(_Portrait):
+    """The portrait of a model that is asked one small thing at a time, and scores."""
+
+    def score_size(self, request: ScoreRequest) -> PromptSize:
+        """Refuse."""
+        raise _only_looked_at(self.traits)
+
+    async def score(self, request: ScoreRequest) -> Scores:
+        """Refuse."""
+        raise _only_looked_at(self.traits)
+
+
+def _only_looked_at(traits: Traits) -> ModelMissing:
+    return ModelMissing(f"{traits.name} is only looked at here.", fix="Open the chat to ask it.", billed=False)

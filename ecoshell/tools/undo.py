@@ -1,0 +1,194 @@
+"""What files were like before each turn changed them, kept on disk so that a turn can be taken back after a kill too.
+
+One folder for a session, one in it for a turn: `index.jsonl` has a line for each write, in order, and each numbered
+file beside it holds what a file was before the turn's first write to it. Both are written before the file itself.
+"""
+
+import hashlib
+import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ecoshell.errors import StoreError
+
+_INDEX = "index.jsonl"
+_OUTDATED = 30 * 86_400.0
+"""Seconds after which the copies of a session that nobody used are removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A file as it was before a write; `data` is None when there was none."""
+
+    root: str
+    """The workspace's folder."""
+    path: str
+    """Relative to the workspace."""
+    data: bytes | None
+    mode: int | None
+    folders: tuple[str, ...] = ()
+    """Folders the write makes, relative to the workspace, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One write as it is kept; `copy` is empty for a file that was not there, and when the turn wrote to it before."""
+
+    root: str
+    path: str
+    existed: bool
+    mode: int | None
+    copy: str
+    after: str
+    """The digest of what was written."""
+    folders: tuple[str, ...] = ()
+    lost: str = ""
+    """Why there is no copy, although one is needed."""
+
+
+class UndoLog:
+    """Keeps copies for the last turns of each session, within bounds; may be called from any thread."""
+
+    def __init__(
+        self, folder: Path, *, turns: int = 20, file_bytes: int = 10_000_000, total_bytes: int = 200_000_000
+    ) -> None:
+        """`turns` and `total_bytes` count for one session; a file over `file_bytes` is not kept."""
+        self._folder = folder
+        self._turns = turns
+        self._file_bytes = file_bytes
+        self._total_bytes = total_bytes
+        self._lock = threading.Lock()
+        self._session = ""
+        self._turn = 0
+        self._known: set[str] = set()
+        """Files of the turn of the moment whose first state is kept, or lost for good."""
+        self._lost: list[str] = []
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the largest file that is kept."""
+        return self._file_bytes
+
+    def enter(self, session: str, turn: int) -> None:
+        """From now on writes belong to this turn of this session."""
+        with self._lock:
+            self._session, self._turn = session, turn
+            self._known, self._lost = set(), []
+
+    def keep(self, before: Before, after: bytes) -> None:
+        """Keep what a file is before `after` is written to it; what cannot be kept is said by `take_lost`."""
+        with self._lock:
+            if not self._session:  # a workspace that is used outside a session
+                return
+            try:
+                self._keep(before, digest(after))
+            except OSError as error:
+                self._lose(before.path, f"no copy could be kept ({error.strerror or error})")
+
+    def take_lost(self) -> list[str]:
+        """What /undo will not be able to restore, said once."""
+        with self._lock:
+            said, self._lost = self._lost, []
+            return said
+
+    def writes(self, session: str, turn: int) -> tuple[Kept, ...]:
+        """The writes of a turn, in order; none when it made none or its copies are no longer there."""
+        return tuple(_read_index(self._place(session, turn) / _INDEX))
+
+    def copy(self, session: str, turn: int, kept: Kept) -> bytes:
+        """What the file held; raises OSError when the copy is gone."""
+        return (self._place(session, turn) / kept.copy).read_bytes()
+
+    def forget(self, session: str, turn: int) -> None:
+        """Remove the copies of one turn."""
+        shutil.rmtree(self._place(session, turn), ignore_errors=True)
+
+    def forget_session(self, session: str) -> None:
+        """Remove all copies of a session, as when it is deleted."""
+        shutil.rmtree(self._folder / session, ignore_errors=True)
+
+    def _keep(self, before: Before, after: str) -> None:
+        place = self._place(self._session, self._turn)
+        if not self._known:
+            self._begin(place)
+        lost = copy = ""
+        if before.path not in self._known and before.data is not None:
+            lost = self._too_large(place, len(before.data))
+            copy = "" if lost else str(len(self._known) + 1)
+            if copy:
+                (place / copy).write_bytes(before.data)
+        self._known.add(before.path)
+        kept = Kept(before.root, before.path, before.data is not None, before.mode, copy, after, before.folders, lost)
+        with (place / _INDEX).open("a", encoding="utf-8") as index:
+            index.write(json.dumps(asdict(kept)) + "\n")
+        if lost:
+            self._lose(before.path, lost)
+
+    def _begin(self, place: Path) -> None:
+        """Make room for the turn's copies."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # copies are for the owner's eyes
+        place.parent.mkdir(exist_ok=True)
+        self._remove_outdated()
+        earlier = self._turn_folders(place.parent)
+        for folder in earlier[: max(0, len(earlier) - self._turns + 1)]:
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+
+    def _too_large(self, place: Path, size: int) -> str:
+        """Why a copy of this size cannot be kept; makes room by removing those of the oldest turns."""
+        if size > self._file_bytes:
+            return f"it was larger than {self._file_bytes:,} bytes"
+        folders = self._turn_folders(place.parent)
+        sizes = {folder: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders}
+        used = sum(sizes.values())
+        for folder in folders:
+            if used + size <= self._total_bytes:
+                return ""
+            if folder != place:
+                shutil.rmtree(folder, ignore_errors=True)
+                used -= sizes[folder]
+        return "" if used + size <= self._total_bytes else "too much was changed in this turn to keep all of it"
+
+    def _remove_outdated(self) -> None:
+        oldest = time.time() - _OUTDATED
+        for folder in self._folder.iterdir():
+            if folder.name != self._session and folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _turn_folders(self, session: Path) -> Sequence[Path]:
+        """The folders of the session's turns, oldest first."""
+        return sorted((one for one in session.iterdir() if one.name.isdigit()), key=lambda one: int(one.name))
+
+    def _place(self, session: str, turn: int) -> Path:
+        return self._folder / session / str(turn)
+
+    def _lose(self, path: str, why: str) -> None:
+        self._known.add(path)
+        self._lost.append(f"/undo will not restore {path}: {why}.")
+
+
+def digest(data: bytes) -> str:
+    """What tells one content from another."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_index(file: Path) -> Iterator[Kept]:
+    """The lines of an index, without one that was being written when the process was killed."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was taken back.") from error
+    for line in lines:
+        try:
+            record: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue
+        yield replace(Kept(**record), folders=tuple(record["folders"]))

@@ -1,0 +1,89 @@
+"""The sessions there are, and what they cost, over a real store and ledger."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.agent.archive import Archive
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.price import Price, Rates
+from ecoshell.errors import UsageError
+from ecoshell.events import TurnStarted
+from ecoshell.messages import Usage
+from ecoshell.sessions.store import SessionStore
+from ecoshell.tools.undo import UndoLog
+
+DOLLAR = Price(Rates(*[Decimal(1)] * 5))
+
+
+class Shelf:
+    def __init__(self, folder: Path) -> None:
+        self.store = SessionStore(folder / "sessions.sqlite")
+        self.ledger = Ledger(folder / "ledger.sqlite")
+        self.here = self.talk("count words")
+        self.archive = Archive(self.store, self.ledger, undo=UndoLog(folder / "undo"), current=lambda: self.here)
+
+    def talk(self, question: str) -> str:
+        session = self.store.create(workspace="/project", model="embedded")
+        self.store.append(session, [TurnStarted(1, question, "embedded", "single", "react")])
+        return session
+
+    def spend(self, session: str, price: Price | None) -> None:
+        hold = self.ledger.hold(Ask(price, 1000, 500, Account(session, 1, "single", "x", "step")))
+        self.ledger.settle(hold, Usage(1000, 500))
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Iterator[Shelf]:
+    shelf = Shelf(tmp_path)
+    yield shelf
+    shelf.store.close()
+    shelf.ledger.close()
+
+
+async def test_each_session_is_listed_with_what_it_cost(shelf):
+    dear, unknown = shelf.talk("dear"), shelf.talk("unknown")
+    shelf.spend(dear, DOLLAR)
+    shelf.spend(dear, DOLLAR)
+    shelf.spend(unknown, None)
+    rows = {row.info.id: row for row in await shelf.archive.rows()}
+    assert (rows[dear].spent_nano, rows[dear].calls, rows[dear].current) == (3_000_000, 2, False)
+    assert (rows[unknown].spent_nano, rows[unknown].calls) == (None, 1)
+    assert (rows[shelf.here].spent_nano, rows[shelf.here].calls, rows[shelf.here].current) == (0, 0, True)
+
+
+async def test_no_more_sessions_are_listed_than_asked_for(shelf):
+    shelf.talk("another")
+    assert len(await shelf.archive.rows(limit=1)) == 1
+
+
+async def test_a_session_is_renamed(shelf):
+    await shelf.archive.rename(shelf.here, "words")
+    assert shelf.store.title(shelf.here) == "words"
+
+
+async def test_another_session_is_deleted_and_what_it_cost_stays_on_the_books(shelf):
+    other = shelf.talk("dear")
+    shelf.spend(other, DOLLAR)
+    await shelf.archive.delete(other)
+    assert [row.info.id for row in await shelf.archive.rows()] == [shelf.here]
+    assert shelf.ledger.session_row(other).spent_nano == 1_500_000
+
+
+async def test_the_session_being_talked_in_is_not_deleted(shelf):
+    with pytest.raises(UsageError, match="This is the session you are in"):
+        await shelf.archive.delete(shelf.here)
+    assert len(await shelf.archive.rows()) == 1
+
+
+async def test_a_session_is_exported_by_the_ending_of_the_name_and_never_over_a_file(shelf, tmp_path):
+    await shelf.archive.export(shelf.here, tmp_path / "a.json")
+    await shelf.archive.export(shelf.here, tmp_path / "a.md")
+    assert json.loads((tmp_path / "a.json").read_text())["events"][0]["question"] == "count words"
+    assert (tmp_path / "a.md").read_text().startswith("# count words")
+    with pytest.raises(UsageError, match="exists already"):
+        await shelf.archive.export(shelf.here, tmp_path / "a.md")

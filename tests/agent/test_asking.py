@@ -1,0 +1,187 @@
+"""What a person is asked in a turn: approvals with their reasons, and what comes of changed arguments."""
+
+import asyncio
+import sqlite3
+
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.budget.money import Amount
+from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, TurnFinished
+from ecoshell.paths import user_paths
+from ecoshell.tools.function import FunctionTool
+
+WRITE = say("The second line is wanted in capitals.", "write_file", path="notes.txt", content="one\nTWO\nthree\n")
+PRICE_NANO = 2_000_000
+
+
+class Approves:
+    """A person who gives these words on calls."""
+
+    def __init__(self, *words):
+        self.words = [word if isinstance(word, Approval) else Approval(word) for word in words]
+        self.asked = []
+
+    async def approve(self, wanted):
+        self.asked.append(wanted)
+        return self.words.pop(0)
+
+    async def at_limit(self, hit):
+        return LimitChoice("answer")
+
+    async def at_cost(self, wanted):
+        return CostChoice("go")
+
+
+def priced(shell, function, **more):
+    """Put a tool that costs something in the place of write_file."""
+    tool = FunctionTool(function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more)
+    shell.kit.catalog._tools["write_file"] = tool
+
+
+async def test_a_person_sees_why_and_what_a_call_would_change_before_it_does(play, home):
+    person = Approves("no")
+    async with play([register("write_file"), WRITE, finish("no")], registration="names", person=person) as shell:
+        events = await turn(shell)
+    asked = person.asked[0]
+    assert asked.rationale == "The second line is wanted in capitals."
+    assert asked.effects == ("read", "write")
+    assert "-two\n+TWO" in asked.changes
+    assert of(events, ApprovalWanted) == [asked]
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_an_edit_is_previewed_too(play):
+    edit = say("", "edit_file", path="notes.txt", old="two", new="TWO")
+    person = Approves("no")
+    async with play([edit, finish("no")], registration="all", person=person) as shell:
+        await turn(shell)
+    assert "-two\n+TWO" in person.asked[0].changes
+
+
+async def test_changed_arguments_run_and_the_model_is_told(play, home):
+    person = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    lines = [register("write_file"), WRITE, finish("done")]
+    async with play(lines, registration="names", presentation="grow", person=person) as shell:
+        events = await turn(shell)
+        seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
+    ended = of(events, CallFinished)[-1]
+    assert (home / "other.txt").read_text() == "mine\n"
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert ended.observation.startswith('The person changed the arguments to path="other.txt", content="mine\\n".\n')
+    assert seen.text == ended.observation
+    assert ended.id == of(events, CallStarted)[-1].id
+    assert of(events, ApprovalGiven)[0].arguments == {"path": "other.txt", "content": "mine\n"}
+
+
+async def test_a_resumed_session_tells_models_of_a_changed_call_as_the_running_one_did(play):
+    person = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
+    lines = [register("write_file"), WRITE, finish("done")]
+    async with play(lines, registration="names", presentation="grow", person=person) as shell:
+        await turn(shell)
+        before = shell.conversation.memory.messages
+        await shell.open(shell.session)
+        again = shell.conversation.memory.messages
+    assert any("The person changed the arguments" in message.text for message in before)
+    assert again == before
+
+
+async def test_a_rule_denies_a_call_that_a_person_has_changed_into_a_forbidden_one(play, tmp_path):
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[approval]\ndeny = ["write_file:secret*"]\n')
+    person = Approves(Approval("once", {"path": "secret.txt", "content": "x"}))
+    async with play([WRITE, finish("no")], registration="all", person=person) as shell:
+        events = await turn(shell)
+    ended = of(events, CallFinished)[-1]
+    assert (ended.ok, ended.refused) == (False, "unapproved")
+    assert "a rule in the settings forbids it" in ended.observation
+    assert of(events, ApprovalGiven)[0].by == "rule"
+
+
+async def test_a_call_shows_what_its_tool_cost_and_the_turn_counts_it(play):
+    async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
+        priced(shell, lambda path, content: "written")
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert of(events, CallFinished)[-1].spent_nano == PRICE_NANO
+    assert of(events, TurnFinished)[0].spent_nano == PRICE_NANO
+    assert caps[0].spent == PRICE_NANO
+
+
+async def test_a_tool_that_was_not_approved_is_not_paid(play):
+    person = Approves("no")
+    async with play([WRITE, finish("done")], registration="all", budget="1.00", person=person) as shell:
+        priced(shell, lambda path, content: "written", effects=("write",))
+        events = await turn(shell)
+        caps = await shell.caps()
+    assert person.asked[0].price_nano == PRICE_NANO
+    assert of(events, CallFinished)[-1].spent_nano == 0
+    assert caps[0].spent == 0
+
+
+async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
+    person = Approves()
+    async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
+        priced(shell, lambda path, content: "written", effects=("write",))
+        events = await turn(shell)
+    ended = of(events, CallFinished)[-1]
+    assert (ended.refused, ended.spent_nano, person.asked) == ("unaffordable", 0, [])
+
+
+async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(play):
+    class Spends(Approves):
+        async def approve(self, wanted):
+            await shell.kit.purse.set_cap("session", Amount(1, "usd"))
+            return Approval("once")
+
+    async with play([WRITE, finish("done")], registration="all", budget="1.00", person=Spends()) as shell:
+        priced(shell, lambda path, content: "written", effects=("write",))
+        events = await turn(shell)
+    ended = of(events, CallFinished)[-1]
+    assert (ended.refused, ended.spent_nano) == ("unaffordable", 0)
+
+
+async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
+    began = asyncio.Event()
+
+    async def endless(path: str, content: str) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
+        priced(shell, endless)
+        asking = asyncio.ensure_future(turn(shell))
+        await asyncio.wait_for(began.wait(), 20)
+        await shell.stop()
+        events = await asking
+    ended = of(events, CallFinished)[-1]
+    assert (ended.ok, ended.spent_nano) == (False, PRICE_NANO)
+    assert events[-1].spent_nano == PRICE_NANO
+
+
+async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play):
+    asked = asyncio.Event()
+
+    class Waits(Approves):
+        async def approve(self, wanted):
+            asked.set()
+            await asyncio.Event().wait()
+
+    async with play([WRITE], registration="all", person=Waits()) as shell:
+        events = shell.ask("Write it.")
+        await anext(events)
+        lock = sqlite3.connect(user_paths().sessions_file)
+        lock.execute("BEGIN IMMEDIATE")
+        reading = asyncio.ensure_future(_drained(events))
+        await asyncio.wait_for(asked.wait(), 8)  # the store would be given up after ten seconds
+        waits_for_the_store = not reading.done()
+        lock.close()
+        await shell.stop()
+        await reading
+    assert waits_for_the_store
+
+
+async def _drained(events):
+    return [event async for event in events]

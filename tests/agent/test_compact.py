@@ -1,0 +1,227 @@
+"""/compact: one summary in the place of the turns, by the cheapest model that will do, through the gate."""
+
+import asyncio
+import json
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from agent_play import Recorder, finish, of, register, say, turn
+
+from ecoshell.agent.kit import Cast
+from ecoshell.agent.memory import Memory
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.errors import LimitReached, ModelBroken, ModelMissing, UsageError
+from ecoshell.events import BudgetSettled, CallFinished, Compacted, TurnFinished
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.single import Single
+
+PRICE = (Decimal(1), Decimal(4))
+LONG = "a long answer, " * 200
+SUMMARY = say("They asked about notes.txt.", usage={"input": 900, "output": 20})
+
+
+def price(dollars):
+    return Price(Rates(*[Decimal(dollars)] * 5), source="a test")
+
+
+class Troupe:
+    """Casts scripted models by name, and remembers which were asked."""
+
+    def __init__(self, shell, tmp_path, **others):
+        self._kit = shell.kit
+        self.models = {}
+        for name, traits in others.items():
+            script = tmp_path / f"{name}.jsonl"
+            script.write_text(json.dumps({**SUMMARY, "text": f"A summary by {name}."}) + "\n")
+            model = Recorder(script)
+            model._traits = replace(model.traits, name=name, **traits)
+            self.models[name] = model
+        shell.kit.caster, shell.kit.named_models = self, (*others, "no-key")
+
+    def cast(self, name):
+        if name not in self.models:
+            raise ModelMissing(f"There is no key for {name}.")
+        metered = MeteredModel(self.models[name], self._kit.purse.gate, self._kit.purse.account)
+        return Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+
+    async def aclose(self):
+        pass
+
+
+def remote(shell):
+    """Make the session's model one that is not on this machine."""
+    model = shell.kit.cast.model._model
+    model._traits = replace(model.traits, local=False)
+
+
+async def test_models_are_told_the_summary_and_the_transcript_stays_whole(play):
+    lines = [finish(LONG), SUMMARY, finish("next")]
+    async with play(lines, registration="all", price=PRICE, budget="1.00") as shell:
+        await turn(shell)
+        printed = await shell.command("/compact")
+        await turn(shell, "And now?")
+        asked, summarising = shell.requests[-1], shell.requests[1]
+        stored = [event for _, event in shell.store.events(shell.session)]
+    texts = [message.text for message in asked.messages[1:]]
+    assert texts[0] == "What was said and done so far, in short:\nThey asked about notes.txt."
+    assert texts[2].endswith("And now?")
+    assert not any(LONG.strip() in text for text in texts)
+    assert (summarising.purpose, summarising.want, summarising.tools) == ("compact", "text", ())
+    assert LONG.strip() in summarising.messages[1].text
+    (compacted,) = of(stored, Compacted)
+    assert (compacted.turns, compacted.tokens_after < compacted.tokens_before) == (1, True)
+    settled = [event for event in of(stored, BudgetSettled) if event.role == "compact"]
+    assert settled[0].spent_nano == 900 * 1_000 + 20 * 4_000
+    assert "wrote the summary for $0.00098" in printed.text
+    assert of(stored, TurnFinished)[0].answer == LONG
+
+
+async def test_a_resumed_session_goes_on_from_the_summary(play):
+    async with play([finish(LONG), SUMMARY, finish("next")], registration="all") as shell:
+        await turn(shell)
+        await shell.command("/compact")
+        before = shell.conversation.memory.messages
+        await shell.open(shell.session)
+        assert shell.conversation.memory.messages == before
+        again = Memory(shell.kit.catalog, await shell.past())
+        assert again.messages == before
+        with pytest.raises(UsageError, match="compacted"):
+            await shell.command("/undo")
+
+
+@pytest.mark.parametrize("presentation", ["grow", "stable"])
+async def test_registered_documents_are_known_after_compacting(play, presentation):
+    lines = [register("count_text"), finish(LONG), SUMMARY, say("", "count_text", path="notes.txt"), finish("3")]
+    async with play(lines, registration="names", presentation=presentation) as shell:
+        await turn(shell)
+        await shell.command("/compact")
+        events = await turn(shell, "Count.")
+        last = shell.requests[-1]
+    description = shell.document("count_text").description
+    shown = [message.text for message in last.messages] + [tool.as_text() for tool in last.tools]
+    assert of(events, CallFinished)[0].ok
+    assert sum(text.count(description) for text in shown) == 1
+    assert sum(text.count("Tools to register:") for text in shown) == 1
+
+
+async def test_the_cheapest_model_that_will_do_writes_it(play, tmp_path):
+    async with play([finish(LONG)], registration="all", price=PRICE, budget="1.00") as shell:
+        remote(shell)
+        troupe = Troupe(
+            shell, tmp_path,
+            dear={"price": price(2), "local": False}, cheap={"price": price("0.1"), "local": False},
+            unpriced={"price": None, "local": False}, barred={"price": price("0.01"), "local": False},
+            narrow={"price": price("0.01"), "context": 1500}, tiny={"price": ZERO_PRICE, "small": True},
+        )  # fmt: skip
+        shell.ledger.bar("barred", "it billed too much")
+        await turn(shell)
+        await shell.command("/compact")
+        asked = {name for name, model in troupe.models.items() if model.requests}
+        assert asked == {"cheap"}
+        assert "A summary by cheap." in shell.conversation.memory.messages[0].text
+
+
+async def test_among_equals_the_session_s_model_writes_it(play, tmp_path):
+    async with play([finish(LONG), SUMMARY], registration="all") as shell:
+        troupe = Troupe(shell, tmp_path, other={"price": ZERO_PRICE, "local": True})
+        await turn(shell)
+        await shell.command("/compact")
+        assert troupe.models["other"].requests == []
+
+
+async def test_what_was_said_here_is_sent_elsewhere_only_when_the_settings_name_the_model(play, tmp_path):
+    async with play([finish(LONG), SUMMARY, finish(LONG)], registration="all", price=PRICE, budget="1.00") as shell:
+        troupe = Troupe(shell, tmp_path, far={"price": price("0.001"), "local": False})
+        await turn(shell)
+        await shell.command("/compact")
+        assert troupe.models["far"].requests == []
+        shell.kit.compact_model = "far"
+        await turn(shell)
+        await shell.command("/compact")
+        assert len(troupe.models["far"].requests) == 1
+
+
+async def test_a_cap_that_leaves_no_room_refuses_it_and_nothing_is_lost(play):
+    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+        await turn(shell)
+        before = shell.conversation.memory.messages
+        await shell.command("/budget 0.004")
+        with pytest.raises(LimitReached):
+            await shell.command("/compact")
+        assert shell.conversation.memory.messages == before
+        assert all(cap.held == 0 for cap in await shell.caps())
+
+
+async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
+    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+        await turn(shell)
+        before, reached = shell.conversation.memory.messages, asyncio.Event()
+
+        async def waits(request):
+            reached.set()
+            await asyncio.sleep(60)
+            yield
+
+        monkeypatch.setattr(shell.kit.cast.model._model, "stream", waits)
+        running = asyncio.ensure_future(shell.command("/compact"))
+        await reached.wait()
+        with pytest.raises(UsageError, match="under way"):
+            await turn(shell)
+        await shell.stop()
+        assert (await running).text.startswith("Stopped.")
+        stored = [event for _, event in shell.store.events(shell.session)]
+        assert shell.conversation.memory.messages == before
+        assert [event.role for event in of(stored, BudgetSettled)][-1] == "compact"
+        assert of(stored, Compacted) == []
+        assert all(cap.held == 0 for cap in await shell.caps())
+
+
+async def test_a_summary_that_saves_nothing_is_not_taken(play):
+    async with play([finish("3"), say("A summary that is longer than what it says. " * 20)]) as shell:
+        with pytest.raises(UsageError, match="nothing to compact"):
+            await shell.command("/compact")
+        await turn(shell, "How many?")
+        before = shell.conversation.memory.messages
+        with pytest.raises(UsageError, match="save nothing"):
+            await shell.command("/compact")
+        assert shell.conversation.memory.messages == before
+
+
+async def test_an_empty_summary_is_an_error(play):
+    async with play([finish(LONG), say("  ")], registration="all") as shell:
+        await turn(shell)
+        with pytest.raises(ModelBroken, match="no summary"):
+            await shell.command("/compact")
+
+
+async def test_a_conversation_no_model_can_take_is_told(play):
+    async with play([finish(LONG)], registration="all") as shell:
+        await turn(shell)
+        model = shell.kit.cast.model._model
+        model._traits = replace(model.traits, context=1_200)
+        with pytest.raises(UsageError, match="No model can take"):
+            await shell.command("/compact")
+
+
+async def test_a_model_too_small_writes_none_and_an_extract_says_what_it_is(play):
+    async with play([finish(LONG), finish("the end"), *[finish(LONG)] * 40], registration="all") as shell:
+        model = shell.kit.cast.model._model
+        await turn(shell, "First?")
+        await turn(shell, "Second?")
+        model._traits = replace(model.traits, small=True)
+        printed = await shell.command("/compact")
+        (compacted,) = of([event for _, event in shell.store.events(shell.session)], Compacted)
+        assert compacted.model == ""
+        assert compacted.summary.startswith("[an extract, not a summary")
+        assert "Asked: Second?\nAnswered: the end" in compacted.summary
+        assert "too small for summaries" in printed.text
+        model._traits = replace(model.traits, small=False)
+        for _ in range(40):
+            await turn(shell, "What of it? " * 30)
+        model._traits = replace(model.traits, small=True)
+        await shell.command("/compact")
+        summary = shell.conversation.memory.summary
+        assert len(summary) < 8_000
+        assert "earlier turns are left out]" in summary
+        assert "Asked: First?" in summary

@@ -1,0 +1,69 @@
+"""What a person is told of one tool, from a real session."""
+
+import time
+
+import pytest
+from agent_play import finish, register, say, turn
+
+from ecoshell.agent.dossier import Since, registered_since
+from ecoshell.errors import UsageError
+from ecoshell.events import ToolRegistered, ToolUnregistered, TurnStarted
+
+
+def registered(name: str, step: int = 1) -> ToolRegistered:
+    return ToolRegistered(name, 100, True, step, "agent")
+
+
+def started(turn: int) -> TurnStarted:
+    return TurnStarted(turn, "?", "m", "single", "react")
+
+
+@pytest.mark.parametrize(
+    ("events", "since"),
+    [
+        ([], None),
+        ([(1.0, started(1)), (2.0, registered("a", 3)), (3.0, registered("b"))], Since(2.0, 1, 3)),
+        ([(1.0, registered("a", 0)), (2.0, started(1)), (3.0, registered("a"))], Since(1.0, 0, 0)),
+        ([(1.0, registered("a")), (2.0, ToolUnregistered("a"))], None),
+        ([(1.0, registered("a")), (2.0, ToolUnregistered("a")), (3.0, registered("a", 2))], Since(3.0, 0, 2)),
+    ],
+    ids=["never", "in a turn", "before the first turn", "not any more", "again"],
+)  # fmt: skip
+def test_since_when_a_tool_is_registered_is_read_from_the_events(events, since):
+    assert registered_since("a", events) == since
+
+
+async def test_a_tool_nobody_registered_is_known_by_name(play):
+    async with play([finish("x")]) as shell:
+        dossier = await shell.dossier("read_file")
+    assert (dossier.document.name, dossier.by, dossier.since, dossier.why) == ("read_file", "", None, "")
+    assert dossier.effects == ("read",)
+    assert dossier.tokens > 10
+
+
+async def test_a_tool_the_agent_registered_tells_when_and_why(play):
+    before = time.time() - 1
+    lines = [register("count_text"), say("", "count_text", path="notes.txt"), finish("Three.")]
+    async with play(lines, registration="names") as shell:
+        await turn(shell)
+        dossier = await shell.dossier("count_text")
+    assert dossier.by == "agent"
+    assert (dossier.since.turn, dossier.since.step) == (1, 1)
+    assert before < dossier.since.at < time.time() + 1
+    assert "count_text" in dossier.why
+
+
+async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
+    async with play([finish("x")]) as shell:
+        await shell.command("/register read_file")
+        by_hand = await shell.dossier("read_file")
+        await shell.command("/unregister read_file")
+        taken_out = await shell.dossier("read_file")
+    assert (by_hand.by, by_hand.since.turn) == ("user", 0)
+    assert (taken_out.by, taken_out.since) == ("", None)
+
+
+async def test_an_unknown_tool_has_none(play):
+    async with play([finish("x")]) as shell:
+        with pytest.raises(UsageError, match="no tool called 'red_file'"):
+            await shell.dossier("red_file")

@@ -1,0 +1,290 @@
+"""Attachments, `!command`, /undo, /retry, /copy: through a whole shell, with files and a session on disk."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.errors import UsageError
+from ecoshell.events import CallFinished, CallStarted, CommandRan, Notice, TurnFinished, TurnStarted, TurnUndone
+from ecoshell.messages import Attachment
+from ecoshell.paths import user_paths
+from ecoshell.sessions.store import SessionStore
+
+EDIT = say("", "edit_file", path="notes.txt", old="two", new="zwei")
+CREATE = say("", "write_file", path="new/made.txt", content="made\n")
+
+
+def told(shell, number=-1):
+    """The texts of one request, without the system text."""
+    return [message.text for message in shell.requests[number].messages[1:]]
+
+
+async def test_a_mentioned_file_is_attached_recorded_and_read_by_the_model(play):
+    async with play([finish("3")], registration="all") as shell:
+        events = await turn(shell, "How many lines has @notes.txt?")
+        assert of(events, TurnStarted)[0].attachments == (Attachment("notes.txt", "one\ntwo\nthree\n"),)
+        assert of(events, TurnStarted)[0].question == "How many lines has @notes.txt?"
+        assert told(shell)[0].endswith("How many lines has @notes.txt?\n\nnotes.txt:\n```\none\ntwo\nthree\n```")
+
+
+async def test_a_paste_goes_along_after_what_is_mentioned(play):
+    async with play([finish("3")], registration="all") as shell:
+        paste = Attachment("pasted text 1", "pasted")
+        events = [event async for event in shell.ask("See @notes.txt", (paste,))]
+        assert [one.name for one in of(events, TurnStarted)[0].attachments] == ["notes.txt", "pasted text 1"]
+
+
+async def test_what_could_not_be_attached_is_told_in_the_turn(play):
+    async with play([finish("3")], registration="all") as shell:
+        events = await turn(shell, "See @missing.txt")
+        assert "@missing.txt was not attached" in of(events, Notice)[0].text
+        assert told(shell)[0].endswith("See @missing.txt")
+
+
+async def test_files_to_mention_are_listed(play, home):
+    async with play([]) as shell:
+        (home / "docs").mkdir()
+        (home / "docs" / "a.md").write_text("a")
+        assert await shell.files() == ["docs/", "docs/a.md", "notes.txt"]
+
+
+async def test_a_command_runs_in_the_workspace_and_its_output_goes_along(play, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "hidden-value")
+    async with play([finish("ok")], registration="all") as shell:
+        ran = await shell.run("cat notes.txt; env | grep -c hidden-value; exit 3")
+        await turn(shell, "What was that?")
+        assert (ran.ok, ran.output) == (False, "one\ntwo\nthree\n0\n[exit status 3]")
+        assert "I ran a command: cat notes.txt" in told(shell)[0]
+        assert told(shell)[0].index("two") < told(shell)[0].index("What was that?")
+        stored = [event for _, event in shell.store.events(shell.session)]
+        assert of(stored, CommandRan) == [ran]
+
+
+async def test_the_output_of_a_command_is_bounded(play):
+    async with play([]) as shell:
+        ran = await shell.run("yes | head -c 1000000")
+        assert ran.truncated
+        assert len(ran.output) < 10_000
+
+
+async def test_a_command_that_is_stopped_leaves_nothing_running_and_is_recorded(play, home):
+    async with play([finish("ok")], registration="all") as shell:
+        os.mkfifo(home / "pipe")
+        running = asyncio.ensure_future(shell.run("echo $$ > pipe; sleep 60"))
+        pid = int(await asyncio.to_thread((home / "pipe").read_text))
+        assert shell.conversation.busy
+        await shell.stop()
+        ran = await running
+        assert (ran.ok, ran.output) == (False, "[stopped]")
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert (await turn(shell, "And?"))[-1].status == "answered"
+
+
+async def test_a_command_waits_for_no_turn_and_a_read_only_shell_runs_none(play):
+    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+        async for event in shell.ask("Sleep."):
+            if isinstance(event, CallStarted):
+                for refused in (shell.run("ls"), shell.command("/undo"), shell.command("/compact")):
+                    with pytest.raises(UsageError, match="under way"):
+                        await refused
+                await shell.stop()
+    async with play([], read_only=True) as shell:
+        with pytest.raises(UsageError, match="read-only"):
+            await shell.run("ls")
+        with pytest.raises(UsageError, match="nothing to run"):
+            async with play([]) as other:
+                await other.run("  ")
+
+
+async def test_undo_restores_files_and_models_are_not_told_of_the_turn(play, home):
+    async with play([CREATE, EDIT, finish("done"), finish("next")], registration="all", yes=True) as shell:
+        events = await turn(shell, "Change it.")
+        assert "-two\n+zwei" in of(events, CallFinished)[1].changes
+        printed = await shell.command("/undo")
+        assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+        assert not (home / "new").exists()
+        assert "Restored: new/made.txt, notes.txt." in printed.text
+        await turn(shell, "What now?")
+        assert not any("Change it." in text for text in told(shell))
+        assert of([event for _, event in shell.store.events(shell.session)], TurnUndone) == [
+            TurnUndone(1, ("new/made.txt", "notes.txt"))
+        ]
+
+
+async def test_undo_says_what_it_cannot_take_back(play, home):
+    run = say("", "run_command", command="echo more >> notes.txt")
+    usage = {"input": 1000, "output": 100}
+    lines = [CREATE, run, finish("done", usage=usage)]
+    async with play(lines, registration="all", yes=True, price=(Decimal(1), Decimal(4))) as shell:
+        end = (await turn(shell))[-1]
+        (home / "new" / "made.txt").write_text("mine now")
+        printed = await shell.command("/undo")
+    assert (home / "new" / "made.txt").read_text() == "mine now"
+    assert "Left alone, because they were changed since or no copy was kept: new/made.txt." in printed.text
+    assert "What run_command may have changed cannot be restored." in printed.text
+    assert end.spent_nano > 0
+    assert "What it cost stays spent: $0.00" in printed.text
+
+
+async def test_undo_goes_back_turn_by_turn_and_ends_where_there_is_none(play, home):
+    write = [say("", "write_file", path="a.txt", content=text) for text in ("1", "2")]
+    async with play([write[0], finish("1"), write[1], finish("2"), finish("3")], registration="all", yes=True) as shell:
+        await turn(shell, "first")
+        await turn(shell, "second")
+        await shell.command("/undo")
+        assert (home / "a.txt").read_text() == "1"
+        await shell.command("/undo")
+        assert not (home / "a.txt").exists()
+        with pytest.raises(UsageError, match="no turn"):
+            await shell.command("/undo")
+        assert of(await turn(shell, "third"), TurnStarted)[0].turn == 3
+
+
+async def test_a_registered_tool_stays_registered_and_its_document_is_shown_again(play):
+    lines = [register("count_text"), finish("done"), say("", "count_text", path="notes.txt"), finish("3")]
+    async with play(lines, registration="names", presentation="stable") as shell:
+        await turn(shell)
+        printed = await shell.command("/undo")
+        events = await turn(shell, "Count.")
+        document = shell.document("count_text").as_text()
+        assert "Registered tools stay registered: count_text." in printed.text
+        assert of(events, CallFinished)[0].ok
+        assert sum(text.count(document) for text in told(shell)) == 1
+
+
+async def test_a_resumed_session_takes_its_last_turn_back(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        session = shell.session
+    async with play([], resume=session) as shell:
+        await shell.command("/undo")
+        assert shell.conversation.memory.messages == ()
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+def edit_and_be_killed(home, script):
+    """A process that changes a file and is killed in the call after it."""
+    lines = [EDIT, say("", "run_command", command="sleep 5")]
+    script.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ["--model", f"script:{script}", "--workspace", str(home), "--registration", "all", "--yes"]
+    command = [sys.executable, "-m", "ecoshell", "ask", "Change it.", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if '"call_started"' in line and "run_command" in line:
+                os.kill(process.pid, signal.SIGKILL)
+                break
+        process.stdout.read()
+
+
+async def test_what_a_killed_process_wrote_is_taken_back_by_the_next(play, home, tmp_path):
+    await asyncio.to_thread(edit_and_be_killed, home, tmp_path / "killed.jsonl")
+    assert "zwei" in (home / "notes.txt").read_text()
+    store = SessionStore(user_paths().sessions_file)
+    session = store.list(1)[0].id
+    store.close()
+    async with play([], resume=session) as shell:
+        printed = await shell.command("/undo")
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+    assert "What run_command may have changed cannot be restored." in printed.text
+
+
+async def test_a_file_too_large_to_restore_is_told_in_the_turn(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        shell.kit.bench.undo._file_bytes = 3
+        events = await turn(shell)
+        assert "/undo will not restore notes.txt" in of(events, Notice)[0].text
+
+
+async def test_a_read_only_shell_restores_no_file(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        session = shell.session
+    async with play([], resume=session, read_only=True) as shell:
+        with pytest.raises(UsageError, match="read-only"):
+            await shell.command("/undo")
+    assert "zwei" in (home / "notes.txt").read_text()
+
+
+async def test_retry_takes_the_turn_back_and_asks_the_same_with_the_same_attachments(play, home):
+    async with play([EDIT, finish("bad"), finish("good")], registration="all", yes=True) as shell:
+        paste = Attachment("pasted text 1", "pasted")
+        first = [event async for event in shell.ask("Fix @notes.txt", (paste,))]
+        printed = await shell.command("/retry")
+        assert (printed.effect, printed.value) == ("ask", "Fix @notes.txt")
+        assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+        (home / "notes.txt").write_text("changed meanwhile")
+        second = [event async for event in shell.ask(printed.value, printed.attachments)]
+        assert of(second, TurnStarted)[0].attachments == of(first, TurnStarted)[0].attachments
+        assert told(shell, -1)[0] == told(shell, 0)[0]
+
+
+async def test_copy_gives_the_last_answer_or_an_earlier_one(play):
+    async with play([finish("first"), finish("second")], registration="all") as shell:
+        with pytest.raises(UsageError, match="0 answers"):
+            await shell.command("/copy")
+        await turn(shell)
+        await turn(shell)
+        assert (await shell.command("/copy")).value == "second"
+        assert (await shell.command("/copy 2")).value == "first"
+        for wrong in ("/copy 0", "/copy x", "/copy 3"):
+            with pytest.raises(UsageError):
+                await shell.command(wrong)
+
+
+async def test_a_new_session_during_a_turn_ends_the_old_stream_and_keeps_its_events(play):
+    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+        old, seen = shell.session, []
+        async for event in shell.ask("Sleep."):
+            seen.append(event)
+            if isinstance(event, CallStarted):
+                await shell.command("/new")
+        stored = [event for _, event in shell.store.events(old)]
+        assert isinstance(seen[-1], CallStarted)
+        assert isinstance(stored[-1], TurnFinished)
+        assert stored[-1].status == "interrupted"
+        assert shell.session != old
+        assert not shell.conversation.busy
+
+
+async def test_the_session_that_is_resumed_in_its_own_turn_has_all_of_it(play):
+    async with play([say("", "run_command", command="sleep 30")], registration="all", yes=True) as shell:
+        async for event in shell.ask("Sleep."):
+            if isinstance(event, CallStarted):
+                await shell.command(f"/resume {shell.session}")
+        assert isinstance((await shell.past())[-1], TurnFinished)
+        assert shell.conversation.memory.messages[-1].text == "[interrupted]"
+
+
+async def test_commands_sent_at_once_keep_their_order(play):
+    async with play([]) as shell:
+        await asyncio.gather(*(shell.command(f"/budget {number}.00") for number in range(1, 9)))
+        assert (await shell.caps())[0].limit == 8_000_000_000
+
+
+async def test_sessions_show_the_model_that_was_asked_last(play, tmp_path):
+    async with play([finish("one")]) as shell:
+        await turn(shell)
+        other = tmp_path / "other.jsonl"
+        other.write_text(json.dumps(finish("two")) + "\n")
+        await shell.command(f"/model script:{other}")
+        await turn(shell)
+        assert shell.store.info(shell.session).model == f"script:{other}"
+        assert f"script:{other}" in (await shell.command("/sessions")).text
+
+
+async def test_a_deleted_session_leaves_no_copies(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        old = shell.session
+        assert (user_paths().undo_folder / old).exists()
+        await shell.command("/new")
+        await shell.archive.delete(old)
+        assert not (user_paths().undo_folder / old).exists()

@@ -1,0 +1,72 @@
+"""Settings changed while a shell runs."""
+
+import json
+
+import pytest
+
+from ecoshell.agent.approval import Petition
+from ecoshell.assembly.live import AT_ONCE, take_up
+from ecoshell.assembly.parts import rules_of
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import ModelMissing
+from ecoshell.events import Event
+from ecoshell.messages import Call
+from ecoshell.options import Options
+from ecoshell.settings.describe import descriptions
+from ecoshell.settings.schema import Settings
+
+READ = Call(id="c1", name="read_file", arguments={"path": "x"})
+
+
+@pytest.fixture
+async def shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"text": "Done."}) + "\n")
+    (tmp_path / "other.jsonl").write_text(script.read_text())
+    opened = await assemble(Options(model=f"script:{script}", workspace=tmp_path))
+    yield opened
+    await opened.aclose()
+
+
+def test_every_setting_that_is_taken_up_is_one() -> None:
+    assert set(descriptions()) >= AT_ONCE
+
+
+async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None:
+    settings = Settings.model_validate(
+        {"budget": {"session": "0.25", "ask_above": "0.05"}, "agent": {"max_steps": 3, "registration": "names"}}
+    )
+    for key in (("budget", "session"), ("budget", "ask_above"), ("agent", "max_steps"), ("agent", "registration")):
+        assert await take_up(shell, settings, key, Options())
+    assert [(cap.scope, cap.limit) for cap in await shell.caps()] == [("session", 250_000_000)]
+    assert (shell.kit.max_steps, shell.kit.registration, shell.kit.ask_above_nano) == (3, "names", 50_000_000)
+
+
+async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
+    await take_up(shell, Settings.model_validate({"budget": {"session": "0.25"}}), ("budget", "session"), Options())
+    assert not await take_up(shell, Settings(), ("budget", "session"), Options())
+    assert len(await shell.caps()) == 1
+
+
+async def test_rules_hold_from_the_next_call_on(shell) -> None:
+    settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
+    assert rules_of(settings, Options()).verdict(READ, frozenset({"read"})) == "deny"
+    assert await take_up(shell, settings, ("approval", "deny"), Options())
+    events: list[Event] = []
+    petition = Petition(READ, shell.kit.catalog.tool("read_file"), shell.kit.catalog.document("read_file"))
+    ruling = await shell.kit.approvals.rule(petition, events.append)
+    assert "a rule in the settings forbids it" in ruling.refusal
+
+
+async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_the_old_one(shell, tmp_path) -> None:
+    other = f"script:{tmp_path / 'other.jsonl'}"
+    assert await take_up(shell, Settings(model=other), ("model",), Options())
+    assert shell.kit.model == other
+    with pytest.raises(ModelMissing):
+        await take_up(shell, Settings(model="script:/nonexistent.jsonl"), ("model",), Options())
+    assert shell.kit.model == other
+
+
+async def test_what_is_built_in_at_the_start_is_not_taken_up(shell) -> None:
+    assert not await take_up(shell, Settings(), ("local", "context"), Options())

@@ -1,0 +1,64 @@
+import subprocess
+
+import pytest
+
+from ecoshell.tools import listing
+from ecoshell.tools.listing import files_of
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("a.py", "docs/b.md", "node_modules/x.js", ".venv/y.py", ".hidden", "out.log"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("x")
+    return tmp_path
+
+
+def git(folder, *words):
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True, capture_output=True
+    )
+
+
+async def test_outside_a_repository_what_hides_or_is_installed_is_left_out(tree):
+    assert await files_of(tree) == ["a.py", "docs/", "docs/b.md", "out.log"]
+
+
+async def test_in_a_repository_git_says_what_is_ignored(tree):
+    (tree / ".gitignore").write_text("*.log\nnode_modules\n.venv\n")
+    git(tree, "init")
+    git(tree, "add", ".")
+    (tree / "new.txt").write_text("not added yet")
+    (tree / "a.py").unlink()
+    assert await files_of(tree) == [".gitignore", ".hidden", "docs/", "docs/b.md", "new.txt"]
+
+
+async def test_below_a_repository_only_what_is_below_is_listed(tree):
+    git(tree, "init")
+    assert await files_of(tree / "docs") == ["b.md"]
+
+
+async def test_a_repository_cannot_have_a_program_of_its_own_run(tree):
+    git(tree, "init")
+    program = tree / "evil.sh"
+    program.write_text(f"#!/bin/sh\ntouch {tree}/ran\n")
+    program.chmod(0o755)
+    git(tree, "config", "core.fsmonitor", str(program))
+    assert "a.py" in await files_of(tree)
+    assert not (tree / "ran").exists()
+
+
+async def test_without_git_the_folders_are_walked(tree, monkeypatch):
+    monkeypatch.setenv("PATH", str(tree))
+    assert "a.py" in await files_of(tree)
+
+
+async def test_the_list_has_a_bound(tree, monkeypatch):
+    monkeypatch.setattr(listing, "MOST", 1)
+    assert await files_of(tree) == ["a.py"]
+
+
+async def test_a_name_that_cannot_be_shown_on_a_line_is_left_out(tree):
+    (tree / "two\nlines").write_text("x")
+    assert "two\nlines" not in await files_of(tree)

@@ -1,0 +1,178 @@
+"""What a turn wrote is taken back: content, mode and existence, and nothing that somebody else changed since."""
+
+import json
+
+import pytest
+
+from ecoshell.tools.restore import restore
+from ecoshell.tools.undo import UndoLog
+from ecoshell.tools.workspace import Workspace
+
+SESSION = "k3f9-2q"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return UndoLog(tmp_path / "undo", turns=3, file_bytes=1_000, total_bytes=2_500)
+
+
+@pytest.fixture
+def ground(tmp_path, log):
+    root = tmp_path / "ground"
+    root.mkdir()
+    log.enter(SESSION, 1)
+    return Workspace(root, undo=log)
+
+
+def everything(root):
+    return {path.relative_to(root).as_posix() for path in root.rglob("*")}
+
+
+def test_a_changed_file_gets_its_content_and_mode_back(ground, log):
+    file = ground.root / "a.sh"
+    file.write_bytes(b"old\r\n\xff")
+    file.chmod(0o750)
+    ground.write_text("a.sh", "new")
+    ground.write_text("a.sh", "newer")
+    file.chmod(0o600)
+    done = restore(log, SESSION, 1)
+    assert (done.restored, done.kept) == (("a.sh",), ())
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"old\r\n\xff", 0o750)
+
+
+def test_a_created_file_goes_and_so_do_the_folders_made_for_it(ground, log):
+    (ground.root / "there").mkdir()
+    ground.write_text("there/new/deep/a.txt", "x")
+    ground.write_text("there/new/b.txt", "y")
+    assert restore(log, SESSION, 1).restored == ("there/new/deep/a.txt", "there/new/b.txt")
+    assert everything(ground.root) == {"there"}
+
+
+def test_a_folder_somebody_put_something_in_stays(ground, log):
+    ground.write_text("new/a.txt", "x")
+    (ground.root / "new" / "mine.txt").write_text("mine")
+    assert restore(log, SESSION, 1).restored == ("new/a.txt",)
+    assert everything(ground.root) == {"new", "new/mine.txt"}
+
+
+def test_what_somebody_changed_after_the_turn_is_left_alone(ground, log):
+    ground.write_text("a.txt", "of the turn")
+    (ground.root / "a.txt").write_text("of a person")
+    done = restore(log, SESSION, 1)
+    assert (done.restored, done.kept) == ((), ("a.txt",))
+    assert (ground.root / "a.txt").read_text() == "of a person"
+
+
+def test_what_somebody_deleted_after_the_turn_stays_deleted(ground, log):
+    (ground.root / "a.txt").write_text("old")
+    ground.write_text("a.txt", "new")
+    (ground.root / "a.txt").unlink()
+    assert restore(log, SESSION, 1).kept == ("a.txt",)
+    assert everything(ground.root) == set()
+
+
+def test_a_file_that_became_a_link_or_a_folder_is_left_alone(ground, log, tmp_path):
+    ground.write_text("a.txt", "new")
+    ground.write_text("b.txt", "new")
+    (tmp_path / "outside.txt").write_text("new")
+    (ground.root / "a.txt").unlink()
+    (ground.root / "a.txt").symlink_to(tmp_path / "outside.txt")
+    (ground.root / "b.txt").unlink()
+    (ground.root / "b.txt").mkdir()
+    assert restore(log, SESSION, 1).kept == ("a.txt", "b.txt")
+    assert (tmp_path / "outside.txt").read_text() == "new"
+
+
+def test_a_write_that_never_came_needs_no_restoring(ground, log, monkeypatch):
+    (ground.root / "a.txt").write_text("old")
+    monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(Exception, match="full"):
+        ground.write_text("a.txt", "new")
+    monkeypatch.undo()
+    done = restore(log, SESSION, 1)
+    assert (done.restored, done.kept) == ((), ())
+    assert (ground.root / "a.txt").read_text() == "old"
+
+
+def test_turns_are_taken_back_one_after_another(ground, log):
+    ground.write_text("a.txt", "1")
+    log.enter(SESSION, 2)
+    ground.write_text("a.txt", "2")
+    assert restore(log, SESSION, 2).restored == ("a.txt",)
+    assert (ground.root / "a.txt").read_text() == "1"
+    assert restore(log, SESSION, 1).restored == ("a.txt",)
+    assert everything(ground.root) == set()
+
+
+def test_taking_back_twice_does_no_harm(ground, log):
+    ground.write_text("a.txt", "x")
+    restore(log, SESSION, 1)
+    assert restore(log, SESSION, 1).restored == ()
+
+
+def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_line(ground, log, tmp_path):
+    (ground.root / "a.txt").write_text("old")
+    ground.write_text("a.txt", "new")
+    index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
+    index.write_text(index.read_text() + '{"path": "b')
+    assert restore(UndoLog(tmp_path / "undo"), SESSION, 1).restored == ("a.txt",)
+    assert (ground.root / "a.txt").read_text() == "old"
+
+
+def test_a_file_too_large_to_keep_is_said_once_and_left_alone(ground, log):
+    (ground.root / "a.txt").write_text("x" * 1_001)
+    ground.write_text("a.txt", "new")
+    ground.write_text("a.txt", "newer")
+    assert log.take_lost() == ["/undo will not restore a.txt: it was larger than 1,000 bytes."]
+    assert log.take_lost() == []
+    assert restore(log, SESSION, 1).kept == ("a.txt",)
+
+
+def test_the_oldest_turns_make_room_for_the_latest(ground, log, tmp_path):
+    for turn in range(1, 6):
+        log.enter(SESSION, turn)
+        ground.write_text("a.txt", str(turn))
+    assert sorted(path.name for path in (tmp_path / "undo" / SESSION).iterdir()) == ["3", "4", "5"]
+
+
+def test_copies_keep_within_the_bytes_a_session_may_take(ground, log, tmp_path):
+    for turn in range(1, 4):
+        log.enter(SESSION, turn)
+        (ground.root / f"{turn}.txt").write_text(str(turn) * 1_000)
+        ground.write_text(f"{turn}.txt", "new")
+    assert sorted(path.name for path in (tmp_path / "undo" / SESSION).iterdir()) == ["2", "3"]
+    kept = sum(file.stat().st_size for file in (tmp_path / "undo" / SESSION).rglob("*") if file.is_file())
+    assert kept <= 2_500 + 1_000  # the lines of the indexes may come on top
+
+
+def test_a_turn_that_changes_more_than_there_is_room_for_says_what_is_lost(ground, log):
+    for name in ("a", "b", "c"):
+        (ground.root / name).write_text(name * 1_000)
+        ground.write_text(name, "new")
+    assert [text.partition(":")[0] for text in log.take_lost()] == ["/undo will not restore c"]
+    done = restore(log, SESSION, 1)
+    assert (done.restored, done.kept) == (("a", "b"), ("c",))
+
+
+def test_a_copy_that_cannot_be_written_does_not_stop_the_write(tmp_path):
+    (tmp_path / "undo").write_text("a file where the folder should be")
+    log = UndoLog(tmp_path / "undo")
+    log.enter(SESSION, 1)
+    Workspace(tmp_path, undo=log).write_text("a.txt", "x")
+    assert (tmp_path / "a.txt").read_text() == "x"
+    assert log.take_lost()[0].startswith("/undo will not restore a.txt: no copy could be kept")
+
+
+def test_copies_are_for_their_owner_and_go_with_their_session(ground, log, tmp_path):
+    ground.write_text("a.txt", "x")
+    assert (tmp_path / "undo").stat().st_mode & 0o077 == 0
+    log.forget_session(SESSION)
+    assert list((tmp_path / "undo").iterdir()) == []
+
+
+def test_every_write_is_noted_before_it_is_made(ground, log, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        ground.write_text("a.txt", "x")
+    (line,) = (tmp_path / "undo" / SESSION / "1" / "index.jsonl").read_text().splitlines()
+    assert json.loads(line)["path"] == "a.txt"
