@@ -1,58 +1,127 @@
-"""The line above the transcript and the line that stands for the panels on a narrow screen."""
+"""The line above the transcript and the line that stands for the panels where they are not shown."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from textual.widgets import Static
 
+from ecoshell.budget.caps import CapState
+from ecoshell.tui.figures import amount, money, tokens
+from ecoshell.tui.side.budget import cap_word, tightest
+from ecoshell.tui.side.sheet import fit, left, model_name
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
+_TITLE = 24
+"""Cells that the session's title keeps beside what stands on the right."""
+_MODEL = 28
+
 
 class TitleBar(Static):
-    """Which session this is, who thinks in it, and with which model."""
+    """Which session this is and what it is doing; who thinks in it, and with which model."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; text-wrap: nowrap; }
     """
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, state: str) -> None:
+        """`state` is said until there is a session: `opening embedded …`."""
         super().__init__("", markup=False)
-        self._left = "ecoshell"
-        self._right = visible_line(model)
+        self._title = ""
+        self._state = visible_line(state)
+        self._working = False
+        self._who = ("", "")
+        self._shown = ""
 
     def on_resize(self) -> None:
         """Set the right side to the right edge."""
         self._set()
 
     def say(self, state: str) -> None:
-        """Show a state, such as `opening …`, on the right."""
-        self._right = visible_line(state)
+        """Show a state that lasts, such as `not ready` or `read-only`; empty shows none."""
+        self._state = visible_line(state)
+        self._set()
+
+    def work(self, working: bool) -> None:
+        """Show whether a turn is under way."""
+        self._working = working
         self._set()
 
     def show(self, standing: "Standing") -> None:
         """Show the session's title, mode, strategy and model."""
-        title = visible_line(standing.title) or "new session"
-        self._left = f"ecoshell · {title}"
-        self._right = f"{standing.mode} · {standing.strategy} ─ {visible_line(standing.model)}"
+        if not self._title:
+            self._state = ""  # it is open now
+        self._title = visible_line(standing.title) or "new session"
+        self._who = (f"{standing.mode} · {standing.strategy}", visible_line(standing.model))
         self._set()
 
     def _set(self) -> None:
         width = self.content_size.width
-        right = set_cell_size(self._right, min(cell_len(self._right), max(0, width - 10)))
-        room = width - cell_len(right) - 1
-        left = self._left if cell_len(self._left) <= room else set_cell_size(self._left, max(0, room - 1)) + "…"
-        self.update(set_cell_size(left, max(0, room)) + " " + right)
+        start = f"ecoshell · {self._title}" if self._title else "ecoshell"
+        end = self._right(width - 1 - min(cell_len(start), _TITLE, width // 2))
+        line = f"{left(start, width - 1 - cell_len(end))} {end}"
+        if line != self._shown:
+            self._shown = line
+            self.update(line)
+
+    def _right(self, room: int) -> str:
+        """What is done, who thinks and with which model; the mode goes first when there is not room for all."""
+        how, model = self._who
+        state = "  ".join(word for word in ("◇ working" if self._working else "", self._state) if word)
+        short = model_name(model, _MODEL)
+        for who in (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ():
+            said = f"{state}  {who}" if state else who
+            if cell_len(said) <= room:
+                return said
+        return fit(state or short, max(0, room))
 
 
 class SummaryLine(Static):
-    """The panels in one line, for screens too narrow to show them."""
+    """The panels in one line, for where they are not shown; what does not fit is left out."""
 
     DEFAULT_CSS = """
-    SummaryLine { height: 1; padding: 0 1; color: $foreground 70%; text-wrap: nowrap; text-overflow: ellipsis; }
+    SummaryLine { height: 1; padding: 0 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
+        self._parts: tuple[str, ...] = ("",)
+        self._shown = ""
+
+    def on_resize(self) -> None:
+        """Say as much as there is room for."""
+        self._set()
+
+    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
+        """Show where the session stands."""
+        self._parts = summary(standing, caps)
+        self._set()
+
+    def _set(self) -> None:
+        line = self._parts[0]
+        for part in self._parts[1:]:
+            longer = f"{line} · {part}"
+            line = longer if cell_len(longer) <= self.content_size.width else line
+        if line != self._shown:
+            self._shown = line
+            self.update(line)
+
+
+def summary(standing: "Standing", caps: Sequence[CapState]) -> tuple[str, ...]:
+    """What is left and what is registered, the most important first; the tightest cap stands for all."""
+    registered = sum(tool.registered for tool in standing.tools)
+    context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
+    return _money_left(standing, caps), f"tools {registered}/{len(standing.tools)}", context
+
+
+def _money_left(standing: "Standing", caps: Sequence[CapState]) -> str:
+    cap = tightest(caps)
+    if cap is None:
+        spent = money(standing.spent_nano)
+        return f"no cap, {spent}" if standing.spent_nano is None else f"no cap, spent {spent}"
+    word = cap_word(cap)
+    left_of = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"
+    return f"{visible_line(cap.scope)}: {left_of}{f' ({word})' if word else ''}"

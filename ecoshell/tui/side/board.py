@@ -1,0 +1,220 @@
+"""What the panels know: a session's events, past and present, and where the shell last said that it stands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from ecoshell.budget.caps import CapState
+from ecoshell.events import (
+    BudgetChanged,
+    BudgetHeld,
+    BudgetSettled,
+    CallStarted,
+    Event,
+    StepStarted,
+    ToolRegistered,
+    ToolsOffered,
+    ToolUnregistered,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Standing, ToolRow
+
+Section = Literal["budget", "tools", "roles"]
+"""A part of the board that an event may change."""
+Thinker = tuple[str, str]
+"""A role and the model that plays it."""
+_NOTHING: frozenset[Section] = frozenset()
+_BUDGET: frozenset[Section] = frozenset({"budget"})
+_TOOLS: frozenset[Section] = frozenset({"tools"})
+_ROLES: frozenset[Section] = frozenset({"roles"})
+_EVERYTHING: frozenset[Section] = _BUDGET | _TOOLS | _ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUse:
+    """What one model has been paid and has taken in one role; an unknown price makes the sum unknown."""
+
+    role: str
+    model: str
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    spent_nano: int | None = 0
+    seconds: float = 0.0
+
+    def plus(self, call: BudgetSettled) -> "RoleUse":
+        """The same with one more call."""
+        unknown = self.spent_nano is None or call.spent_nano is None
+        return replace(
+            self,
+            calls=self.calls + 1,
+            usage=self.usage + call.usage,
+            spent_nano=None if unknown else (self.spent_nano or 0) + (call.spent_nano or 0),
+            seconds=self.seconds + call.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolState:
+    """One known tool; `by` is empty while it is not registered, `turn` 0 where nobody heard when it was."""
+
+    name: str
+    tokens: int
+    description: str
+    by: str = ""
+    turn: int = 0
+    step: int = 0
+
+    @property
+    def registered(self) -> bool:
+        return bool(self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    tokens: int
+    by: str
+    turn: int
+    step: int
+
+
+class Board:
+    """Hears every event of a session in its order and sums up what panels show; knows no screen."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing, as another session begins."""
+        self.standing: Standing | None = None
+        """Where the shell said it stands; None before it has."""
+        self.caps: tuple[CapState, ...] = ()
+        self.roles: dict[Thinker, RoleUse] = {}
+        """In the order in which they first thought."""
+        self.thinking: Thinker | None = None
+        self.turn = 0
+        self.running = False
+        self.saved_tokens = 0
+        """Input tokens not sent in this session because documents were not registered."""
+        self._holds: dict[int, BudgetHeld] = {}
+        self._registrations: dict[str, _Registration] = {}
+
+    def rest(self) -> None:
+        """Take it that nothing is under way, as after the events of a process that is gone."""
+        self._between(running=False)
+
+    def hear(self, event: Event) -> frozenset[Section]:
+        """Take one event into account; gives the sections that it changed."""
+        match event:
+            case StepStarted() | BudgetHeld() | BudgetSettled() | CallStarted():
+                return self._hear_thinking(event)
+            case BudgetChanged():
+                changed, self.caps = self.caps != event.caps, event.caps
+                return _BUDGET if changed else _NOTHING
+            case ToolRegistered() | ToolUnregistered() | ToolsOffered():
+                return self._hear_tools(event)
+            case TurnStarted() | TurnFinished():
+                return self._hear_turn(event)
+            case _:
+                return _NOTHING
+
+    def look(self, standing: "Standing", caps: Sequence[CapState]) -> frozenset[Section]:
+        """Take over where the shell stands; gives the sections that it changed.
+
+        Between turns the shell knows best what is registered; in a turn, what was registered in it stands besides.
+        """
+        before, self.standing = self.standing, standing
+        caps_before, self.caps = self.caps, tuple(caps)
+        known = {tool.name for tool in standing.tools if tool.registered}
+        for name, registration in list(self._registrations.items()):
+            if name not in known and not (self.running and registration.turn == self.turn):
+                del self._registrations[name]
+        if before is None:
+            return _EVERYTHING
+        money = self.caps != caps_before or _money(before) != _money(standing)
+        tools = _context(before) != _context(standing)
+        return (_BUDGET if money else _NOTHING) | (_TOOLS if tools else _NOTHING)
+
+    @property
+    def held_nano(self) -> int | None:
+        """What running calls may cost at most; None when a price is unknown."""
+        held = [hold.held_nano for hold in self._holds.values()]
+        return None if None in held else sum(nano or 0 for nano in held)
+
+    @property
+    def held_tokens(self) -> int:
+        """What running calls may use at most."""
+        return sum(hold.held_tokens for hold in self._holds.values())
+
+    @property
+    def tools(self) -> list[ToolState]:
+        """Every known tool in the catalog's order."""
+        return [self._state(row) for row in self.standing.tools] if self.standing else []
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens of names and documents in the context now."""
+        if self.standing is None:
+            return 0
+        fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
+        return self.standing.context_tokens + sum(self._registrations[row.name].tokens for row in fresh)
+
+    def _state(self, row: "ToolRow") -> ToolState:
+        heard = self._registrations.get(row.name)
+        if heard is None:
+            by = (row.by or "user") if row.registered else ""
+            return ToolState(row.name, row.tokens, row.description, by)
+        return ToolState(row.name, row.tokens, row.description, heard.by, heard.turn, heard.step)
+
+    def _hear_thinking(self, event: StepStarted | BudgetHeld | BudgetSettled | CallStarted) -> frozenset[Section]:
+        if isinstance(event, CallStarted):  # a tool works now, and nobody thinks
+            thought, self.thinking = self.thinking is not None, None
+            return _ROLES if thought else _NOTHING
+        thinker = (event.role, event.model)
+        use = self.roles.setdefault(thinker, RoleUse(*thinker))
+        match event:
+            case StepStarted():
+                self.thinking = thinker
+                self._holds.clear()  # a call that was turned away gave its hold back without a word
+            case BudgetHeld():
+                self.thinking = thinker
+                self._holds[event.entry] = event
+            case BudgetSettled():
+                self.roles[thinker] = use.plus(event)
+                self.thinking = None if self.thinking == thinker else self.thinking
+                self._holds.pop(event.entry, None)
+        return _BUDGET | _ROLES
+
+    def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered) -> frozenset[Section]:
+        match event:
+            case ToolRegistered():
+                self._registrations[event.name] = _Registration(event.tokens, event.by, self.turn, event.step)
+            case ToolUnregistered():
+                self._registrations.pop(event.name, None)
+            case ToolsOffered():
+                pass  # the shell tells the sizes again
+        return _TOOLS
+
+    def _hear_turn(self, event: TurnStarted | TurnFinished) -> frozenset[Section]:
+        if isinstance(event, TurnStarted):
+            self.turn = event.turn
+        else:
+            self.saved_tokens += event.saved_tokens
+        return self._between(running=isinstance(event, TurnStarted))
+
+    def _between(self, *, running: bool) -> frozenset[Section]:
+        """A turn begins or ends: nobody thinks, and nothing is held by a call."""
+        self.running, self.thinking = running, None
+        self._holds.clear()
+        return _EVERYTHING
+
+
+def _money(standing: "Standing") -> tuple[object, ...]:
+    return standing.spent_nano, standing.used_tokens, standing.next_nano, standing.next_tokens
+
+
+def _context(standing: "Standing") -> tuple[object, ...]:
+    return standing.context_tokens, standing.everything_tokens, standing.exact, standing.tools

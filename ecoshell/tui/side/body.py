@@ -1,0 +1,206 @@
+"""The room between title and prompt: the transcript with the side beside it or, on a narrow screen, in its place."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.events import Resize
+from textual.widget import Widget
+
+from ecoshell.budget.caps import CapState
+from ecoshell.events import Event
+from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
+from ecoshell.tui.side.bars import SummaryLine
+from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.splitter import Splitter
+from ecoshell.tui.side.stack import SidePanels
+from ecoshell.tui.side.tabs import TABS, TabRow
+from ecoshell.tui.side.tools import ToolsPanel
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Standing
+
+_NARROWEST, _WIDEST = 38, 60
+"""Columns the side takes unasked: three tenths of the screen, between these."""
+_LEAST, _LEAST_BESIDE = 24, 40
+"""Columns that the side and what is beside it keep, however the line between them is moved."""
+_STEP = 2
+_FIRST: dict[str, type[Panel]] = {"tools": ToolsPanel, "plan": PlanPanel, "cost": BudgetPanel}
+"""The panel of each tab that takes the focus."""
+
+
+def side_width(wanted: int | None, whole: int) -> int:
+    """Columns of the side on a body of `whole` columns: what the person wants, within reason."""
+    width = max(_NARROWEST, min(whole * 3 // 10, _WIDEST)) if wanted is None else wanted
+    return max(_LEAST, min(width, whole - _LEAST_BESIDE))
+
+
+class Body(Horizontal):
+    """Lays out the transcript and the side; how the person arranged them is kept in a file.
+
+    The screen's classes `-narrow` and `-wide` say which layout is on. A narrow screen shows the panels in tabs, a line
+    that sums them up otherwise.
+    """
+
+    SCOPED_CSS = False
+    DEFAULT_CSS = """
+    Body {
+        height: 1fr;
+        & > .main { width: 1fr; }
+        & > TabRow { dock: top; display: none; }
+        & > SummaryLine { dock: bottom; display: none; }
+    }
+    .-wide Body.-hidden {
+        & > Splitter, & > SidePanels { display: none; }
+        & > SummaryLine { display: block; }
+    }
+    .-narrow Body {
+        & > Splitter, & > SidePanels { display: none; }
+        & > SummaryLine { display: block; }
+    }
+    .-narrow Body.-tab {
+        & > .main { display: none; }
+        & > TabRow { display: block; }
+        & > SidePanels { display: block; }
+        Panel { display: none; }
+    }
+    .-narrow Body.-tools ToolsPanel { display: block; }
+    .-narrow Body.-plan PlanPanel { display: block; }
+    .-narrow Body.-cost { BudgetPanel, RolesPanel { display: block; } }
+    """
+
+    def __init__(self, main: Widget, state_file: Path) -> None:
+        """`main` is what stands beside the side; the file keeps the arrangement."""
+        super().__init__()
+        self._main = main
+        self._file = ArrangementFile(state_file)
+        self._arrangement = Arrangement()
+        self._unsaved: Arrangement | None = None
+        self._tab = ""
+        self.side = SidePanels()
+        self.summary = SummaryLine()
+
+    def compose(self) -> ComposeResult:
+        """The tabs, what is beside the side, the line between them, the side, the summary."""
+        yield TabRow()
+        self._main.add_class("main")
+        yield self._main
+        yield Splitter()
+        yield self.side
+        yield self.summary
+
+    def on_mount(self) -> None:
+        """Arrange everything as it was the last time."""
+        self._arrangement = self._file.read()
+        self.side.fold(self._arrangement.folded)
+        self.set_class(self._arrangement.hidden, "-hidden")
+        self._fit(self.screen.size.width)
+
+    def on_unmount(self) -> None:
+        """Keep what has not been kept yet."""
+        if self._unsaved is not None:
+            self._file.write(self._unsaved)
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the session into account."""
+        self.side.hear(event)
+
+    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
+        """Show where the session stands."""
+        self.side.show(standing, caps)
+        self.summary.show(standing, caps)
+
+    async def recall(self, past: Iterable[Event]) -> None:
+        """Show another session, from its events so far."""
+        await self.side.recall(past)
+
+    async def open(self, tab: str) -> None:
+        """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place."""
+        panel = self.side.query_one(_FIRST[tab])
+        if panel.has_focus:
+            await self.leave()
+            return
+        panel.folded = False
+        self._show_tab(tab)
+        self._arrange(hidden=False)
+        panel.focus()
+
+    async def toggle(self) -> None:
+        """Hide the side or show it; on a narrow screen, the tab that was shown last."""
+        if self._narrow:
+            await (self.leave() if self._tab else self.open(TABS[0][0]))
+            return
+        self._arrange(hidden=not self._arrangement.hidden)
+        if self.has_class("-hidden") and self.screen.focused in set(self.side.panels):
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Go back to the prompt, and from a tab to the transcript."""
+        self._show_tab("")
+        await self.run_action("app.prompt")
+
+    async def on_panel_left(self) -> None:
+        """Go back."""
+        await self.leave()
+
+    def on_panel_refolded(self) -> None:
+        """Keep which panels are folded."""
+        self._arrange()
+
+    async def on_tab_row_chosen(self, event: TabRow.Chosen) -> None:
+        """Show the tab that was clicked."""
+        await (self.open(event.tab) if event.tab and event.tab != self._tab else self.leave())
+
+    def on_side_panels_widened(self, event: SidePanels.Widened) -> None:
+        """Make the side wider or narrower."""
+        self._widen(side_width(self._arrangement.width, self.size.width) + _STEP * event.steps)
+
+    def on_splitter_dragged(self, event: Splitter.Dragged) -> None:
+        """Let the line follow the mouse."""
+        self._widen(self.region.right - event.column - 1, kept=event.done)
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep to the proportions."""
+        self._fit(event.size.width)
+
+    @property
+    def _narrow(self) -> bool:
+        return self.screen.has_class("-narrow")
+
+    def _show_tab(self, tab: str) -> None:
+        self._tab = tab if self._narrow else ""
+        self.set_class(bool(self._tab), "-tab")
+        for name, _ in TABS:
+            self.set_class(name == self._tab, f"-{name}")
+        self.query_one(TabRow).show(self._tab)
+
+    def _widen(self, width: int, *, kept: bool = True) -> None:
+        self._arrangement = replace(self._arrangement, width=side_width(width, self.size.width))
+        self._fit(self.size.width)
+        if kept:
+            self._arrange()
+
+    def _fit(self, whole: int) -> None:
+        self.side.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
+
+    def _arrange(self, *, hidden: bool | None = None) -> None:
+        """Follow what the person arranged, and keep it; writing it down waits for no one."""
+        hidden = self._arrangement.hidden if hidden is None else hidden
+        arrangement = replace(self._arrangement, hidden=hidden, folded=self.side.folded)
+        self.set_class(hidden, "-hidden")
+        idle, self._arrangement, self._unsaved = self._unsaved is None, arrangement, arrangement
+        if idle:
+            self.run_worker(self._keep())
+
+    async def _keep(self) -> None:
+        """Write down the arrangement until it is the one that is kept."""
+        while (arrangement := self._unsaved) is not None:
+            await asyncio.to_thread(self._file.write, arrangement)
+            if self._unsaved is arrangement:
+                self._unsaved = None

@@ -1,0 +1,134 @@
+"""The panels below each other, fed from the stream of events."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import DescendantBlur, DescendantFocus
+from textual.geometry import Size
+from textual.layout import Layout
+from textual.message import Message
+from textual.widget import Widget
+
+from ecoshell.budget.caps import CapState
+from ecoshell.events import Event
+from ecoshell.tui.side.board import Board, Section
+from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.roles import RolesPanel
+from ecoshell.tui.side.sharing import SharedHeight, share
+from ecoshell.tui.side.tools import ToolsPanel
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Standing
+
+_SECTIONS: dict[type[Panel], Section] = {BudgetPanel: "budget", ToolsPanel: "tools", RolesPanel: "roles"}
+_BREATH = 500
+"""Events of an old session heard in one go."""
+
+
+class SidePanels(Widget):
+    """Budget, plan, tools and roles; when the height is too little for all, the one with the focus comes first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("alt+left,less_than_sign", "widen(1)", "wider", show=False),
+        Binding("alt+right,greater_than_sign", "widen(-1)", "narrower", show=False),
+    ]
+    DEFAULT_CSS = """
+    SidePanels { overflow: hidden; }
+    """
+
+    class Widened(Message):
+        """The person wants the side wider by so many steps; narrower by negative ones."""
+
+        def __init__(self, steps: int) -> None:
+            super().__init__()
+            self.steps = steps
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.board = Board()
+        self._stale: set[Section] = set()
+        self._below_each_other = SharedHeight(self._heights)
+        self._crowded = False
+
+    def compose(self) -> ComposeResult:
+        """Budget, plan, tools, roles."""
+        for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
+            yield kind(self.board)
+
+    @property
+    def layout(self) -> Layout:
+        """The panels' own way to share the height."""
+        return self._below_each_other
+
+    @property
+    def panels(self) -> Iterator[Panel]:
+        """The panels from top to bottom."""
+        return iter(self.query_children(Panel))
+
+    @property
+    def folded(self) -> tuple[str, ...]:
+        """The names of the panels that are folded."""
+        return tuple(panel.NAME for panel in self.panels if panel.folded)
+
+    def fold(self, names: Iterable[str]) -> None:
+        """Fold the panels of these names and unfold the others."""
+        folded = set(names)
+        for panel in self.panels:
+            panel.folded = panel.NAME in folded
+
+    def hear(self, event: Event) -> None:
+        """Take an event into account; the panels follow before the next frame, however many events come at once."""
+        self._touch(self.board.hear(event))
+
+    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
+        """Show where the session stands."""
+        self._touch(self.board.look(standing, caps))
+
+    async def recall(self, past: Iterable[Event]) -> None:
+        """Show another session, from its events so far; a long one does not hold up the screen."""
+        self.board.clear()
+        for at, event in enumerate(past):
+            self.board.hear(event)
+            if at % _BREATH == _BREATH - 1:
+                await asyncio.sleep(0)
+        self.board.rest()
+        self._touch(frozenset(_SECTIONS.values()))
+
+    def action_widen(self, steps: int) -> None:
+        """Ask for more width."""
+        self.post_message(self.Widened(steps))
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Give the focused panel its height."""
+        if self._crowded:
+            event.widget.refresh(layout=True)
+
+    def on_descendant_blur(self, event: DescendantBlur) -> None:
+        """Share the height evenly again."""
+        if self._crowded:
+            event.widget.refresh(layout=True)
+
+    def _touch(self, sections: frozenset[Section]) -> None:
+        if sections and not self._stale:
+            self.call_later(self._draw)
+        self._stale |= sections
+
+    def _draw(self) -> None:
+        stale, self._stale = self._stale, set()
+        for panel in self.panels:
+            if _SECTIONS.get(type(panel)) in stale:
+                panel.show()
+
+    def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:
+        """Lines for each panel that is on the screen; what is left over goes to the tools."""
+        shown = [panel for panel in panels if isinstance(panel, Panel)]
+        wants = [panel.wanted for panel in shown]
+        self._crowded = sum(wants) > size.height
+        first = next((at for at, panel in enumerate(shown) if panel.has_focus), None)
+        rest = next((at for at, panel in enumerate(shown) if isinstance(panel, ToolsPanel) and not panel.folded), None)
+        return share(size.height, wants, first=first, rest=rest)

@@ -1,0 +1,166 @@
+"""What the panels know of a session, without a screen."""
+
+from dataclasses import replace
+
+from side_play import READY, TURN, TWO_MODELS
+from tui_play import CAP
+
+from ecoshell.budget.caps import CapState
+from ecoshell.events import (
+    BudgetChanged,
+    BudgetHeld,
+    BudgetSettled,
+    CallStarted,
+    Event,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+from ecoshell.tui.side.board import Board, ToolState
+
+STARTED, STEP, HELD, SETTLED, REGISTERED, FINISHED = TURN
+
+
+def heard(*events: Event) -> Board:
+    board = Board()
+    for event in events:
+        board.hear(event)
+    return board
+
+
+def looked(*events: Event, standing=READY) -> Board:
+    board = heard(*events)
+    board.look(standing, standing.caps)
+    return board
+
+
+def tool(board: Board, name: str) -> ToolState:
+    return next(tool for tool in board.tools if tool.name == name)
+
+
+def test_a_role_adds_up_its_calls_tokens_price_and_seconds():
+    board = heard(*TURN, STEP, SETTLED)
+    use = board.roles["single", "embedded"]
+    assert (use.calls, use.spent_nano, use.seconds) == (2, 6_200_000, 4.2)
+    assert use.usage == Usage(3_800, 120, cached=2_400)
+
+
+def test_one_role_with_two_models_is_two_entries_in_the_order_of_their_first_thought():
+    other = BudgetSettled(9, "single", "openai/x", 1, Usage(1, 1), True, 0.1)
+    assert list(heard(*TURN, other).roles) == [("single", "embedded"), ("single", "openai/x")]
+
+
+def test_one_unknown_price_makes_the_sum_unknown_for_good():
+    board = heard(replace(SETTLED, spent_nano=None), SETTLED)
+    assert board.roles["single", "embedded"].spent_nano is None
+
+
+def test_who_thinks_is_known_from_the_step_to_the_settlement():
+    board = heard(STARTED)
+    thinkers = []
+    for event in (STEP, HELD, SETTLED):
+        board.hear(event)
+        thinkers.append(board.thinking)
+    assert thinkers == [("single", "embedded"), ("single", "embedded"), None]
+
+
+def test_nobody_thinks_while_a_tool_works():
+    board = heard(STARTED, STEP, CallStarted("c1", "count_text", {}))
+    assert board.thinking is None
+
+
+def test_what_is_held_is_what_was_held_and_not_settled_yet():
+    other = BudgetHeld(2, "caller", "embedded", 900_000, 400, 256, clamped=False)
+    board = heard(STARTED, HELD, other)
+    assert (board.held_nano, board.held_tokens) == (8_000_000, 2_700)
+    board.hear(SETTLED)
+    assert (board.held_nano, board.held_tokens) == (900_000, 400)
+
+
+def test_a_hold_of_unknown_price_makes_what_is_held_unknown():
+    board = heard(HELD, BudgetHeld(2, "single", "x", None, 400, 256, clamped=False))
+    assert board.held_nano is None
+    assert board.held_tokens == 2_700
+
+
+def test_a_hold_that_was_given_back_without_a_word_is_gone_with_the_next_step():
+    board = heard(STARTED, STEP, HELD, StepStarted(2, "single", "embedded"))
+    assert board.held_tokens == 0
+
+
+def test_nothing_is_held_and_nobody_thinks_after_a_turn_however_it_ended():
+    board = heard(STARTED, STEP, HELD, FINISHED)
+    assert (board.held_nano, board.held_tokens, board.thinking, board.running) == (0, 0, None, False)
+
+
+def test_the_past_of_a_process_that_was_killed_is_at_rest():
+    board = heard(*TURN, TurnStarted(2, "more", "embedded", "single", "react"), STEP, HELD)
+    board.rest()
+    assert (board.held_tokens, board.thinking, board.running) == (0, None, False)
+    assert board.roles["single", "embedded"].calls == 1
+
+
+def test_saved_tokens_add_up_over_turns():
+    assert heard(*TURN, FINISHED).saved_tokens == 8_400
+
+
+def test_a_registered_tool_says_when_it_was_and_by_whom():
+    assert tool(looked(*TURN), "count_text") == ToolState("count_text", 142, "Counts words.", "agent", 1, 1)
+
+
+def test_a_tool_registered_by_hand_says_so_though_nobody_heard_when():
+    assert tool(looked(), "write_file") == ToolState("write_file", 131, "Writes a file.", "user")
+
+
+def test_a_registration_in_the_running_turn_counts_before_the_shell_says_so():
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"))
+    assert tool(board, "read_file").registered
+    assert board.context_tokens == READY.context_tokens + 120
+
+
+def test_between_turns_the_shell_knows_what_is_registered():
+    board = heard(*TURN)
+    rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
+    board.look(replace(READY, tools=rows), ())
+    assert not any(tool.registered for tool in board.tools)
+
+
+def test_an_unregistered_tool_is_known_by_name_only():
+    rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
+    board = looked(*TURN, ToolUnregistered("count_text"), standing=replace(READY, tools=rows))
+    assert tool(board, "count_text") == ToolState("count_text", 142, "Counts words.")
+
+
+def test_the_caps_are_those_heard_of_last():
+    reached = replace(CAP, spent=CAP.limit, held=0)
+    board = looked(*TURN)
+    assert board.hear(BudgetChanged((reached,))) == {"budget"}
+    assert board.caps == (reached,)
+    assert board.hear(BudgetChanged((reached,))) == frozenset()
+
+
+def test_text_that_arrives_changes_nothing():
+    assert heard(*TURN).hear(TextArrived("a", "answer", "single")) == frozenset()
+
+
+def test_the_same_standing_again_changes_nothing():
+    board = looked(*TURN)
+    assert board.look(replace(READY), READY.caps) == frozenset()
+    assert board.look(replace(READY, next_nano=1), READY.caps) == {"budget"}
+    assert board.look(replace(READY, next_nano=1, context_tokens=1), READY.caps) == {"tools"}
+
+
+def test_another_session_begins_with_an_empty_board():
+    board = looked(*TWO_MODELS)
+    board.clear()
+    assert (board.roles, board.tools, board.caps, board.saved_tokens) == ({}, [], (), 0)
+
+
+def test_a_cap_in_tokens_is_kept_as_it_is():
+    cap = CapState("day", "tokens", 200_000, 1, 2)
+    board = looked()
+    board.look(READY, [cap])
+    assert board.caps == (cap,)

@@ -1,0 +1,290 @@
+"""Where transcript and side stand, as keystrokes and mouse moves at several sizes."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from side_play import READY, TWO_MODELS, SideApp, many_tools
+from textual.widgets import Input
+from tui_play import eventually
+
+from ecoshell.tui.side.bars import SummaryLine, TitleBar
+from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.roles import RolesPanel
+from ecoshell.tui.side.splitter import Splitter
+from ecoshell.tui.side.tabs import TabRow
+from ecoshell.tui.side.tools import ToolsPanel
+
+pytestmark = pytest.mark.usefixtures("quiet")
+WIDE, NARROW = (120, 36), (80, 24)
+KEYS = [("f2", ToolsPanel), ("f3", PlanPanel), ("f4", BudgetPanel)]
+
+
+def shown(app: SideApp, selector) -> bool:
+    return bool(app.chat.query_one(selector).region.area)
+
+
+def side(app: SideApp) -> int:
+    return app.body.side.region.width
+
+
+def in_prompt(app: SideApp) -> bool:
+    return app.chat.query_one(Input).has_focus
+
+
+@pytest.mark.parametrize("size", [(100, 24), (120, 36), (200, 50)])
+async def test_a_wide_screen_shows_the_side_beside_the_transcript(paths, size):
+    app = SideApp(paths, past=TWO_MODELS)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert shown(app, "#main")
+        assert all(panel.region.area for panel in app.chat.query(Panel))
+        assert not shown(app, SummaryLine)
+        assert side(app) == {100: 38, 120: 38, 200: 60}[size[0]]
+        assert app.chat.query_one("#main").region.width + 1 + side(app) == size[0]
+
+
+@pytest.mark.parametrize("size", [(60, 24), (80, 24), (99, 40)])
+async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths, size):
+    app = SideApp(paths)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert app.chat.query_one("#main").region.width == size[0]
+        assert not any(panel.region.area for panel in app.chat.query(Panel))
+        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).visual)
+
+
+@pytest.mark.parametrize(("key", "kind"), KEYS)
+@pytest.mark.parametrize("size", [(60, 20), NARROW])
+@pytest.mark.parametrize("back", ["escape", "same key"])
+async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcript_and_back(
+    paths, key: str, kind, size, back: str
+):
+    app = SideApp(paths, past=TWO_MODELS)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(key)
+        await pilot.pause()
+        assert not shown(app, "#main")
+        assert app.chat.query_one(kind).has_focus
+        assert side(app) == size[0]
+        assert {type(panel) for panel in app.chat.query(Panel) if panel.region.area} == (
+            {BudgetPanel, RolesPanel} if kind is BudgetPanel else {kind}
+        )
+        assert f"[{key} " in str(app.chat.query_one(TabRow).visual)
+        await pilot.press(key if back == "same key" else back)
+        await pilot.pause()
+        assert shown(app, "#main")
+        assert in_prompt(app)
+
+
+async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.press("f2", "f3")
+        await pilot.pause()
+        assert shown(app, PlanPanel)
+        assert not shown(app, ToolsPanel)
+        row = str(app.chat.query_one(TabRow).visual)
+        await pilot.click(TabRow, offset=(row.index("f4 cost") + 2, 0))
+        await pilot.pause()
+        assert shown(app, BudgetPanel)
+        await pilot.click(TabRow, offset=(row.index("transcript") + 2, 0))
+        await pilot.pause()
+        assert shown(app, "#main")
+
+
+@pytest.mark.parametrize(("key", "kind"), KEYS)
+async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(paths, key: str, kind):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press(key)
+        assert app.chat.query_one(kind).has_focus
+        await pilot.press(key)
+        await pilot.pause()
+        assert in_prompt(app)
+        await pilot.press(key, "escape")
+        await pilot.pause()
+        assert in_prompt(app)
+        assert shown(app, kind)
+
+
+async def test_the_side_is_hidden_and_shown_by_key(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "f5")
+        await pilot.pause()
+        assert app.chat.query_one("#main").region.width == 120
+        assert shown(app, SummaryLine)
+        assert in_prompt(app)
+        await pilot.press("f3")
+        await pilot.pause()
+        assert shown(app, PlanPanel)
+        await pilot.press("f5", "f5")
+        await pilot.pause()
+        assert shown(app, PlanPanel)
+
+
+async def test_on_a_narrow_screen_the_key_of_the_side_shows_the_first_tab_and_back(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.press("f5")
+        await pilot.pause()
+        assert shown(app, ToolsPanel)
+        await pilot.press("f5")
+        await pilot.pause()
+        assert shown(app, "#main")
+
+
+@pytest.mark.parametrize(("wider", "narrower"), [("<", ">"), ("alt+left", "alt+right")])
+async def test_keys_make_the_side_wider_and_narrower_down_to_what_is_usable(paths, wider: str, narrower: str):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f4", wider, wider)
+        await pilot.pause()
+        assert side(app) == 42
+        await pilot.press(*[narrower] * 20)
+        await pilot.pause()
+        assert side(app) == 24
+        await pilot.press(*[wider] * 40)
+        await pilot.pause()
+        assert side(app) == 80
+
+
+async def drag(pilot, app: SideApp, column: int) -> None:
+    splitter = app.chat.query_one(Splitter)
+    await pilot.mouse_down(splitter, offset=(0, 5))
+    await pilot.hover("#main", offset=(column, 5))
+    await pilot.mouse_up("#main", offset=(column, 5))
+    await pilot.pause()
+
+
+async def test_the_mouse_drags_the_width_of_the_side(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        await drag(pilot, app, 70)
+        assert app.chat.query_one(Splitter).region.x == 70
+        assert side(app) == 49
+        assert not app.chat.query_one(Splitter).has_class("-dragged")
+
+
+async def test_moves_and_releases_that_drag_nothing_leave_the_width(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        await pilot.hover(Splitter, offset=(0, 5))
+        await pilot.mouse_up(Splitter, offset=(0, 5))
+        await pilot.pause()
+        assert side(app) == 38
+
+
+async def test_the_arrangement_is_the_same_in_the_next_run(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "enter", "<", "<", "<")
+        await eventually(pilot, paths.state_file.exists)
+    assert json.loads(paths.state_file.read_text()) == {"width": 44, "hidden": False, "folded": ["plan"]}
+    again = SideApp(paths)
+    async with again.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert side(again) == 44
+        assert again.chat.query_one(PlanPanel).region.height == 1
+        await pilot.press("f5")
+    hidden = SideApp(paths)
+    async with hidden.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert not shown(hidden, ToolsPanel)
+        assert shown(hidden, SummaryLine)
+
+
+async def test_a_width_that_is_too_much_for_a_small_screen_is_kept_for_a_large_one(paths):
+    paths.state_file.parent.mkdir(parents=True)
+    paths.state_file.write_text('{"width": 90}')
+    app = SideApp(paths)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        assert side(app) == 60
+        await pilot.resize_terminal(200, 50)
+        await pilot.pause()
+        assert side(app) == 90
+
+
+async def test_a_broken_state_file_and_a_folder_that_is_none_change_nothing(paths):
+    paths.data.parent.mkdir(parents=True, exist_ok=True)
+    paths.data.write_text("a file where the folder should be")
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "enter", "<")
+        await pilot.pause()
+        assert side(app) == 40
+
+
+@pytest.mark.parametrize("width", [100, 120])
+async def test_resizing_folds_the_side_into_tabs_and_back(paths, width: int):
+    app = SideApp(paths)
+    async with app.run_test(size=(width, 30)) as pilot:
+        await pilot.press("f2")
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        assert shown(app, "#main")
+        assert not shown(app, ToolsPanel)
+        await pilot.press("f2")
+        await pilot.pause()
+        assert side(app) == 80
+        await pilot.resize_terminal(width, 30)
+        await pilot.pause()
+        assert shown(app, "#main")
+        assert side(app) == 38
+        assert shown(app, RolesPanel)
+
+
+@pytest.mark.parametrize("height", [1, 4, 8, 12, 18, 24])
+async def test_every_panel_can_be_reached_at_every_height(paths, height: int):
+    app = SideApp(paths, standing=many_tools(), past=TWO_MODELS)
+    async with app.run_test(size=(120, height)) as pilot:
+        await pilot.press("f4")
+        for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
+            app.chat.query_one(kind).focus()
+            await pilot.pause()
+            panel = app.chat.query_one(kind)
+            assert panel.has_focus
+            room = app.body.side.region.height
+            await eventually(pilot, lambda panel=panel, room=room: panel.region.height >= min(room - 3, panel.wanted))
+            assert sum(each.region.height for each in app.chat.query(Panel)) <= max(0, room)
+
+
+def bar(app: SideApp) -> str:
+    return str(app.chat.query_one(TitleBar).visual)
+
+
+async def test_the_title_says_what_opens_and_then_who_thinks(paths):
+    app = SideApp(paths, standing=None)
+    async with app.run_test(size=NARROW) as pilot:
+        await pilot.pause()
+        assert bar(app).split() == ["ecoshell", "opening", "embedded", "…"]
+        app.chat.show(READY)
+        title = app.chat.query_one(TitleBar)
+        assert bar(app).startswith("ecoshell · fix-readme")
+        assert bar(app).endswith("  single · react ─ embedded")
+        title.work(True)
+        assert bar(app).endswith(" ◇ working  single · react ─ embedded")
+        title.say("read-only")
+        assert bar(app).endswith(" ◇ working  read-only  single · react ─ embedded")
+        title.work(False)
+        title.say("")
+        assert bar(app).split() == ["ecoshell", "·", "fix-readme", "single", "·", "react", "─", "embedded"]
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 120])
+async def test_the_title_line_fits_every_width_and_the_state_outlives_the_rest(paths, width: int):
+    long = replace(READY, title="a title \x1b[31m" + "w" * 300, model="local:/home/me/models/" + "m" * 60 + ".gguf")
+    app = SideApp(paths, standing=long)
+    async with app.run_test(size=(width, 24)) as pilot:
+        await pilot.pause()
+        app.chat.query_one(TitleBar).say("read-only")
+        assert len(bar(app)) == width - 2
+        assert "read-only" in bar(app)
+        assert bar(app).startswith("ecoshell · a title ␛[31m"[: width - 14])
+        assert "\x1b" not in bar(app)

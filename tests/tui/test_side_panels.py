@@ -1,0 +1,274 @@
+"""The panels, as keystrokes and clicks."""
+
+from dataclasses import replace
+
+import pytest
+from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools
+from textual.events import Paste
+from tui_play import eventually
+
+from ecoshell.events import BudgetChanged, TextArrived, ToolRegistered
+from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.roles import RolesPanel
+from ecoshell.tui.side.tools import ToolsPanel
+
+pytestmark = pytest.mark.usefixtures("quiet")
+WIDE = (120, 36)
+
+
+def panel(app: SideApp, kind=ToolsPanel):
+    return app.chat.query_one(kind)
+
+
+def current(app: SideApp) -> str:
+    return panel(app).list.current.name
+
+
+def line(app: SideApp, y: int, kind=ToolsPanel) -> str:
+    return panel(app, kind).render_line(y).text.rstrip()
+
+
+async def test_the_panels_follow_the_events(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        for event in TURN[:3]:
+            app.body.hear(event)
+        await eventually(pilot, lambda: "thinking" in panel(app, RolesPanel).text)
+        assert "held now   $0.0071" in panel(app, BudgetPanel).text
+        for event in TURN[3:]:
+            app.body.hear(event)
+        await eventually(pilot, lambda: "1 call  2.1 s" in panel(app, RolesPanel).text)
+        assert "held now   nothing" in panel(app, BudgetPanel).text
+        assert "turn 1" in panel(app).text
+        app.body.hear(BudgetChanged((REACHED,)))
+        await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel).text)
+
+
+async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        drawn = []
+        for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
+            monkeypatch.setattr(panel(app, kind), "refresh", lambda *_, **__: drawn.append(1))
+        for _ in range(100):
+            app.body.hear(TextArrived("word ", "answer", "single"))
+        app.chat.show(replace(READY))
+        await pilot.pause()
+        assert drawn == []
+
+
+async def test_before_the_session_is_open_the_panels_say_so(paths):
+    app = SideApp(paths, standing=None)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        assert panel(app, BudgetPanel).text == "known once the session is open"
+        assert panel(app).text == "known once the session is open"
+        app.chat.show(READY)
+        await eventually(pilot, lambda: "○ read_file" in panel(app).text)
+
+
+async def test_another_session_takes_the_place_of_the_first(paths):
+    app = SideApp(paths, past=TURN)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        await app.body.recall(TWO_MODELS[len(TURN) : -1])
+        app.chat.show(READY)
+        await eventually(pilot, lambda: "planner" in panel(app, RolesPanel).text)
+        assert "single" not in panel(app, RolesPanel).text
+        assert "saved" not in panel(app).text
+
+
+async def test_enter_shows_the_highlighted_tools_document(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "down", "down", "enter")
+        await pilot.pause()
+        assert app.wanted == [("DocumentWanted", "read_file")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        (["space"], [("UnregisterWanted", "count_text")]),
+        (["u"], [("UnregisterWanted", "count_text")]),
+        (["r"], []),
+        (["end", "space"], [("RegisterWanted", "run_command")]),
+        (["end", "r"], [("RegisterWanted", "run_command")]),
+        (["end", "u"], []),
+    ],
+)
+async def test_keys_register_and_unregister(paths, keys, wanted):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", *keys)
+        await pilot.pause()
+        assert app.wanted == wanted
+
+
+async def test_a_tool_that_is_registered_from_the_list_stays_under_the_highlight(paths):
+    app = SideApp(paths, standing=many_tools())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", *["pagedown"] * 4, "r")
+        await pilot.pause()
+        name, at, top = current(app), panel(app).list.highlighted, panel(app).scroll_offset.y
+        rows = tuple(
+            replace(row, registered=True, by="user") if row.name == name else row for row in many_tools().tools
+        )
+        app.chat.show(replace(many_tools(), tools=rows))
+        await eventually(pilot, lambda: panel(app).list.current.registered)
+        assert (current(app), panel(app).list.highlighted, panel(app).scroll_offset.y) == (name, at, top)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert panel(app).list.highlighted < at
+        assert current(app) == name
+
+
+async def test_typing_after_a_slash_filters_and_escape_takes_the_filter_away(paths):
+    app = SideApp(paths, standing=many_tools())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "slash", *"ration 500")
+        await pilot.pause()
+        assert "/ ration 500▏ 3 fit" in panel(app).text
+        assert current(app).endswith("operation_500")
+        await pilot.press("backspace")
+        assert "/ ration 50▏" in panel(app).text
+        await pilot.press("down", "r")
+        await pilot.pause()
+        assert app.wanted[0][0] == "RegisterWanted"
+        assert "/ ration 50 " in panel(app).text
+        await pilot.press("escape")
+        assert "/ ration" not in panel(app).text
+        assert panel(app).has_focus
+
+
+async def test_letters_that_are_keys_elsewhere_are_letters_in_the_filter(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "slash", *"run-/ <")
+        assert panel(app).list.filter == "run-/ <"
+        assert "nothing fits" in panel(app).text
+        assert app.wanted == []
+        await pilot.press("ctrl+u", *"run", "enter")
+        await pilot.pause()
+        assert app.wanted == [("DocumentWanted", "run_command")]
+
+
+async def test_a_paste_goes_into_the_filter_as_one_line(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "slash")
+        panel(app).post_message(Paste("read\n\x1b[31m" + "x" * 10_000))
+        await eventually(pilot, lambda: panel(app).list.filter)
+        assert panel(app).list.filter.startswith("read ␛[31mxxx")
+        assert len(panel(app).list.filter) == 100
+
+
+async def test_backspace_in_an_empty_filter_ends_it(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "slash", "backspace", "u")
+        await pilot.pause()
+        assert app.wanted == [("UnregisterWanted", "count_text")]
+
+
+async def test_the_highlight_the_filter_and_the_place_stay_through_updates(paths):
+    app = SideApp(paths, standing=many_tools())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "slash", *"service", *["pagedown"] * 5)
+        before = (current(app), panel(app).list.filter, panel(app).scroll_offset.y)
+        assert before[2] > 0
+        for event in TURN:
+            app.body.hear(event)
+        app.chat.show(replace(many_tools(), context_tokens=9_900))
+        await eventually(pilot, lambda: "9.9k of" in panel(app).text)
+        assert (current(app), panel(app).list.filter, panel(app).scroll_offset.y) == before
+
+
+async def test_the_highlight_is_always_in_view(paths):
+    app = SideApp(paths, standing=many_tools())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2")
+        for key in ("end", "pageup", "home", "pagedown", "down", "up"):
+            await pilot.press(key)
+            await pilot.pause()
+            drawn = [line(app, y) for y in range(panel(app).scrollable_content_region.height)]
+            assert any(current(app)[:8] in text for text in drawn), key
+        await pilot.press("end")
+        assert panel(app).list.highlighted == 526
+
+
+async def test_what_a_tool_is_called_is_shown_and_never_obeyed(paths):
+    app = SideApp(paths, standing=many_tools())
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("f2")
+        shown = panel(app).text
+        assert "tool␛[31mred\\u202e" in shown
+        assert "\x1b" not in shown
+        assert "数える" in shown
+
+
+async def test_clicks_highlight_and_a_second_one_shows_the_document(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2")
+        await pilot.pause()
+        y = next(y for y in range(20) if "read_file" in line(app, y)) + 1
+        await pilot.click(ToolsPanel, offset=(5, y))
+        assert current(app) == "read_file"
+        assert app.wanted == []
+        await pilot.click(ToolsPanel, offset=(5, y), times=2)
+        await pilot.pause()
+        assert app.wanted == [("DocumentWanted", "read_file")]
+
+
+async def test_a_list_without_tools_says_so_and_no_key_breaks_it(paths):
+    app = SideApp(paths, standing=replace(READY, tools=(), context_tokens=0, everything_tokens=0))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "down", "enter", "space", "end", "slash", "x", "enter", "escape")
+        assert "no tool is known" in panel(app).text
+        assert app.wanted == []
+
+
+@pytest.mark.parametrize("kind", [BudgetPanel, PlanPanel, RolesPanel])
+async def test_enter_folds_a_panel_to_its_title_and_unfolds_it(paths, kind):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        panel(app, kind).focus()
+        await pilot.press("enter")
+        await pilot.pause()
+        assert panel(app, kind).region.height == 1
+        assert panel(app, kind).title.strip().startswith("▸")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert panel(app, kind).region.height > 2
+        assert panel(app, kind).title.strip().startswith("▾")
+
+
+async def test_a_minus_or_a_click_on_the_title_folds_the_tools(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f2", "minus")
+        await pilot.pause()
+        assert panel(app).region.height == 1
+        await pilot.click(ToolsPanel, offset=(5, 0))
+        await pilot.pause()
+        assert panel(app).region.height > 5
+
+
+async def test_a_folded_budget_still_says_what_is_left(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f4", "enter")
+        assert "$0.4017 left" in panel(app, BudgetPanel).title
+        app.body.hear(BudgetChanged((REACHED,)))
+        await eventually(pilot, lambda: "$0 left · reached" in panel(app, BudgetPanel).title)
+
+
+async def test_a_registration_is_seen_while_the_turn_runs(paths):
+    app = SideApp(paths, past=TURN[:1])
+    async with app.run_test(size=WIDE) as pilot:
+        app.body.hear(ToolRegistered("read_file", 120, True, 2, "agent"))
+        await eventually(pilot, lambda: "● read_file" in panel(app).text)
+        assert "3 of 4" in panel(app).title

@@ -1,0 +1,224 @@
+"""How lines of panels are set and how panels share a height, without a screen."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
+from tui_play import CAP
+
+from ecoshell.events import Event
+from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
+from ecoshell.tui.side.board import Board
+from ecoshell.tui.side.body import side_width
+from ecoshell.tui.side.budget import budget_lines
+from ecoshell.tui.side.plan import plan_lines
+from ecoshell.tui.side.roles import roles_lines
+from ecoshell.tui.side.sharing import share
+from ecoshell.tui.side.sheet import bar, fit, fit_middle, left, model_name, percent, plain, right
+from ecoshell.tui.side.tool_list import ToolList, tool_line
+
+WIDTHS = st.integers(0, 60)
+
+
+def board(*events: Event, standing=READY) -> Board:
+    made = Board()
+    for event in events:
+        made.hear(event)
+    made.look(standing, standing.caps)
+    return made
+
+
+@given(st.text(), WIDTHS)
+def test_a_text_never_takes_more_cells_than_it_is_given(text: str, width: int):
+    assert cell_len(fit(text, width)) <= width
+    assert cell_len(fit_middle(text, width)) <= width
+    assert cell_len(left(text, width)) == width
+    assert cell_len(right(text, width)) == width
+
+
+def test_a_long_name_keeps_its_two_ends():
+    assert fit_middle("service_12_operation_197", 18) == "service_12_…on_197"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("embedded", "embedded"),
+        ("local:/home/me/models/small.gguf", "local:…/small.gguf"),
+        ("openrouter/someone/a-model-name", "…/a-model-name"),
+    ],
+)
+def test_a_model_is_named_by_the_end_of_its_path(name: str, shown: str):
+    assert model_name(name, 20) == shown
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(1, 10**9), WIDTHS)
+def test_a_bar_is_as_wide_as_it_should_be_and_shows_whatever_is_there(spent: int, held: int, limit: int, width: int):
+    drawn = bar(((spent, "█"), (held, "▒")), limit, width)
+    assert len(drawn) == width
+    assert not spent or not width or drawn.startswith("█")
+
+
+def test_only_a_full_whole_is_a_hundred_percent():
+    assert (percent(999, 1000), percent(1000, 1000), percent(0, 0)) == (" 99 %", "100 %", "  0 %")
+
+
+@given(st.integers(0, 60), st.lists(st.integers(1, 40), max_size=5), st.data())
+def test_panels_never_take_more_than_there_is_and_none_starves_while_there_is_room(height: int, wants, data):
+    first = data.draw(st.none() | st.integers(0, len(wants) - 1)) if wants else None
+    given_ = share(height, wants, first=first)
+    assert sum(given_) == min(height, sum(wants))
+    assert all(lines <= want for lines, want in zip(given_, wants, strict=True))
+    assert height < len(wants) or all(given_)
+
+
+def test_too_small_a_height_is_shared_evenly_and_the_panel_with_the_focus_comes_first():
+    assert share(12, [10, 5, 10]) == [4, 4, 4]
+    assert share(12, [10, 5, 10], first=2) == [1, 1, 10]
+    assert share(30, [10, 5, 10], rest=1) == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "whole", "width"),
+    [(None, 100, 38), (None, 160, 48), (None, 300, 60), (44, 120, 44), (5, 120, 24), (500, 120, 80)],
+)
+def test_the_side_is_as_wide_as_wanted_within_reason(wanted: int | None, whole: int, width: int):
+    assert side_width(wanted, whole) == width
+
+
+def test_a_cap_says_what_is_left_spent_and_held():
+    shown = plain(budget_lines(board(), 36)).splitlines()
+    assert shown[0] == f"session{'$0.4017 left of $0.50':>29}"
+    assert shown[1].endswith(" 19 % ")
+    assert shown[2:] == [
+        "spent $0.0912 · held $0.0071",
+        "next step  ≤ $0.0071 · 2.3k tok",
+        "held now   nothing",
+        "so far     $0.0912 · 18k tok",
+    ]
+
+
+@pytest.mark.parametrize(("cap", "word"), [(CAP, ""), (NEAR, "near"), (REACHED, "reached")])
+def test_a_cap_says_in_a_word_how_it_stands(cap, word: str):
+    line = plain(budget_lines(board(standing=replace(READY, caps=(cap,))), 36)).splitlines()[1]
+    assert line.rpartition("%")[2].strip() == word
+
+
+def test_a_cap_in_tokens_is_told_in_tokens():
+    shown = plain(budget_lines(board(standing=replace(READY, caps=(TOKENS,))), 40))
+    assert "135k left of 200k tok" in shown
+    assert "spent 63k tok · held 1.2k tok" in shown
+
+
+def test_without_a_cap_the_budget_says_how_to_set_one():
+    assert "no cap set — /budget 0.50 sets one" in plain(budget_lines(board(standing=replace(READY, caps=())), 36))
+
+
+def test_what_runs_is_held_now():
+    assert "held now   $0.0071 · 2.3k tok" in plain(budget_lines(board(*TURN[:3]), 36))
+
+
+def test_prices_that_are_unknown_are_never_shown_as_nothing():
+    unknown = replace(READY, caps=(), spent_nano=None, next_nano=None)
+    assert plain(budget_lines(board(standing=unknown), 40)).splitlines()[1:] == [
+        "next step  ≤ 2.3k tok, price unknown",
+        "held now   nothing",
+        "so far     price unknown · 18k tok",
+    ]
+    assert "next step  not known yet" in plain(budget_lines(board(standing=replace(READY, next_tokens=None)), 40))
+
+
+def test_roles_stand_in_a_table_where_there_is_room_and_below_each_other_where_not():
+    wide, slim = plain(roles_lines(board(*TWO_MODELS), 100)), plain(roles_lines(board(*TWO_MODELS), 36))
+    assert [line.split()[:3] for line in wide.splitlines()] == [
+        ["role", "model", "calls"],
+        ["single", "embedded", "1"],
+        ["planner", "openai/gpt-4.1-mini", "1"],
+        ["◇", "caller", "local:…/qwen2.5-1.5b-instruct-q4.gguf"],
+    ]
+    assert slim.splitlines()[3:6] == [
+        "  planner  openai/gpt-4.1-mini      ",
+        "  1 call  6.4 s              $0.0124",
+        "  8.7k in (4.1k cached) · 420 out",
+    ]
+    assert "◇ caller" in slim
+    assert "thinking" in wide
+    assert "thinking" in slim
+
+
+def test_there_is_no_plan_and_the_panel_says_so():
+    assert plain(plan_lines(36)).startswith("no plan is made\nPlanning comes with a later version")
+
+
+@given(st.integers(24, 120))
+def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
+    known = board(*TWO_MODELS, standing=replace(many_tools(60), caps=(NEAR, TOKENS)))
+    tools = [tool_line(tool, width) for tool in known.tools]
+    for line in [*budget_lines(known, width), *roles_lines(known, width), *plan_lines(width), *tools]:
+        text = plain([line])
+        assert cell_len(text) <= width
+        assert text.isprintable()
+
+
+def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
+    tools = ToolList()
+    known = board(*TURN).tools
+    tools.put(known, hold=False)
+    assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
+    tools.to(2)
+    fewer = [replace(tool, by="") if tool.name == "count_text" else tool for tool in known]
+    tools.put(fewer, hold=True)
+    assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
+    tools.sort()
+    assert [tool.name for tool in tools.shown] == ["write_file", "count_text", "read_file", "run_command"]
+    assert tools.current.name == "read_file"
+
+
+def test_a_filter_shows_what_fits_the_best_first():
+    tools = ToolList()
+    tools.put(board(standing=many_tools()).tools, hold=False)
+    tools.narrow("op 123")
+    assert tools.current.name == "service_12_operation_123"
+    tools.narrow("nothing like it")
+    assert tools.current is None
+    tools.narrow("")
+    assert len(tools.shown) == 527
+
+
+def test_an_arrangement_is_kept_from_one_run_to_the_next(tmp_path):
+    file = tmp_path / "data" / "screen.json"
+    kept = Arrangement(44, hidden=True, folded=("plan", "roles"))
+    ArrangementFile(file).write(kept)
+    assert ArrangementFile(file).read() == kept
+    assert [path.name for path in file.parent.iterdir()] == ["screen.json"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"width": "wide", "hidden": 1, "folded": 7}', '{"width": true}', "[" * 100_000]
+)
+def test_a_broken_arrangement_is_none(tmp_path, text: str):
+    file = tmp_path / "screen.json"
+    file.write_text(text)
+    assert ArrangementFile(file).read() == Arrangement()
+
+
+def test_bytes_that_are_no_text_are_no_arrangement(tmp_path):
+    file = tmp_path / "screen.json"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert ArrangementFile(file).read() == Arrangement()
+
+
+def test_what_makes_sense_in_a_half_broken_arrangement_is_kept(tmp_path):
+    file = tmp_path / "screen.json"
+    file.write_text('{"width": -3, "folded": ["plan", 7], "more": {}}')
+    assert ArrangementFile(file).read() == Arrangement(folded=("plan",))
+
+
+def test_an_arrangement_that_cannot_be_written_is_no_error(tmp_path):
+    (tmp_path / "data").write_text("a file where a folder should be")
+    file = tmp_path / "data" / "screen.json"
+    ArrangementFile(file).write(Arrangement(44))
+    assert ArrangementFile(file).read() == Arrangement()
