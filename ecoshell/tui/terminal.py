@@ -1,11 +1,23 @@
 """The terminal: Textual's driver, made to outlive input that is not UTF-8 and a terminal that goes away."""
 
+import os
+import selectors
+import signal
+from codecs import getincrementaldecoder
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+from ecoshell.tui.terminal_input import TerminalParser
 
 if TYPE_CHECKING:
     from textual.app import App
+
+_CHUNK = 1 << 16
+_TICK = 0.1
+"""Seconds after which it is looked whether the app has ended and whether an escape was a key of its own."""
 
 
 class TerminalDriver(LinuxDriver):
@@ -18,14 +30,26 @@ class TerminalDriver(LinuxDriver):
         self._file = cast("TextIO", _Leaky(self._file))
 
     def run_input_thread(self) -> None:
-        """Read until the app ends or the terminal does."""
-        while not self.exit_event.is_set():
-            try:
-                super().run_input_thread()
-            except UnicodeDecodeError:
-                continue  # the bytes are dropped, what follows is read
-            except OSError:
-                return  # the terminal is gone; the hang-up signal ends the app
+        """Read until the app ends or the terminal does; Textual's loop, with a parser that is quick with pastes."""
+        parser = TerminalParser(self._debug)
+        decode = getincrementaldecoder("utf-8")("ignore").decode
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(_TICK):
+                    try:
+                        read = os.read(self.fileno, _CHUNK)
+                    except OSError:
+                        read = b""
+                    if not read:  # the terminal is gone, and no hang-up comes from one that was not the controlling one
+                        signal.raise_signal(signal.SIGHUP)
+                        return
+                    self._process(parser.feed(text) if (text := decode(read)) else ())
+                self._process(parser.tick())
+
+    def _process(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            self.process_message(message)
 
     def _sigcont_application(self, *_: object) -> None:
         if self._must_signal_resume:  # a hang-up comes with SIGCONT too, and then there is nothing to go on with

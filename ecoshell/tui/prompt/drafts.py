@@ -1,30 +1,142 @@
 """The draft: what stands in the prompt, kept in a file so that no crash takes it."""
 
+import asyncio
+import json
 import os
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
+
+from ecoshell.messages import Attachment
+
+_MARK = "\0attachments "
+"""How a draft with attachments begins: no text that was typed holds a NUL."""
+_SLICE = 1 << 20
+"""Characters written in one go: other threads get their turn between them."""
+_PAUSE = 0.5
+"""Seconds without a change after which the draft is kept."""
+_LONGEST = 2.0
+"""Seconds after which it is kept although the person types on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is typed, and the large pastes whose markers stand in it."""
+
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+
+
+class _Part(TypedDict):
+    """One stretch of a draft's file: the text (no name) or an attachment, with its length in characters."""
+
+    name: str
+    length: int
 
 
 class DraftFile:
-    """One draft on disk. A file that cannot be written is no error: the draft is then only on the screen."""
+    """One draft on disk. A file that cannot be read or written is no error: the draft is then only on the screen.
+
+    A draft without attachments is its plain text. One with attachments begins with a line that lists its parts, and the
+    parts follow one after the other.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._lock = threading.Lock()
 
-    def read(self) -> str:
-        """The draft of the last time, or nothing."""
+    def read(self) -> Draft:
+        """The draft of the last time, or an empty one."""
         try:
-            return self._file.read_text(encoding="utf-8", errors="replace")
+            with self._file.open(encoding="utf-8", errors="replace", newline="") as source:
+                kept = source.read()
         except OSError:
-            return ""
+            return Draft()
+        if not kept.startswith(_MARK):
+            return Draft(kept)
+        try:
+            return _parted(kept)
+        except (ValueError, TypeError, KeyError):
+            return Draft(kept.removeprefix(_MARK))
 
-    def write(self, text: str) -> None:
+    def write(self, draft: Draft) -> None:
         """Keep the draft, whole or not at all; an empty one removes the file."""
-        with suppress(OSError):
-            if not text.strip():
+        with self._lock, suppress(OSError):
+            if not draft.text.strip():
                 self._file.unlink(missing_ok=True)
                 return
             self._file.parent.mkdir(parents=True, exist_ok=True)
             fresh = self._file.with_suffix(f".{os.getpid()}")
-            fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
-            fresh.replace(self._file)
+            try:
+                with fresh.open("w", encoding="utf-8", errors="backslashreplace", newline="") as out:
+                    for piece in _pieces(draft):
+                        out.write(piece)
+                    out.flush()
+                    os.fsync(out.fileno())
+                fresh.replace(self._file)
+            finally:
+                fresh.unlink(missing_ok=True)
+
+
+def _pieces(draft: Draft) -> Iterator[str]:
+    """The file's text, in slices."""
+    if draft.attachments:
+        parts = [_Part(name="", length=len(draft.text))]
+        parts += [_Part(name=one.name, length=len(one.text)) for one in draft.attachments]
+        yield f"{_MARK}{json.dumps(parts)}\n"
+    for text in (draft.text, *(one.text for one in draft.attachments)):
+        for at in range(0, len(text), _SLICE):
+            yield text[at : at + _SLICE]
+
+
+def _parted(kept: str) -> Draft:
+    """The draft in a file's text; raises ValueError, TypeError and KeyError for what is not such a file."""
+    head, _, body = kept.removeprefix(_MARK).partition("\n")
+    parts: list[_Part] = json.loads(head)
+    texts: list[Attachment] = []
+    for part in parts:
+        texts.append(Attachment(part["name"], body[: part["length"]]))
+        body = body[part["length"] :]
+    return Draft(texts[0].text if texts else body, tuple(texts[1:]))
+
+
+class DraftKeeper:
+    """Keeps the draft of the moment in its file while a person types: off the event loop, one write after the other."""
+
+    def __init__(self, file: DraftFile, current: Callable[[], Draft]) -> None:
+        self._file = file
+        self._current = current
+        self._changed_at = 0.0
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def touch(self) -> None:
+        """Say that the draft has changed: it is kept once the person pauses, and every two seconds while not."""
+        self._changed_at = asyncio.get_running_loop().time()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """Keep the draft as it is now, after what is being written already."""
+        self._closing.set()
+        self.touch()
+        if self._task is not None:
+            await self._task
+
+    async def _keep(self) -> None:
+        kept_at = -1.0
+        while kept_at < self._changed_at:
+            await self._pause()
+            kept_at = asyncio.get_running_loop().time()
+            await asyncio.to_thread(self._file.write, self._current())
+
+    async def _pause(self) -> None:
+        """Wait until the person pauses or has typed for long enough, or until the end."""
+        clock = asyncio.get_running_loop().time
+        latest = clock() + _LONGEST
+        while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), rest)

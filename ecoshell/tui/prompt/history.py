@@ -1,11 +1,17 @@
 """What was sent before, in the file and the format that the line shell uses too (prompt-toolkit's FileHistory)."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+
+from ecoshell.messages import Attachment
+from ecoshell.tui.prompt.drafts import Draft
 
 _KEPT = 1_000
 _TAIL = 1_000_000
 """Bytes read from the end of the file."""
+_ATTACHED = 20_000_000
+"""Characters of attachments that are remembered; they last as long as the chat and are not in the file."""
 
 
 class History:
@@ -16,34 +22,61 @@ class History:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._entries = _read(file) if file else []
-        self._place = len(self._entries)
-        self._draft = ""
+        self._entries: list[str] = []
+        self._place = 0
+        self._draft = Draft()
+        self._attachments: dict[str, tuple[Attachment, ...]] = {}
 
-    def back(self, draft: str) -> str | None:
+    def load(self) -> list[str]:
+        """The entries of the file, to be given to `begin_with`; takes its time and changes nothing."""
+        return _read(self._file) if self._file else []
+
+    def begin_with(self, entries: Iterable[str]) -> None:
+        """Put these before what was sent since."""
+        before = list(entries)
+        self._entries[:0] = before
+        self._place += len(before)
+
+    def back(self, draft: Draft) -> Draft | None:
         """The entry before; `draft` is what the prompt holds now. None at the beginning."""
         if self._place == 0:
             return None
         if self._place == len(self._entries):
             self._draft = draft
         self._place -= 1
-        return self._entries[self._place]
+        return self.recalled(self._entries[self._place])
 
-    def forward(self) -> str | None:
+    def forward(self) -> Draft | None:
         """The entry after, and after the last one the draft again. None when not looking back."""
         if self._place >= len(self._entries):
             return None
         self._place += 1
-        return self._draft if self._place == len(self._entries) else self._entries[self._place]
+        return self._draft if self._place == len(self._entries) else self.recalled(self._entries[self._place])
 
-    def add(self, text: str) -> None:
-        """Keep what was sent, unless it is what was sent last, and stop looking back."""
-        if not self._entries or self._entries[-1] != text:
-            self._entries.append(text)
-            self._write(text)
+    def search(self, query: str) -> list[str]:
+        """The entries that hold every word of the query, the newest first; with a capital in it, case counts."""
+        fold = str.lower if query.islower() or not query else str
+        words = fold(query).split()
+        newest_first = dict.fromkeys(reversed(self._entries))
+        return [entry for entry in newest_first if all(word in fold(entry) for word in words)]
+
+    def recalled(self, entry: str) -> Draft:
+        """An entry as it was sent, with its attachments where they are still remembered."""
+        return Draft(entry, self._attachments.get(entry, ()))
+
+    def add(self, draft: Draft) -> bool:
+        """Remember what was sent and stop looking back; says whether it is new, and to be written to the file."""
+        is_new = bool(draft.text.strip()) and self._entries[-1:] != [draft.text]
+        if is_new:
+            self._entries.append(draft.text)
+        if draft.attachments:
+            self._attachments[draft.text] = draft.attachments
+            self._forget_the_oldest_attachments()
         self._place = len(self._entries)
+        return is_new
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
+        """Add an entry to the file; takes its time."""
         if self._file is None:
             return
         lines = "".join(f"+{line}\n" for line in text.split("\n"))
@@ -53,6 +86,15 @@ class History:
                 out.write(f"\n# {datetime.now()}\n{lines}")
         except OSError:
             self._file = None  # a full disk or a read-only home must not stop the chat
+
+    def _forget_the_oldest_attachments(self) -> None:
+        sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}
+        excess = sum(sizes.values()) - _ATTACHED
+        for entry, size in list(sizes.items())[:-1]:
+            if excess <= 0:
+                break
+            excess -= size
+            del self._attachments[entry]
 
 
 def _read(file: Path) -> list[str]:

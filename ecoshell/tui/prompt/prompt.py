@@ -1,28 +1,50 @@
-"""The prompt: where questions and slash commands are typed."""
+"""The prompt: where questions, slash commands and shell commands are typed."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from rich.text import Text
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.timer import Timer
-from textual.widgets import Static, TextArea
+from textual.geometry import Size
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
+from ecoshell.errors import EcoshellError
 from ecoshell.tui.keys import act_at_once
-from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.drafts import DraftFile
+from ecoshell.tui.prompt.completion import CompletionList, Offer, lowered
+from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.history import History
-from ecoshell.tui.prompt.pastes import ATTACHED_FROM, Pastes
+from ecoshell.tui.prompt.mentions import Files, Mention, MentionSearch, mention_at, written
+from ecoshell.tui.prompt.pastes import Pastes, cleaned, is_large, unified
+from ecoshell.tui.prompt.slash import Completer, command_offers
 
 if TYPE_CHECKING:
-    from ecoshell.agent.commands import Completion
+    from textual.app import App
 
-_PAUSE = 0.5
-"""Seconds without a change after which the draft is kept."""
-Completer = Callable[[str], "Sequence[Completion]"]
-Send = Callable[[str], None]
+Mode = Literal["ask", "shell", "search"]
+Send = Callable[[Draft], None]
+SHELL = "!"
+"""What a shell command begins with."""
+_EDITABLE = 10_000
+"""Characters up to which a text from elsewhere is put into the prompt as it is."""
+_QUERY = 200
+_FOUND = 200
+_PLACEHOLDER = "Ask anything, / for commands, @ for files, ! for the shell"
+_SEARCHING = "Type what to look for in what was sent"
+_STEERING = frozenset({"up", "down", "tab", "enter", "escape", "ctrl+r", "ctrl+s", "ctrl+g"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Aside:
+    """What stood in the prompt before a search of the history, and how to undo what was typed there."""
+
+    draft: Draft
+    selection: Selection
+    edits: EditHistory
 
 
 class Prompt(TextArea):
@@ -30,61 +52,155 @@ class Prompt(TextArea):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
+        Binding("ctrl+r", "search", "Search what was sent", show=False),
+        Binding("ctrl+g", "edit", "Edit in $EDITOR", show=False),
+        Binding("alt+b,alt+left", "cursor_word_left", "Word left", show=False),
+        Binding("alt+f,alt+right", "cursor_word_right", "Word right", show=False),
+        Binding("alt+d", "delete_word_right", "Delete the word", show=False),
+        Binding("ctrl+shift+z", "redo", "Redo", show=False),
         Binding("pageup", "app.scroll_transcript(-1)", "Scroll back", show=False),
         Binding("pagedown", "app.scroll_transcript(1)", "Scroll on", show=False),
     ]
     HELP = (
         "Enter sends, shift+enter or ctrl+j begins a new line, up and down at the edges recall what was sent before, "
-        "tab completes a slash command, page up and page down scroll the transcript."
+        "ctrl+r searches it. Tab completes a slash command or an @file, a line that begins with ! runs in the shell. "
+        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript."
     )
+    COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
+
+    class Unedited(Message):
+        """The editor gave nothing back; `reason` says why, and what to do."""
+
+        def __init__(self, reason: str) -> None:
+            super().__init__()
+            self.reason = reason
 
     def __init__(self, completions: CompletionList, history: History) -> None:
-        super().__init__(
-            id="prompt",
-            compact=True,
-            highlight_cursor_line=False,
-            placeholder="Ask anything, or / for commands",
-        )
+        super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
+        self.cursor_blink = False  # an idle chat draws nothing
         self.completer: Completer = lambda _: ()
         self.send: Send = lambda _: None
-        """Called when enter is pressed, with every paste in the text; at once, or what is typed next would go along."""
+        """Called when enter is pressed; at once, or what is typed next would go along."""
         self._completions = completions
         self._history = history
         self._pastes = Pastes()
+        self._mentions = MentionSearch(self._offer_names)
+        self._aside: _Aside | None = None
+        self._offered_for: tuple[str, Location] = ("", (0, 0))
 
     @property
-    def draft(self) -> str:
-        """What would be sent now."""
-        return self._pastes.expand(self.text)
+    def files(self) -> Files:
+        """Gives the names that a mention can be completed to."""
+        return self._mentions.files
 
-    def put(self, text: str) -> None:
-        """Replace what is typed; a large text is kept aside as a paste is."""
-        self.text = self._short(text)
+    @files.setter
+    def files(self, files: Files) -> None:
+        self._mentions.files = files
+
+    @property
+    def mode(self) -> Mode:
+        """What is being typed: a question or a slash command, a shell command, or a search of the history."""
+        if self._aside is not None:
+            return "search"
+        return "shell" if self.text.lstrip().startswith(SHELL) else "ask"
+
+    @property
+    def draft(self) -> Draft:
+        """What is typed, with what its markers stand for; during a search, what was typed before it."""
+        return self._aside.draft if self._aside else Draft(self.text, self._pastes.named_in(self.text))
+
+    def put(self, what: Draft | str) -> None:
+        """Replace what is typed; a text too large to be edited is kept aside as a paste is."""
+        self._leave_search()
+        self.text = self._editable(Draft(what) if isinstance(what, str) else what)
         self.move_cursor(self.document.end)
 
-    def take(self) -> str:
-        """Empty the prompt and remember what stood in it; gives the text with its pastes."""
-        draft = self.draft
-        self._history.add(self.text)
+    def take(self) -> Draft:
+        """Empty the prompt and remember what stood in it; gives it as it is to be sent."""
+        self._leave_search()
+        draft, outgoing = self.draft, self._outgoing()
+        if self._history.add(draft):
+            self.run_worker(asyncio.to_thread(self._history.write, draft.text))
         self.text = ""
         self._pastes.clear()
-        return draft
+        self._close_completions()
+        return outgoing
 
     def refresh_completions(self) -> None:
-        """Offer what the typed line could become."""
-        typed = self.text
-        command = typed.startswith("/") and "\n" not in typed and self.has_focus
-        self._completions.offer(list(self.completer(typed)) if command else ())
+        """Offer what the text at the cursor could become, if that has changed."""
+        now = (self.text, self.cursor_location)
+        if now == self._offered_for or not self.has_focus:
+            return
+        self._offered_for = now
+        if self._aside is not None:
+            self._offer_entries()
+            return
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        offers = self._command_offers() if self.mode == "ask" else []
+        mention = None if offers or self.mode == "shell" else mention_at(line, row, column)
+        self._mentions.want(mention)
+        if mention is None:
+            self._completions.offer(offers, self.text.split())
+
+    def take_offer(self) -> None:
+        """Put the highlighted completion, or the entry found, in its place."""
+        offer = self._completions.current
+        if self._aside is not None:
+            self._leave_search()
+            self._retype(self._editable(self._history.recalled(offer.insert)))
+            self._close_completions()
+        else:
+            self.replace(offer.insert, offer.start, self.cursor_location, maintain_selection_offset=False)
+
+    def leave_search(self) -> bool:
+        """Stop searching the history and give the draft back; says whether there was a search."""
+        searching = self._aside is not None
+        self._leave_search()
+        return searching
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Change the text; a marker is taken out whole, and nothing is typed into one."""
+        start, end = edit.top, edit.bottom
+        edit.from_location = self._beside_marker(start, behind=start == end)
+        edit.to_location = self._beside_marker(end, behind=True)
+        return super().edit(edit)
+
+    def get_line(self, line_index: int) -> Text:
+        """The line, with its markers and the sign of a shell command set apart."""
+        line = super().get_line(line_index)
+        for start, end in self._pastes.spans(line.plain):
+            line.stylize(self.get_component_rich_style("prompt--paste"), start, end)
+        if line_index == 0 and line.plain.startswith(SHELL):
+            line.stylize(self.get_component_rich_style("prompt--shell"), 0, len(SHELL))
+        return line
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as the text has, as far as a third of the terminal takes them."""
+        return min(super().get_content_height(container, viewport, width), lowered(viewport.height))
 
     def action_newline(self) -> None:
         """Begin a new line."""
-        self.insert("\n")
+        self._type("\n")
+
+    def action_search(self) -> None:
+        """Look for something that was sent before."""
+        if self._aside is None:
+            self._aside = _Aside(self.draft, self.selection, self.history)
+            self.history = EditHistory(max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100)
+            self.text = ""
+            self.placeholder = _SEARCHING
+            self._offer_entries()
+
+    def action_edit(self) -> None:
+        """Open the draft in the person's editor."""
+        self.run_worker(self._edit(), exclusive=True, group="editor")
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Up; from the first line to what was sent before."""
         if select or not self.cursor_at_first_line:
             super().action_cursor_up(select)
-        elif (entry := self._history.back(self.text)) is not None:
+        elif (entry := self._history.back(self.draft)) is not None:
             self._recall(entry)
 
     def action_cursor_down(self, select: bool = False) -> None:
@@ -95,11 +211,13 @@ class Prompt(TextArea):
             self._recall(entry)
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._completions.is_open and self._steer(event.key):
+        if event.key in _STEERING and await self._steer(event.key):
             handled = True
         elif handled := event.key == "enter":
-            self.send(self.draft)
-        if handled or await act_at_once(self, event.key):
+            self.send(self._outgoing())
+        elif not event.is_printable:
+            handled = await act_at_once(self, event.key)
+        if handled:
             event.stop()
             event.prevent_default()
         else:
@@ -108,94 +226,129 @@ class Prompt(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()  # every class of a widget is asked in turn
-        self.insert(self._short(event.text))
+        self.history.checkpoint()
+        text = unified(event.text)
+        if self.mode == "search":
+            self._type(" ".join(cleaned(text[:_QUERY]).split()))
+        elif len(text) > _EDITABLE or (is_large(text) and self.mode == "ask"):
+            self._type(self._pastes.keep(text))
+        else:
+            self._type(cleaned(text))
 
     def on_blur(self) -> None:
         """Close the completions: they belong to what is being typed."""
-        self._completions.offer(())
+        self._leave_search()
+        self._close_completions()
 
-    def _steer(self, key: str) -> bool:
-        """Let a key move, take or close the completions; says whether it did."""
-        offer = self._completions.current.text
+    async def _steer(self, key: str) -> bool:
+        """Let a key move, take or close what is offered for all that is typed so far; says whether it did."""
+        self.refresh_completions()
+        if self._aside is not None:
+            return self._steer_search(key)
+        await self._mentions.settle()
+        if not self._completions.is_open:
+            return False
         if key in ("up", "down"):
             self._completions.move(-1 if key == "up" else 1)
         elif key == "escape":
-            self._completions.offer(())
-        elif key == "tab" or (key == "enter" and self._is_unfinished(offer)):
-            self.put(offer if " " in offer else f"{offer} ")
+            self._close_completions()
+        elif key == "tab" or (key == "enter" and self._is_unfinished()):
+            self.take_offer()
         else:
             return False
         return True
 
-    def _is_unfinished(self, offer: str) -> bool:
+    def _steer_search(self, key: str) -> bool:
+        """Let a key go further back or forward, take the entry or give the draft back."""
+        if key in ("escape", "ctrl+g"):
+            self._leave_search()
+        elif not self._completions.is_open:
+            return True
+        elif key in ("tab", "enter"):
+            self.take_offer()
+        else:
+            self._completions.move(1 if key in ("down", "ctrl+s") else -1, around=False)
+        return True
+
+    def _is_unfinished(self) -> bool:
         """Whether enter should complete rather than send: a word was begun and is none of the offers yet."""
-        typed = self.text
-        return not typed.endswith(" ") and typed not in (offer, *(other.text for other in self.completer(typed)))
+        typed = self.get_text_range(self._completions.current.start, self.cursor_location)
+        return not typed.endswith(" ") and all(typed != offer.insert.rstrip() for offer in self._completions.offers)
 
-    def _recall(self, entry: str) -> None:
-        self.put(entry)
+    def _leave_search(self) -> None:
+        if (aside := self._aside) is None:
+            return
+        self._aside = None
+        self.text = aside.draft.text
+        self.history, self.selection, self.placeholder = aside.edits, aside.selection, _PLACEHOLDER
+        self._close_completions()
+
+    def _close_completions(self) -> None:
+        """Close the list until what is typed changes."""
+        self._mentions.want(None)
         self._completions.offer(())
+        self._offered_for = (self.text, self.cursor_location)
 
-    def _short(self, text: str) -> str:
-        return self._pastes.keep(text) if len(text) > ATTACHED_FROM else text
+    def _command_offers(self) -> list[Offer]:
+        """What a slash command that is typed up to the cursor could become."""
+        typed = self.text
+        at_end = self.document.line_count == 1 and self.cursor_location[1] == len(typed)
+        return command_offers(self.completer, typed) if at_end and typed.startswith("/") else []
 
+    def _offer_names(self, mention: Mention, names: list[str]) -> None:
+        row, column = self.cursor_location
+        spaced = self.document.get_line(row)[column : column + 1] == " "
+        self._completions.offer(
+            [
+                Offer(name, "", written(name) + ("" if spaced or name.endswith("/") else " "), mention.start, True)
+                for name in names
+            ],
+            (mention.query,),
+        )
 
-class PromptBar(Vertical):
-    """The prompt with its completions above and a hint below."""
+    def _offer_entries(self) -> None:
+        entries = self._history.search(self.text)[:_FOUND]
+        oldest_first = [Offer(entry, "", entry) for entry in reversed(entries)]
+        self._completions.offer(oldest_first, self.text.split(), at=max(0, len(entries) - 1))
 
-    DEFAULT_CSS = """
-    PromptBar {
-        height: auto;
-        & > Horizontal { height: auto; }
-        #sign { width: 2; color: $primary; text-style: bold; }
-        Prompt { height: auto; max-height: 8; padding: 0; background: transparent; border: none; }
-        #hint { height: auto; color: $warning; padding: 0 2; display: none; &.-on { display: block; } }
-    }
-    """
+    def _outgoing(self) -> Draft:
+        """What is sent: pastes go along with a question, and stand in their places in a command."""
+        draft = self.draft
+        command = draft.text.lstrip().startswith(("/", SHELL))
+        return Draft(self._pastes.expanded(draft.text)) if command else draft
 
-    def __init__(self, history: History, draft: DraftFile) -> None:
-        super().__init__()
-        self._draft = draft
-        self._saving: Timer | None = None
-        completions = CompletionList()
-        self.completions = completions
-        self.prompt = Prompt(completions, history)
+    def _editable(self, draft: Draft) -> str:
+        """A draft's text as it may stand in the prompt; what its markers stand for is remembered."""
+        self._pastes.adopt(draft.text, draft.attachments)
+        large = len(draft.text) > _EDITABLE
+        return self._pastes.keep(unified(draft.text)) if large else cleaned(draft.text)
 
-    def compose(self) -> ComposeResult:
-        """The completions, the sign and the prompt, the hint."""
-        yield self.completions
-        with Horizontal():
-            yield Static("❯", id="sign", markup=False)
-            yield self.prompt
-        yield Static("", id="hint", markup=False)
+    def _recall(self, draft: Draft) -> None:
+        self.put(draft)
+        self._close_completions()
 
-    def hint(self, text: str) -> None:
-        """Say something below the prompt until the next key; nothing takes it away."""
-        line = self.query_one("#hint", Static)
-        line.update(text)
-        line.set_class(bool(text), "-on")
+    def _retype(self, text: str) -> None:
+        """Replace what is typed, so that it can be undone."""
+        self.history.checkpoint()
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
 
-    def on_mount(self) -> None:
-        """Put back the draft of the last time."""
-        self.prompt.put(self._draft.read())
+    def _type(self, text: str) -> None:
+        self.replace(text, *self.selection, maintain_selection_offset=False)
 
-    def on_unmount(self) -> None:
-        """Keep the draft."""
-        self._save()
+    def _beside_marker(self, location: Location, *, behind: bool) -> Location:
+        """The location, or if it is inside of a marker the marker's end or start."""
+        row, column = location
+        for start, end in self._pastes.spans(self.document.get_line(row)):
+            if start < column < end:
+                return row, end if behind else start
+        return location
 
-    def on_text_area_changed(self) -> None:
-        """Keep completions and hint to what is typed now, and the draft once the person pauses."""
-        self.hint("")
-        self.prompt.refresh_completions()
-        if self._saving is not None:
-            self._saving.stop()
-        self._saving = self.set_timer(_PAUSE, self._save)
+    async def _edit(self) -> None:
+        from ecoshell.tui.prompt.editor import edited
 
-    def take(self) -> str:
-        """Empty the prompt and the draft with it; gives what was typed."""
-        text = self.prompt.take()
-        self._draft.write("")
-        return text
-
-    def _save(self) -> None:
-        self._draft.write(self.prompt.draft)
+        try:
+            text = await edited(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
+        except EcoshellError as error:
+            self.post_message(self.Unedited(str(error)))
+        else:
+            self._retype(self._editable(Draft(text)))

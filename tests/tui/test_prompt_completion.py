@@ -1,0 +1,250 @@
+"""Completions of the prompt: slash commands, their arguments, and files that are mentioned."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prompt_play import PromptApp, until
+
+from ecoshell.tui.prompt.completion import CompletionList
+from ecoshell.tui.prompt.mentions import Mention, MentionSearch, Names, mention_at, written
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> PromptApp:
+    return PromptApp(tmp_path)
+
+
+async def test_letters_of_a_command_find_it_wherever_they_stand_in_its_name(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"/bgt")
+        assert app.offered == ["/budget"]
+        await pilot.press("tab")
+        assert app.prompt.text == "/budget "
+
+
+async def test_commands_that_begin_as_typed_come_first(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"/t")
+        assert app.offered == ["/tools", "/budget", "/quit"]
+
+
+async def test_an_argument_is_completed_by_its_letters_too(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"/model gpt")
+        assert app.offered == ["/model openai/gpt-5-mini"]
+        await pilot.press("enter")
+        assert app.prompt.text == "/model openai/gpt-5-mini"
+        await pilot.press("enter")
+        assert [draft.text for draft in app.sent] == ["/model openai/gpt-5-mini"]
+
+
+async def test_what_is_no_command_is_offered_nothing(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"/xyz")
+        assert app.offered == []
+        await pilot.press("enter")
+        assert [draft.text for draft in app.sent] == ["/xyz"]
+
+
+async def test_a_completion_can_be_undone(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"/too", "tab")
+        assert app.prompt.text == "/tools "
+        await pilot.press("ctrl+z")
+        assert app.prompt.text == "/too"
+
+
+async def test_a_click_takes_the_row_under_the_mouse(app):
+    async with app.run_test() as pilot:
+        await pilot.press("/")
+        await pilot.click(CompletionList, offset=(4, 1))
+        assert app.prompt.text == "/help "
+
+
+async def test_an_at_sign_offers_files_and_letters_narrow_them(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"see @")
+        await until(pilot, lambda: len(app.offered) == 6)
+        await pilot.press(*"kys")
+        await until(pilot, lambda: app.offered == ["ecoshell/tui/keys.py"])
+        await pilot.press("tab")
+        assert app.prompt.text == "see @ecoshell/tui/keys.py "
+
+
+async def test_a_mention_in_the_middle_of_a_text_is_completed_in_its_place(app):
+    async with app.run_test() as pilot:
+        app.prompt.put("look at  please\nthen stop")
+        app.prompt.move_cursor((0, 8))
+        await pilot.press(*"@notes")
+        await until(pilot, lambda: app.offered == ["notes.txt"])
+        await pilot.press("enter")
+        assert app.prompt.text == "look at @notes.txt please\nthen stop"
+        assert app.sent == []
+
+
+async def test_a_name_with_blanks_is_put_in_quotes(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"@readme")
+        await until(pilot, lambda: app.offered == ["README.md", "docs/read me.md"])
+        await pilot.press("down", "tab")
+        assert app.prompt.text == '@"docs/read me.md" '
+
+
+async def test_after_a_folder_the_mention_goes_on(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"@docs")
+        await until(pilot, lambda: app.offered)
+        await pilot.press("tab")
+        assert app.prompt.text == "@docs/"
+        await until(pilot, lambda: "docs/read me.md" in app.offered)
+
+
+async def test_a_mention_that_is_typed_out_is_sent_by_enter(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"@notes.txt")
+        await until(pilot, lambda: app.offered)
+        await pilot.press("enter")
+        assert [draft.text for draft in app.sent] == ["@notes.txt"]
+
+
+async def test_enter_in_the_same_packet_completes_what_was_mentioned_before_it(app):
+    async with app.run_test() as pilot:
+        app.type_in_one_packet(*"@kys", "tab", *"why?", "enter")
+        await until(pilot, lambda: app.sent)
+        assert [draft.text for draft in app.sent] == ["@ecoshell/tui/keys.py why?"]
+
+
+async def test_escape_closes_the_files_until_something_else_is_typed(app):
+    async with app.run_test() as pilot:
+        await pilot.press("@", "n")
+        await until(pilot, lambda: app.offered)
+        await pilot.press("escape")
+        assert app.offered == []
+        await pilot.press("o")
+        await until(pilot, lambda: app.offered)
+        assert app.prompt.text == "@no"
+
+
+async def test_moving_away_from_a_mention_closes_its_files(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"@no")
+        await until(pilot, lambda: app.offered)
+        await pilot.press("home")
+        await until(pilot, lambda: not app.offered)
+        assert app.prompt.text == "@no"
+
+
+async def test_each_mention_looks_at_the_files_anew(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"@notes", "tab")
+        app.names = ("fresh.py",)
+        await pilot.press("@")
+        await until(pilot, lambda: app.offered == ["fresh.py"])
+        assert app.asked_for_names == 2
+
+
+async def test_files_that_cannot_be_listed_leave_the_prompt_as_it_is(app):
+    async def broken() -> list[str]:
+        raise OSError("no such folder")
+
+    async with app.run_test() as pilot:
+        app.prompt.files = broken
+        await pilot.press(*"@notes", "enter")
+        assert [draft.text for draft in app.sent] == ["@notes"]
+
+
+async def test_in_a_shell_command_nothing_is_completed(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"!ls /t @no")
+        await pilot.pause()
+        assert app.offered == []
+        assert app.asked_for_names == 0
+        assert app.title_words == "shell command"
+        await pilot.press("enter")
+        assert [draft.text for draft in app.sent] == ["!ls /t @no"]
+        assert app.title_words == ""
+
+
+async def test_a_number_sign_and_a_mail_address_are_only_text(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"# me@no")
+        await pilot.pause()
+        assert app.offered == []
+        assert app.asked_for_names == 0
+
+
+async def test_only_the_names_for_the_latest_query_are_shown():
+    shown: list[tuple[str, list[str]]] = []
+    listed = asyncio.Event()
+
+    async def files() -> list[str]:
+        await listed.wait()
+        return ["alpha", "beta"]
+
+    search = MentionSearch(lambda mention, names: shown.append((mention.query, names)))
+    search.files = files
+    search.want(Mention((0, 0), "al"))
+    await asyncio.sleep(0)
+    search.want(Mention((0, 0), "bet"))
+    listed.set()
+    await search.settle()
+    assert shown[-1] == ("bet", ["beta"])
+    assert [query for query, _ in shown] == ["bet"]
+
+
+async def test_nothing_is_shown_for_a_mention_that_is_gone():
+    shown: list[str] = []
+    search = MentionSearch(lambda mention, _: shown.append(mention.query))
+    search.want(Mention((0, 0), "al"))
+    await asyncio.sleep(0)
+    search.want(None)
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+    assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("line", "query"),
+    [
+        ("@", ""),
+        ("a @b/c", "b/c"),
+        ('see @"a b', "a b"),
+        ("(@x", "x"),
+        ("me@home", None),
+        ("@a b", None),
+        ("", None),
+        ('@"a" ', None),
+    ],
+)
+def test_a_mention_is_what_follows_an_at_sign_at_the_start_of_a_word(line, query):
+    found = mention_at(line, 0, len(line))
+    assert (found and found.query) == query
+
+
+def test_a_mention_ends_at_the_cursor():
+    assert mention_at("see @notes.txt", 3, 7) == Mention((3, 4), "no")
+
+
+@pytest.mark.parametrize(
+    ("path", "mention"),
+    [("a/b.txt", "@a/b.txt"), ("a b.txt", '@"a b.txt"'), ("it's.txt", '@"it\'s.txt"'), ("a(1).txt", '@"a(1).txt"')],
+)
+def test_a_path_is_quoted_where_it_would_not_be_read_whole(path, mention):
+    assert written(path) == mention
+
+
+def test_a_files_own_name_goes_before_its_folders_and_a_short_path_before_a_long_one():
+    names = Names(("prompt/zebra.py", "a/b/prompt.py", "x/prompt.py", "unrelated"))
+    assert names.best("prompt") == ["x/prompt.py", "a/b/prompt.py", "prompt/zebra.py"]
+
+
+def test_letters_taken_back_find_again_what_more_letters_had_left_out():
+    names = Names(("alpha", "beta"))
+    assert names.best("al") == ["alpha"]
+    assert names.best("a") == ["alpha", "beta"]
+    assert names.best("b") == ["beta"]
+
+
+def test_signs_in_a_query_are_letters_like_others():
+    assert Names(("a[1].txt", "a1.txt", "b^c")).best("[1]") == ["a[1].txt"]
+    assert Names(("a^b", "ab")).best("^") == ["a^b"]

@@ -1,0 +1,139 @@
+"""The draft on disk: what is typed survives a crash, with its attachments."""
+
+import asyncio
+import os
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_play import LONG, PromptApp, until
+
+from ecoshell.messages import Attachment
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper
+
+WITH_PASTE = Draft("why [paste-1 · 312 lines]", (Attachment("paste-1", LONG),))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+def test_a_draft_comes_back_with_its_attachments(tmp_path):
+    file = DraftFile(tmp_path / "data" / "draft.txt")
+    file.write(WITH_PASTE)
+    assert file.read() == WITH_PASTE
+
+
+def test_a_draft_without_attachments_is_its_plain_text(tmp_path):
+    DraftFile(tmp_path / "draft.txt").write(Draft("half a thought\nand more"))
+    assert (tmp_path / "draft.txt").read_bytes() == b"half a thought\nand more"
+
+
+def test_a_draft_of_plain_text_is_read_whatever_it_begins_with(tmp_path):
+    (tmp_path / "draft.txt").write_text('[{"name": "x"}]\nold draft')
+    assert DraftFile(tmp_path / "draft.txt").read() == Draft('[{"name": "x"}]\nold draft')
+
+
+@pytest.mark.parametrize("head", ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]'])
+def test_a_damaged_list_of_attachments_loses_no_text(tmp_path, head):
+    (tmp_path / "draft.txt").write_text(f"\0attachments {head}\nwhat was typed")
+    assert "what was typed" in DraftFile(tmp_path / "draft.txt").read().text
+
+
+def test_an_empty_draft_removes_the_file(tmp_path):
+    file = DraftFile(tmp_path / "draft.txt")
+    file.write(Draft("text"))
+    file.write(Draft(" \n"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_that_cannot_be_written_is_no_error(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    DraftFile(blocked / "draft.txt").write(Draft("text"))
+    assert DraftFile(blocked / "draft.txt").read() == Draft()
+
+
+def test_a_crash_in_the_middle_of_writing_leaves_the_older_draft(tmp_path, monkeypatch):
+    file = DraftFile(tmp_path / "draft.txt")
+    file.write(Draft("older"))
+
+    def crash(_: int) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, "fsync", crash)
+    file.write(Draft("newer"))
+    assert file.read() == Draft("older")
+    assert [kept.name for kept in tmp_path.iterdir()] == ["draft.txt"]
+
+
+@given(text=TEXT.filter(str.strip), texts=st.lists(TEXT, max_size=3))
+def test_every_text_comes_back_as_it_was(tmp_path_factory, text, texts):
+    draft = Draft(text.replace("\0", ""), tuple(Attachment(f"paste-{at}", one) for at, one in enumerate(texts)))
+    file = DraftFile(tmp_path_factory.mktemp("draft") / "draft.txt")
+    file.write(draft)
+    assert file.read() == (draft if draft.text.strip() else Draft())
+
+
+class _SlowFile(DraftFile):
+    """Waits with each write until it may."""
+
+    def __init__(self) -> None:
+        self.may_write = threading.Event()
+        self.written: list[str] = []
+
+    def write(self, draft: Draft) -> None:
+        assert self.may_write.wait(30)
+        self.written.append(draft.text)
+
+
+async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
+    file, text = _SlowFile(), "first"
+    keeper = DraftKeeper(file, lambda: Draft(text))
+    keeper.touch()
+    closing = asyncio.create_task(keeper.close())
+    await asyncio.sleep(0)
+    text = "second"
+    file.may_write.set()
+    await closing
+    assert file.written[-1] == "second"
+
+
+async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("ecoshell.tui.prompt.drafts._LONGEST", 0.05)
+    file, typed = DraftFile(tmp_path / "draft.txt"), ""
+    keeper = DraftKeeper(file, lambda: Draft(typed))
+    async with asyncio.timeout(30):
+        while not (tmp_path / "draft.txt").exists():
+            typed += "x"
+            keeper.touch()
+            await asyncio.sleep(0)
+    assert 0 < len(file.read().text) <= len(typed)
+    await keeper.close()
+    assert file.read() == Draft(typed)
+
+
+async def test_a_large_paste_is_in_the_draft_that_the_next_start_reads(tmp_path):
+    app = PromptApp(tmp_path)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.query_one(PromptBar).is_restored)
+        await pilot.press(*"why ")
+        app.paste(LONG)
+        await until(pilot, (tmp_path / "draft.txt").exists)
+        assert app.draft_file.read() == WITH_PASTE
+    app = PromptApp(tmp_path)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.prompt.text)
+        await pilot.press("?", "enter")
+        assert app.sent == [Draft(f"{WITH_PASTE.text}?", WITH_PASTE.attachments)]
+
+
+async def test_what_is_typed_before_the_draft_is_read_comes_behind_it(tmp_path):
+    DraftFile(tmp_path / "draft.txt").write(Draft("from before, "))
+    app = PromptApp(tmp_path)
+    async with app.run_test() as pilot:
+        bar = app.query_one(PromptBar)
+        await until(pilot, lambda: bar.is_restored)
+        assert app.prompt.text == "from before, "
+        app.prompt.put("typed")
+        await bar.restore()
+        assert app.prompt.text == "from before, typed"

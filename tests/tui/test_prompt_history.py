@@ -1,0 +1,212 @@
+"""What was sent before: recalled, searched, shared with the line shell."""
+
+from pathlib import Path
+
+import pytest
+from prompt_play import LONG, PromptApp, until
+
+from ecoshell.messages import Attachment
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.prompt.history import History
+
+SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what is left?")
+
+
+def loaded(file: Path) -> History:
+    history = History(file)
+    history.begin_with(history.load())
+    return history
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> PromptApp:
+    history = History(tmp_path / "history.txt")
+    for text in SENT:
+        history.write(text)
+    return PromptApp(tmp_path)
+
+
+async def ready(pilot, app: PromptApp) -> None:
+    """Wait for the history, which is read beside the first frame."""
+    await until(pilot, lambda: app.query_one(PromptBar).is_restored)
+
+
+def test_history_is_shared_with_the_line_shell_through_its_file(tmp_path):
+    from prompt_toolkit.history import FileHistory
+
+    file = tmp_path / "history.txt"
+    for text in ("one\ntwo", "three"):
+        History(file).write(text)
+    assert list(FileHistory(str(file)).load_history_strings()) == ["three", "one\ntwo"]
+    FileHistory(str(file)).store_string("four\nfive")
+    again = loaded(file)
+    looked_back = [entry and entry.text for entry in (again.back(Draft()) for _ in range(4))]
+    assert looked_back == ["four\nfive", "three", "one\ntwo", None]
+
+
+def test_history_survives_a_file_that_is_not_text(tmp_path):
+    file = tmp_path / "history.txt"
+    file.write_bytes(b"\xff\xfe\n+caf\xe9\n")
+    assert loaded(file).back(Draft()) == Draft("caf\ufffd")
+
+
+def test_history_that_cannot_be_written_lasts_as_long_as_the_chat(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    history = loaded(blocked / "history.txt")
+    assert history.add(Draft("kept"))
+    history.write("kept")
+    assert history.back(Draft()) == Draft("kept")
+
+
+def test_what_is_read_late_stands_before_what_was_sent_since():
+    history = History()
+    history.add(Draft("sent"))
+    history.begin_with(["older"])
+    assert [history.back(Draft()), history.back(Draft())] == [Draft("sent"), Draft("older")]
+
+
+def test_the_same_thing_sent_twice_in_a_row_is_one_entry():
+    history = History()
+    assert [history.add(Draft("again")), history.add(Draft("again")), history.add(Draft(" "))] == [True, False, False]
+    assert [history.back(Draft("now")), history.back(Draft()), history.forward()] == [
+        Draft("again"),
+        None,
+        Draft("now"),
+    ]
+
+
+def test_a_search_wants_every_word_and_gives_each_entry_once_the_newest_first():
+    history = History()
+    history.begin_with(["count words", "other", "words to count", "count words"])
+    assert history.search("wor cou") == ["count words", "words to count"]
+
+
+def test_a_capital_letter_makes_case_count():
+    history = History()
+    history.begin_with(["Readme", "readme"])
+    assert history.search("readme") == ["readme", "Readme"]
+    assert history.search("R") == ["Readme"]
+
+
+def test_attachments_are_remembered_with_their_entries_as_far_as_there_is_room():
+    history = History()
+    large = [Draft(f"[paste-{at} · 2 lines]", (Attachment(f"paste-{at}", "x" * 9_000_000),)) for at in range(3)]
+    for draft in large:
+        history.add(draft)
+    assert [history.back(Draft()) for _ in large] == [large[2], large[1], Draft(large[0].text)]
+
+
+async def test_control_r_lists_what_was_sent_the_newest_next_to_the_prompt(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"draft", "ctrl+r")
+        assert app.offered == list(SENT)
+        assert app.highlighted == "what is left?"
+        assert app.title_words == "history search"
+
+
+async def test_typing_narrows_the_search_and_enter_takes_without_sending(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("ctrl+r", *"count")
+        assert app.offered == [SENT[1], SENT[2]]
+        assert app.highlighted == SENT[2]
+        await pilot.press("ctrl+r", "enter")
+        assert app.prompt.text == SENT[1]
+        assert app.sent == []
+        assert app.title_words == ""
+
+
+async def test_escape_gives_the_draft_back_with_its_cursor_and_what_can_be_undone(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"my draft", "left", "left", "ctrl+r", *"haiku", "escape")
+        assert app.prompt.text == "my draft"
+        assert app.prompt.cursor_location == (0, 6)
+        await pilot.press("ctrl+z")
+        assert app.prompt.text == ""
+
+
+async def test_what_a_search_puts_into_the_prompt_can_be_undone(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"draft", "ctrl+r", *"haiku", "enter")
+        assert app.prompt.text == "write a haiku"
+        await pilot.press("ctrl+z")
+        assert app.prompt.text == "draft"
+
+
+async def test_a_search_that_finds_nothing_says_so_and_sends_nothing(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("ctrl+r", *"zzz")
+        await until(pilot, lambda: app.title_words == "history search · nothing found")
+        await pilot.press("enter")
+        assert app.sent == []
+        await pilot.press("escape")
+        assert app.prompt.text == ""
+
+
+async def test_the_search_stops_at_the_oldest_and_comes_forward_again(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press("ctrl+r", *["ctrl+r"] * 9)
+        assert app.highlighted == SENT[0]
+        await pilot.press("down", "ctrl+s")
+        assert app.highlighted == SENT[2]
+
+
+async def test_a_search_typed_in_one_packet_takes_what_it_finds(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        app.type_in_one_packet("ctrl+r", *"haiku", "enter", *"!", "enter")
+        await until(pilot, lambda: app.sent)
+        assert [draft.text for draft in app.sent] == ["write a haiku!"]
+
+
+async def test_the_draft_is_kept_while_the_history_is_searched(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"draft", "ctrl+r", *"haiku")
+        assert app.prompt.draft == Draft("draft")
+
+
+async def test_what_is_cleared_is_remembered_and_a_search_is_only_left(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        bar = app.query_one(PromptBar)
+        await pilot.press(*"draft", "ctrl+r", "x")
+        assert bar.clear()
+        assert app.prompt.text == "draft"
+        assert bar.clear()
+        assert app.prompt.text == ""
+        assert not bar.clear()
+        await pilot.press("up")
+        assert app.prompt.text == "draft"
+
+
+async def test_a_recalled_command_does_not_open_the_list_that_would_catch_the_next_key(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"/tools", "enter", "up", "up")
+        assert app.prompt.text == "what is left?"
+
+
+async def test_an_entry_is_recalled_with_the_paste_that_was_sent_with_it(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        app.paste(LONG)
+        await until(pilot, lambda: app.prompt.text)
+        await pilot.press(*" why", "enter", "up", "enter")
+        assert app.sent[0].attachments == (Attachment("paste-1", LONG),)
+        assert app.sent[1] == app.sent[0]
+
+
+async def test_what_is_sent_is_written_to_the_file(app):
+    async with app.run_test() as pilot:
+        await ready(pilot, app)
+        await pilot.press(*"new", "enter")
+        await until(pilot, lambda: app.history_file.read_text().endswith("+new\n"))
+        assert loaded(app.history_file).search("")[0] == "new"

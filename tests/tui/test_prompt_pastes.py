@@ -1,0 +1,162 @@
+"""Pastes: small ones are typed, large ones go along as attachments, and none of them steers anything."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prompt_play import LONG, PromptApp, until
+
+from ecoshell.messages import Attachment
+from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.prompt.pastes import Pastes, cleaned, is_large
+
+MARKER = "[paste-1 · 312 lines]"
+
+
+@pytest.fixture
+def app(tmp_path) -> PromptApp:
+    return PromptApp(tmp_path)
+
+
+async def pasted(pilot, app: PromptApp, text: str) -> None:
+    before = app.prompt.text
+    app.paste(text)
+    await until(pilot, lambda: app.prompt.text != before)
+
+
+async def test_a_large_paste_becomes_an_attachment_with_a_name(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"why ")
+        await pasted(pilot, app, LONG)
+        assert app.prompt.text == f"why {MARKER}"
+        await pilot.press("?", "enter")
+        assert app.sent == [Draft(f"why {MARKER}?", (Attachment("paste-1", LONG),))]
+
+
+async def test_a_small_paste_is_typed_with_its_line_ends_made_newlines(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, "one\r\ntwo\rthree")
+        assert app.prompt.text == "one\ntwo\nthree"
+        assert app.prompt.draft.attachments == ()
+
+
+async def test_a_paste_replaces_what_is_selected(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"one two", "ctrl+shift+left")
+        await pasted(pilot, app, "2")
+        assert app.prompt.text == "one 2"
+
+
+async def test_a_marker_is_deleted_whole_and_its_attachment_with_it(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, LONG)
+        await pilot.press("backspace")
+        assert app.prompt.draft == Draft()
+        await pilot.press("ctrl+z")
+        assert app.prompt.draft == Draft(MARKER, (Attachment("paste-1", LONG),))
+
+
+async def test_a_word_deleted_out_of_a_marker_takes_all_of_it(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"see ")
+        await pasted(pilot, app, LONG)
+        await pilot.press("ctrl+w")
+        assert app.prompt.text == "see "
+
+
+async def test_what_is_typed_inside_a_marker_comes_behind_it(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, LONG)
+        await pilot.press("left", "left", "x")
+        assert app.prompt.text == f"{MARKER}x"
+
+
+async def test_a_marker_typed_by_hand_is_only_text(app):
+    async with app.run_test() as pilot:
+        app.prompt.put(MARKER)
+        await pilot.press("enter")
+        assert app.sent == [Draft(MARKER)]
+
+
+async def test_each_paste_of_a_chat_has_a_name_of_its_own(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, LONG)
+        await pilot.press("enter")
+        await pasted(pilot, app, LONG)
+        await pilot.press("enter")
+        assert [draft.attachments[0].name for draft in app.sent] == ["paste-1", "paste-2"]
+
+
+async def test_in_a_command_a_large_paste_stands_in_its_place(app):
+    async with app.run_test() as pilot:
+        await pilot.press(*"!cat <<E ")
+        await pasted(pilot, app, LONG)
+        assert app.prompt.text == f"!cat <<E {LONG}"
+        await pasted(pilot, app, "y" * 30_000)
+        assert app.prompt.text.endswith("[paste-1 · 30,000 characters]")
+        await pilot.press("enter")
+        assert app.sent == [Draft(f"!cat <<E {LONG}{'y' * 30_000}")]
+
+
+async def test_a_line_of_a_million_characters_is_an_attachment(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, "x" * 1_000_000)
+        assert app.prompt.text == "[paste-1 · 1,000,000 characters]"
+        assert app.prompt.draft.attachments == (Attachment("paste-1", "x" * 1_000_000),)
+
+
+async def test_control_characters_in_a_paste_are_shown_and_not_obeyed(app):
+    async with app.run_test() as pilot:
+        await pasted(pilot, app, "a\x1b[2Jb\x07c\x00d\u202ee\x9bf")
+        assert app.prompt.text == "a␛[2Jb\\x07cd\\u202ee\\x9bf"
+
+
+@pytest.mark.parametrize("text", ["👩‍👩‍👧 family", "日本語 wide", "e\u0301 combined", "مرحبا بالعالم", "tab\there"])
+async def test_emoji_wide_combined_and_right_to_left_text_is_taken_as_it_is(app, text):
+    async with app.run_test(size=(20, 6)) as pilot:
+        await pasted(pilot, app, text)
+        await pilot.press("left", "right", "backspace", "ctrl+z", "enter")
+        assert app.sent == [Draft(text)]
+
+
+async def test_a_text_too_large_to_be_edited_is_put_aside(app):
+    async with app.run_test() as pilot:
+        app.prompt.put("z" * 50_000)
+        assert app.prompt.text == "[paste-1 · 50,000 characters]"
+        await pilot.press("enter")
+        assert app.sent[0].attachments == (Attachment("paste-1", "z" * 50_000),)
+
+
+async def test_a_paste_into_a_search_is_cut_and_put_on_one_line(app):
+    async with app.run_test() as pilot:
+        await pilot.press("ctrl+r")
+        await pasted(pilot, app, f"needle\n{LONG}")
+        assert app.prompt.text == " ".join(f"needle\n{LONG}"[:200].split())
+
+
+@pytest.mark.parametrize(
+    ("text", "large"),
+    [("x" * 2_000, False), ("x" * 2_001, True), ("x\n" * 19 + "x", False), ("x\n" * 20 + "x", True), ("", False)],
+)
+def test_a_paste_is_large_from_twenty_one_lines_or_two_thousand_and_one_characters(text, large):
+    assert is_large(text) == large
+
+
+def test_each_paste_stands_in_its_own_place():
+    pastes = Pastes()
+    one, two = pastes.keep("a" * 3_000), pastes.keep("b" * 3_000)
+    assert pastes.expanded(f"first {one}, then {two}") == f"first {'a' * 3_000}, then {'b' * 3_000}"
+
+
+def test_a_draft_from_before_keeps_its_pastes_and_new_ones_are_numbered_after_them():
+    pastes = Pastes()
+    pastes.adopt("[paste-4 · 2 lines]", [Attachment("paste-4", "a\nb")])
+    assert pastes.named_in("[paste-4 · 2 lines]") == (Attachment("paste-4", "a\nb"),)
+    assert pastes.keep("c\nd") == "[paste-5 · 2 lines]"
+
+
+@given(st.text())
+def test_what_is_cleaned_steers_nothing_and_stays_so(text):
+    shown = cleaned(text)
+    assert all(letter in "\n\t" or letter >= " " for letter in shown)
+    assert not set(shown) & {"\x7f", "\x9b", "\u2028", "\u202e"}
+    assert cleaned(shown) == shown

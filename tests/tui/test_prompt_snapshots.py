@@ -1,0 +1,111 @@
+"""The prompt in each of its states, as pictures: in a usual terminal and in a small one."""
+
+from pathlib import Path
+
+import pytest
+from prompt_play import LONG, PromptApp, until
+
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.history import History
+
+SIZES = pytest.mark.parametrize("size", [(80, 16), (44, 9)], ids=["usual", "small"])
+SENT = (
+    "write a haiku about terminals",
+    "how many words are in notes.txt and in every other file of the folder?\nCount them one by one.",
+    "/budget session 0.50",
+    "!git status",
+    "how many lines?",
+)
+
+
+def typed(*keys: str, paste: str = "", offers: int = 0):
+    """Type, paste, and wait until so much is offered."""
+
+    async def before(pilot) -> None:
+        app = pilot.app
+        await until(pilot, lambda: app.query_one(PromptBar).is_restored)
+        await pilot.press(*keys)
+        if paste:
+            app.paste(paste)
+            await until(pilot, lambda: "paste" in app.prompt.text)
+        await until(pilot, lambda: len(app.offered) >= offers)
+        await pilot.pause()
+
+    return before
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PromptApp:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for text in SENT:
+        History(tmp_path / "history.txt").write(text)
+    return PromptApp(tmp_path)
+
+
+@SIZES
+def test_nothing_typed(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed())
+
+
+@SIZES
+def test_commands_offered(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed("/", "down", offers=5))
+
+
+@SIZES
+def test_arguments_offered(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed(*"/model e", offers=2))
+
+
+@SIZES
+def test_files_offered(snap_compare, app, size):
+    app.names = (*app.names, f"{'a-very-long-folder/' * 6}readme.txt")
+    assert snap_compare(app, terminal_size=size, run_before=typed(*"compare @re", offers=3))
+
+
+@SIZES
+def test_the_history_searched(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2))
+
+
+@SIZES
+def test_a_search_that_finds_nothing(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed("ctrl+r", *"zebra"))
+
+
+@SIZES
+def test_a_shell_command(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed(*"!git log --oneline"))
+
+
+@SIZES
+def test_a_large_paste(snap_compare, app, size):
+    assert snap_compare(app, terminal_size=size, run_before=typed(*"What is wrong here? ", paste=LONG))
+
+
+@SIZES
+def test_many_lines(snap_compare, app, size):
+    lines = [key for at in range(12) for key in (*f"line {at}", "ctrl+j")]
+    assert snap_compare(app, terminal_size=size, run_before=typed(*lines, *"日本語 and 👩‍👩‍👧"))
+
+
+@SIZES
+def test_a_hint(snap_compare, app, size):
+    async def before(pilot) -> None:
+        await typed(*"a draft")(pilot)
+        pilot.app.query_one(PromptBar).hint("A turn is under way: esc stops it. What you typed stays here.")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=before)
+
+
+@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark"])
+def test_a_paste_and_a_list_in_other_colors(snap_compare, app, theme):
+    async def before(pilot) -> None:
+        pilot.app.theme = theme
+        await typed(*"see ", paste=LONG)(pilot)
+        await pilot.press(*" @re")
+        await until(pilot, lambda: len(pilot.app.offered) >= 2)
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=(60, 9), run_before=before)
