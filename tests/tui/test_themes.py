@@ -1,11 +1,15 @@
 """Themes from files."""
 
+import os
+
 import pytest
+from textual.color import Color
 from textual.theme import Theme
+from themed_host import Host
 from tui_play import FakeShell, eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.look.themes import load_themes
+from ecoshell.tui.look.themes import load_theme, load_themes
 from ecoshell.tui.transcript.view import Transcript
 
 
@@ -40,6 +44,15 @@ def test_a_theme_of_the_users_own_wins(paths):
         ('[colors]\nprimry = "red"', "knows no color 'primry'"),
         ('[colors]\naccent = "red"', "no color 'primary'"),
         ("[colors", "cannot be used"),
+        ('drak = true\n[colors]\nprimary = "red"', "knows no key 'drak'; did you mean 'dark'?"),
+        ('dark = "yes"\n[colors]\nprimary = "red"', "dark must be true or false"),
+        ('[colors]\nprimary = "red"\n[syntax]\nkeywrd = "red"', "knows no color 'keywrd'; did you mean 'keyword'?"),
+        ('[colors]\nprimary = "red"\n[diff]\nadded = "rgb(1"', "added = 'rgb(1' is not a color"),
+        ('[colors]\nprimary = "red 50%"', "is not a color"),
+        ('[colors]\nprimary = "ansi_red"', "is not a color"),
+        ('[colors]\nprimary = 5', "is not a color"),
+        ('syntax = 3\n[colors]\nprimary = "red"', "syntax is no table"),
+        ("# " + "x" * 70_000, "larger than 64 KiB"),
     ],
 )
 def test_a_broken_theme_is_named_and_the_others_still_work(paths, text: str, complaint: str):
@@ -52,22 +65,54 @@ def test_a_broken_theme_is_named_and_the_others_still_work(paths, text: str, com
     assert {"dark", "light"} <= {theme.name for theme in themes.all}
 
 
+def test_files_that_are_none_and_names_that_are_none_are_named_too(paths):
+    folder = paths.config / "themes"
+    (folder / "folder.toml").mkdir(parents=True)
+    (folder / "latin.toml").write_bytes(b'[colors]\nprimary = "\xff"\n')
+    (folder / "my theme.toml").write_text('[colors]\nprimary = "red"\n')
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(folder / "pipe.toml")  # reading it would never end
+    complaints = " ".join(load_themes(paths).complaints)
+    assert "folder.toml cannot be used: it is not a file" in complaints
+    assert "latin.toml cannot be used: it is not UTF-8" in complaints
+    assert "my theme.toml cannot be used: a theme's name has letters" in complaints
+    assert not hasattr(os, "mkfifo") or "pipe.toml cannot be used: it is not a file" in complaints
+
+
+def test_a_theme_of_one_colour_is_enough(paths):
+    folder = paths.config / "themes"
+    folder.mkdir(parents=True)
+    (folder / "mine.toml").write_bytes(b'\xef\xbb\xbfdark = false\n[colors]\nprimary = "navy"\n')
+    mine = by_name(paths)["mine"]
+    assert (mine.accent, mine.secondary) == (mine.primary, mine.primary)
+    assert mine.variables["syntax-keyword"] == mine.primary
+    assert Color.parse(mine.background or "").brightness > 0.8
+    assert set(mine.variables) == set(by_name(paths)["dark"].variables)
+
+
+def test_the_environment_chooses_before_the_file(paths, monkeypatch):
+    wanting(paths, "light")
+    monkeypatch.setenv("ECOSHELL_TUI_THEME", "moss")
+    assert load_themes(paths).chosen == "moss"
+    assert load_theme(paths, "moss").name == "moss"
+
+
+@pytest.mark.parametrize("name", ["drak", "../config", "", "a/b", "\0"])
+def test_the_first_frame_has_a_theme_whatever_the_settings_say(paths, name):
+    assert load_theme(paths, name).name == "dark"
+
+
+async def test_the_first_frame_wears_the_theme_of_the_settings(paths, quiet):
+    wanting(paths, "light")
+    host = Host(paths)
+    async with host.run_test():
+        assert host.theme == "light"
+        assert host.screen.styles.background == Color.parse(by_name(paths)["light"].background or "")
+
+
 async def test_a_theme_that_does_not_exist_is_told_on_the_screen(make_app, paths):
     wanting(paths, "drak")
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
         await eventually(pilot, lambda: "There is no theme 'drak'" in app.chat.query_one(Transcript).text)
         assert app.theme == "dark"
-
-
-async def test_no_color_is_respected(make_app, monkeypatch):
-    app = None
-    make_app(FakeShell())
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = make_app(FakeShell())
-    async with app.run_test() as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
-        strip = app.chat.query_one(Transcript).render_line(0)
-        filtered = [strip.apply_filter(one, app.chat.background_colors[1]) for one in app.get_line_filters()]
-        assert app.no_color
-        assert filtered

@@ -1,0 +1,139 @@
+"""From the tables of a theme file to a theme: what may stand there, and what is derived when it is left out."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+_NAME = re.compile(r"[\w-]+", re.ASCII)
+_DARK = {
+    "background": "#14181c", "foreground": "#d6dbdf", "success": "#93c47d", "warning": "#e2b86b", "error": "#ea8a8a",
+}  # fmt: skip
+_LIGHT = {
+    "background": "#fbfaf7", "foreground": "#2a2f33", "success": "#34641f", "warning": "#7a4f00", "error": "#a02c2c",
+}  # fmt: skip
+_COLORS = (
+    "primary", "secondary", "accent", "foreground", "muted", "background", "surface", "panel", "success", "warning",
+    "error",
+)  # fmt: skip
+_SYNTAX = ("keyword", "name", "string", "number", "comment")
+_DIFF = ("added", "removed", "hunk", "added_background", "removed_background")
+_SECTIONS = {"colors": _COLORS, "syntax": _SYNTAX, "diff": _DIFF}
+_FLAGS = ("dark", "colorless")
+_MUTED, _SELECTED, _BORDER, _TINT = 0.3, 0.3, 0.3, 0.12
+"""How far muted text goes to the background, and a selection, a border and a diff's ground to their colours."""
+
+Palette = dict[str, Color]
+
+
+@dataclass
+class Look(Theme):
+    """A theme from a file; a colorless one is shown with no colour at all."""
+
+    colorless: bool = False
+
+
+def theme_of(name: str, record: Mapping[str, Any]) -> Look:
+    """The theme that a file's tables describe; raises ValueError for what is unknown or no colour."""
+    if not _NAME.fullmatch(name):
+        raise ValueError("a theme's name has letters, digits, '-' and '_' only")
+    _known(record, (*_FLAGS, *_SECTIONS), "key")
+    flags = {flag: record.get(flag, flag == "dark") for flag in _FLAGS}
+    for flag, value in flags.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{flag} must be true or false")
+    if "primary" not in _section(record, "colors"):
+        raise ValueError("it has no color 'primary'")
+    colors = _colors(_section(record, "colors"), dark=flags["dark"])
+    more = _syntax(_section(record, "syntax"), colors) | _diff(_section(record, "diff"), colors)
+    main = {key: color.hex for key, color in colors.items() if key != "muted"}
+    return Look(name=name, **main, **flags, variables=_variables(colors) | {key: more[key].hex for key in more})
+
+
+def _section(record: Mapping[str, Any], name: str) -> Palette:
+    """The colours of a table, empty where there is none; only `colors` has to be there."""
+    table = record.get(name, {} if name != "colors" else None)
+    if not isinstance(table, dict):
+        raise ValueError(f"it has no [{name}]" if table is None or name == "colors" else f"{name} is no table")
+    given = cast("dict[str, Any]", table)
+    _known(given, _SECTIONS[name], "color")
+    return {key: _color(key, value) for key, value in given.items()}
+
+
+def _known(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            raise ValueError(f"it knows no {what} {key!r}; {hint}")
+
+
+def _color(key: str, value: Any) -> Color:
+    """An opaque colour that says its own red, green and blue."""
+    try:
+        color = Color.parse(str(value))
+    except ColorParseError:
+        color = None
+    if color is None or color.auto or color.ansi is not None or color.a != 1:
+        raise ValueError(f"{key} = {value!r} is not a color such as #7fb8c9")
+    return color
+
+
+def _colors(given: Palette, *, dark: bool) -> Palette:
+    """Every main colour: those given, and the rest from them."""
+    colors = {key: Color.parse(value) for key, value in (_DARK if dark else _LIGHT).items()} | given
+    ground, text, primary = colors["background"], colors["foreground"], colors["primary"]
+    derived = {
+        "secondary": primary,
+        "accent": primary,
+        "surface": ground.blend(text, 0.03),
+        "panel": ground.blend(text, 0.06),
+        "muted": text.blend(ground, _MUTED),
+    }
+    return derived | colors
+
+
+def _syntax(given: Palette, colors: Palette) -> Palette:
+    """The colours of code: `syntax-keyword` and so on."""
+    sources = ("accent", "primary", "success", "warning", "muted")
+    derived = {key: colors[source] for key, source in zip(_SYNTAX, sources, strict=True)}
+    return {f"syntax-{key}": color for key, color in (derived | given).items()}
+
+
+def _diff(given: Palette, colors: Palette) -> Palette:
+    """The colours of changes in files: `diff-added`, `diff-added-background` and so on."""
+    ground = colors["background"]
+    derived = {
+        "added": colors["success"],
+        "removed": colors["error"],
+        "hunk": colors["secondary"],
+        "added_background": ground.blend(colors["success"], _TINT),
+        "removed_background": ground.blend(colors["error"], _TINT),
+    }
+    return {f"diff-{key.replace('_', '-')}": color for key, color in (derived | given).items()}
+
+
+def _variables(colors: Palette) -> dict[str, str]:
+    """Textual's own variables, where what it derives would be hard to read or to tell apart."""
+    ground, text, muted, primary = (colors[key] for key in ("background", "foreground", "muted", "primary"))
+    selected, border = ground.blend(primary, _SELECTED), ground.blend(text, _BORDER)
+    variables = {
+        **dict.fromkeys(("foreground-muted", "text-muted", "text-disabled"), muted),
+        **dict.fromkeys(("block-cursor-blurred-foreground", "input-selection-foreground"), text),
+        **dict.fromkeys(("block-cursor-background", "footer-key-foreground", "link-color"), primary),
+        **dict.fromkeys(("block-cursor-foreground", "link-color-hover"), ground),
+        **dict.fromkeys(("block-cursor-blurred-background", "input-selection-background"), selected),
+        "screen-selection-background": selected,
+        "screen-selection-foreground": text,
+        "block-hover-background": colors["panel"],
+        "border-blurred": border,
+        "scrollbar": border,
+        **dict.fromkeys(("scrollbar-hover", "scrollbar-active"), primary),
+        **dict.fromkeys(("scrollbar-background", "scrollbar-corner-color"), ground),
+        **dict.fromkeys(("scrollbar-background-hover", "scrollbar-background-active"), ground),
+    }
+    return {key: color.hex for key, color in variables.items()}

@@ -1,0 +1,56 @@
+"""An app that wears a theme from a file, and sends no colour where none is wanted."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TypeVar
+
+from textual.app import App
+from textual.filter import LineFilter, Monochrome
+
+from ecoshell.paths import Paths
+from ecoshell.tui.look.colorless import Colorless, wants_no_color
+from ecoshell.tui.look.palette import Look
+from ecoshell.tui.look.themes import MONO, Themes, load_theme, load_themes, wanted_theme
+
+R = TypeVar("R")
+
+
+class ThemedApp(App[R]):
+    """Wears the theme of the settings from its first frame on; all others are read when they are wanted."""
+
+    def __init__(self, paths: Paths) -> None:
+        super().__init__()
+        self.paths = paths
+        """Where the settings and the person's own themes are."""
+        self._without_color: Sequence[LineFilter] = [Colorless()]
+        self.forced_mono = wants_no_color(os.environ, terminal=sys.__stderr__ is not None and sys.__stderr__.isatty())
+        """Whether no theme's colours are sent, because the person or the terminal wants none."""
+        self.no_color = self.forced_mono  # Textual takes an empty NO_COLOR for one too
+        theme = load_theme(paths, MONO if self.forced_mono else wanted_theme(paths))
+        self.register_theme(theme)
+        self.set_reactive(App.theme, theme.name)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
+        self.stylesheet.set_variables(self.get_css_variables())  # not by a watcher: it would style everything twice
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """No colour at all in a colorless theme; else Textual's filters, without its shades of grey."""
+        theme = self.current_theme
+        if isinstance(theme, Look) and theme.colorless:
+            return self._without_color
+        return [one for one in super().get_line_filters() if not isinstance(one, Monochrome)]
+
+    async def learn_themes(self) -> Themes:
+        """Read all theme files, beside the screen; what has changed in the one that is worn is put on."""
+        themes = await asyncio.to_thread(load_themes, self.paths)
+        worn = self.current_theme
+        for theme in themes.all:
+            self.register_theme(theme)
+        if self.current_theme != worn:
+            self.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
+        return themes
+
+    def wear(self, name: str) -> None:
+        """Put on a theme that was learnt; where no colour is wanted, the one without them stays on."""
+        if not self.forced_mono:
+            self.theme = name

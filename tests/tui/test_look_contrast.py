@@ -1,0 +1,87 @@
+"""What a theme shows can be read."""
+
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+from themed_host import Host, least_contrast, ratio
+
+from ecoshell.paths import Paths
+from ecoshell.tui.look.palette import Look
+from ecoshell.tui.look.themes import load_themes
+from ecoshell.tui.screens.help import HelpScreen
+from ecoshell.tui.screens.settings import SettingsScreen
+from ecoshell.tui.screens.theme import ThemePicker
+
+NOWHERE = Path("/nonexistent")
+THEMES = [theme for theme in load_themes(Paths(NOWHERE, NOWHERE, NOWHERE)).all if not theme.colorless]
+EACH = pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error")
+GROUNDS = ("background", "surface", "panel")
+
+
+def demanded(theme: Look) -> float:
+    return 7.0 if theme.name.startswith("high-contrast") else 4.5
+
+
+def texts(theme: Look) -> dict[str, Color]:
+    """Every colour that words are shown in."""
+    variables = {
+        name: Color.parse(value)
+        for name, value in theme.variables.items()
+        if name.startswith(("syntax-", "diff-")) and not name.endswith("-background")
+    }
+    muted = {"muted": Color.parse(theme.variables["foreground-muted"])}
+    return {name: Color.parse(getattr(theme, name)) for name in TEXTS} | variables | muted
+
+
+def test_there_are_dark_light_and_two_of_high_contrast() -> None:
+    kinds = {theme.name: theme.dark for theme in THEMES}
+    assert kinds["dark"]
+    assert not kinds["light"]
+    assert (kinds["high-contrast"], kinds["high-contrast-light"]) == (True, False)
+    assert len(kinds) >= 8
+
+
+@EACH
+def test_every_text_stands_apart_from_every_ground(theme: Look) -> None:
+    grounds = [Color.parse(getattr(theme, ground)) for ground in GROUNDS]
+    shown = {name: min(ratio(text, ground) for ground in grounds) for name, text in texts(theme).items()}
+    assert {name: found for name, found in shown.items() if found < demanded(theme)} == {}
+
+
+@EACH
+def test_changes_and_code_in_them_stand_apart_from_their_ground(theme: Look) -> None:
+    for kind in ("added", "removed"):
+        ground = Color.parse(theme.variables[f"diff-{kind}-background"])
+        shown = {name: ratio(text, ground) for name, text in texts(theme).items() if name.startswith("syntax-")}
+        shown[kind] = ratio(Color.parse(theme.variables[f"diff-{kind}"]), ground)
+        assert {name: found for name, found in shown.items() if found < demanded(theme)} == {}
+
+
+@EACH
+def test_what_is_chosen_can_be_read(theme: Look) -> None:
+    pairs = (
+        ("block-cursor-foreground", "block-cursor-background"),
+        ("block-cursor-blurred-foreground", "block-cursor-blurred-background"),
+        ("input-selection-foreground", "input-selection-background"),
+        ("screen-selection-foreground", "screen-selection-background"),
+    )
+    for front, back in pairs:
+        assert ratio(Color.parse(theme.variables[front]), Color.parse(theme.variables[back])) >= demanded(theme)
+
+
+async def test_every_word_on_the_screens_can_be_read_in_every_theme(host: Host, paths: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await host.learn_themes()
+        for screen in (None, ThemePicker("dark"), SettingsScreen(paths), HelpScreen.of(host.screen)):
+            if screen is not None:
+                await host.push_screen(screen)
+                await host.workers.wait_for_complete()
+            for theme in THEMES:
+                host.wear(theme.name)
+                await pilot.pause()
+                found, text = least_contrast(host)
+                assert found >= demanded(theme), (theme.name, screen, text)
+            if screen is not None:
+                await pilot.press("escape")
