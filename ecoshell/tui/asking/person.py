@@ -1,14 +1,16 @@
 """The person in front of the screen, as the core knows them."""
 
 import asyncio
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from textual.containers import Vertical
 
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
-from ecoshell.tui.asking.questions import ApprovalQuestion, LimitQuestion, Question
 from ecoshell.tui.prompt.prompt import Prompt
+
+if TYPE_CHECKING:  # the questions are loaded when the first is asked
+    from ecoshell.tui.asking.questions import Question
 
 T = TypeVar("T")
 
@@ -24,7 +26,7 @@ class QuestionSpot(Vertical):
         super().__init__()
         self._turn = asyncio.Lock()
 
-    async def ask(self, question: Question[T]) -> T:
+    async def ask(self, question: "Question[T]") -> T:
         """The person's answer; a cancelled wait takes the question off the screen.
 
         While something stands in the prompt the focus stays there, so that no key meant for it answers the question.
@@ -33,10 +35,10 @@ class QuestionSpot(Vertical):
         async with self._turn:
             try:
                 await self.mount(question)
-                if prompt.text:
+                if prompt.text and not question.continues:
                     question.border_subtitle = "shift+tab comes here"
                 else:
-                    question.focus()
+                    question.begin()
                 return await question.answer
             finally:
                 question.remove()
@@ -50,13 +52,19 @@ class ScreenPerson:
         self._spot = spot
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
-        """Ask whether a call may run."""
-        return Approval(await self._spot.ask(ApprovalQuestion(wanted)))
+        """Ask whether a call may run, and with which arguments."""
+        from ecoshell.tui.asking.approval import ApprovalQuestion
+
+        return await self._spot.ask(ApprovalQuestion(wanted))
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
         """Ask what to do at a limit."""
+        from ecoshell.tui.asking.money import LimitQuestion
+
         return await self._spot.ask(LimitQuestion(hit))
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         """Ask whether an expensive step may go on."""
-        return CostChoice("go")
+        from ecoshell.tui.asking.money import CostQuestion
+
+        return await self._spot.ask(CostQuestion(wanted))

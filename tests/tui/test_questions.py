@@ -1,0 +1,298 @@
+"""Questions in place: what they show, the keys and clicks that answer them, and the room they take."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from asking_play import COST, LIMIT, OFFERS, RUNS, WRITES, AskingApp, asked
+from textual.content import Content
+from textual.widgets import Input, TextArea
+
+from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.tui.asking.approval import ArgumentsEditor
+from ecoshell.tui.asking.questions import Choices, Field, Question
+
+SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+
+
+def shown(pilot) -> str:
+    """Everything the question says, its title first."""
+    question = pilot.app.question
+    texts = [str(static.render()) for static in question.query("Static") if static.display]
+    return "\n".join([Content.from_markup(question.border_title).plain, *texts])
+
+
+async def answered(answer: "asyncio.Future[object]") -> object:
+    return await asyncio.wait_for(answer, 10)
+
+
+async def click(pilot, words: str) -> None:
+    """Click on the choice with these words."""
+    for choices in pilot.app.question.query(Choices):
+        for row, strip in enumerate(choices.render_line(at) for at in range(choices.size.height)):
+            if (column := strip.text.find(words)) >= 0:
+                await pilot.click(choices, offset=(column + 1, row))
+                return
+    raise AssertionError(f"nothing says {words!r}")
+
+
+async def test_an_approval_shows_why_with_what_what_changes_and_what_it_costs():
+    async with asked(WRITES) as (pilot, _):
+        said = shown(pilot)
+    assert "? may write_file run" in said
+    assert "The second line is wanted in capitals" in said
+    assert "path = notes.txt" in said
+    assert "-two\n+TWO" in said
+    assert "It would change files." in said
+    assert "One use costs $0.002." in said
+
+
+@pytest.mark.parametrize(
+    ("key", "words", "decision"),
+    [("1", "once", "once"), ("2", "this session", "session"), ("3", "this project", "project"), ("n", "no", "no")],
+)
+async def test_a_key_and_a_click_decide_alike(key, words, decision):
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press(key)
+        assert await answered(answer) == Approval(decision)
+    async with asked(WRITES) as (pilot, answer):
+        await click(pilot, words)
+        assert await answered(answer) == Approval(decision)
+
+
+@pytest.mark.parametrize("event", [WRITES, RUNS, LIMIT, COST])
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)])
+async def test_a_question_takes_at_most_half_of_the_screen_and_its_choices_are_in_sight(event, size):
+    async with asked(event, size=size) as (pilot, _):
+        question, last = pilot.app.question, pilot.app.question.query(Choices).last()
+        assert question.outer_size.height <= size[1] // 2
+        assert question.region.contains_region(last.region)
+        assert last.region.width <= size[0]
+
+
+async def test_long_arguments_are_folded_unfolded_and_scrolled():
+    async with asked(RUNS) as (pilot, _):
+        assert "echo line 5" in shown(pilot)
+        assert "echo line 6\n" not in shown(pilot)
+        assert "54 more lines" in shown(pilot)
+        await pilot.press("f")
+        assert "echo line 59" in shown(pilot)
+        await pilot.press("end")
+        await pilot.pause()
+        assert pilot.app.question.scroll_offset.y > 0
+        await pilot.press("f")
+        assert "54 more lines" in shown(pilot)
+
+
+async def test_arguments_are_edited_as_json_and_enter_runs_them():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press("e")
+        editor = pilot.app.query_one(ArgumentsEditor)
+        assert '"path": "notes.txt"' in editor.text
+        editor.text = '{"path": "b.txt", "content": ""}'
+        await pilot.press("enter")
+        assert await answered(answer) == Approval("once", {"path": "b.txt", "content": ""})
+
+
+async def test_control_s_runs_edited_arguments_and_control_j_begins_a_line():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press("e")
+        pilot.app.query_one(ArgumentsEditor).text = '{"path": "b.txt"}'
+        await pilot.press("ctrl+j", "ctrl+s")
+        assert await answered(answer) == Approval("once", {"path": "b.txt"})
+
+
+async def test_arguments_that_are_no_json_are_told_and_stay_in_the_editor():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press("e")
+        editor = pilot.app.query_one(ArgumentsEditor)
+        editor.text = '{"path": }'
+        await pilot.press("enter")
+        assert "This is not JSON: Expecting value (line 1, column 10)." in shown(pilot)
+        assert (editor.text, answer.done()) == ('{"path": }', False)
+
+
+async def test_escape_leaves_the_editor_and_a_second_one_says_no():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press("e", "x", "escape")
+        assert "run it with these" not in shown(pilot)
+        assert not answer.done()
+        await pilot.press("escape")
+        assert await answered(answer) == Approval("no")
+
+
+async def test_arguments_the_tool_could_not_take_are_edited_on_where_the_person_is():
+    again = replace(WRITES, arguments={"path": 3}, changes="", fault="path: 3 is not of type 'string'")
+    async with asked(again, typed="half a question") as (pilot, answer):
+        assert isinstance(pilot.app.focused, ArgumentsEditor)
+        assert "path: 3 is not of type" in shown(pilot)
+        pilot.app.focused.text = '{"path": "c.txt"}'
+        await pilot.press("enter")
+        assert await answered(answer) == Approval("once", {"path": "c.txt"})
+
+
+async def test_what_is_typed_into_the_editor_is_no_draft():
+    heard = []
+
+    class Listens(AskingApp):
+        def on_text_area_changed(self, event: TextArea.Changed) -> None:
+            heard.append(event.text_area)
+
+    app = Listens(WRITES)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        await pilot.press("e", "x")
+        await pilot.pause()
+        assert app.query_one(ArgumentsEditor).text.startswith("x")
+    assert not any(isinstance(area, ArgumentsEditor) for area in heard)
+
+
+async def test_while_something_is_typed_the_keys_stay_there_and_a_hint_says_how_to_come():
+    async with asked(WRITES, typed="half") as (pilot, answer):
+        await pilot.press("y")
+        assert not answer.done()
+        assert pilot.app.question.border_subtitle == "shift+tab comes here"
+        await pilot.press("shift+tab")
+        assert pilot.app.question.border_subtitle == ""
+        await pilot.press("y")
+        assert await answered(answer) == Approval("once")
+
+
+async def test_a_question_whose_turn_is_stopped_disappears():
+    async with asked(WRITES) as (pilot, answer):
+        answer.cancel()
+        await pilot.pause()
+        await pilot.pause()
+        assert not pilot.app.query(Question)
+        assert pilot.app.focused is pilot.app.prompt
+
+
+async def test_two_questions_are_asked_one_after_the_other():
+    async with asked(WRITES) as (pilot, answer):
+        second = asyncio.ensure_future(pilot.app.ask(COST))
+        await pilot.pause()
+        assert len(pilot.app.query(Question)) == 1
+        await pilot.press("1")
+        await answered(answer)
+        await pilot.pause()
+        await pilot.press("g")
+        assert await answered(second) == CostChoice("go")
+
+
+async def test_markup_and_escapes_in_a_question_are_shown_and_not_obeyed():
+    nasty = replace(WRITES, name="x[b]", arguments={"[red]a": "\x1b[31mred[/]"}, rationale="[bold]why\x1b]0;t\x07")
+    async with asked(nasty) as (pilot, _):
+        said = shown(pilot)
+    assert "\x1b" not in said
+    assert "[red]a" in said
+    assert "[bold]why" in said
+    assert "may x[b] run" in said
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice"),
+    [
+        (["1"], LimitChoice("model", "embedded")),
+        (["3"], LimitChoice("model", OFFERS[2].name)),
+        (["9", "a"], LimitChoice("answer")),
+        (["r", "enter"], LimitChoice("raise", "0.53")),
+        (["r", *"2.50", "enter"], LimitChoice("raise", "2.50")),
+        (["m", *"local:x.gguf", "enter"], LimitChoice("model", "local:x.gguf")),
+        (["m", "escape", "s"], LimitChoice("stop")),
+        (["escape"], LimitChoice("stop")),
+    ],
+)
+async def test_keys_choose_at_a_limit(keys, choice):
+    async with asked(LIMIT) as (pilot, answer):
+        await pilot.press(*keys)
+        assert await answered(answer) == choice
+
+
+async def test_a_click_takes_an_offered_model():
+    async with asked(LIMIT) as (pilot, answer):
+        await click(pilot, "openai/gpt-5-nano")
+        assert await answered(answer) == LimitChoice("model", "openai/gpt-5-nano")
+
+
+async def test_offers_say_in_words_where_they_run_what_they_cost_and_that_one_may_not_fit():
+    async with asked(LIMIT, size=(120, 36)) as (pilot, _):
+        rows = shown(pilot).split("\n")
+    offers = [row.split() for row in rows if "remote" in row or "local" in row]
+    assert offers[0] == ["1", "embedded", "local", "free"]
+    assert offers[1] == ["2", "openai/gpt-5-nano", "remote", "≤", "$0.0012"]
+    assert offers[2][-3:] == ["may", "not", "fit"]
+
+
+async def test_under_a_cap_in_tokens_offers_say_their_tokens():
+    hit = replace(LIMIT, unit="tokens", need=9_300, left=100, enough=21_000)
+    async with asked(hit, size=(120, 36)) as (pilot, answer):
+        assert "≤ 9.3k tok  ≤ $0.0012" in shown(pilot)
+        await pilot.press("r", "enter")
+        assert await answered(answer) == LimitChoice("raise", "21000tok")
+
+
+async def test_what_is_no_amount_is_told_and_may_be_typed_again():
+    async with asked(LIMIT) as (pilot, answer):
+        await pilot.press("r", *"nothing", "enter")
+        assert "'nothing' is not an amount." in shown(pilot)
+        assert not answer.done()
+        assert pilot.app.query_one(Field).value == "nothing"
+        await pilot.press("ctrl+u", *"2", "enter")
+        assert await answered(answer) == LimitChoice("raise", "2")
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice"),
+    [
+        (["g"], CostChoice("go")),
+        (["y"], CostChoice("go")),
+        (["d"], CostChoice("always")),
+        (["a"], CostChoice("answer")),
+        (["2"], CostChoice("model", "openai/gpt-5-nano")),
+        (["m", *"embedded", "enter"], CostChoice("model", "embedded")),
+        (["s"], CostChoice("stop")),
+        (["m", "escape", "escape"], CostChoice("stop")),
+    ],
+)
+async def test_keys_choose_before_an_expensive_step(keys, choice):
+    async with asked(COST) as (pilot, answer):
+        await pilot.press(*keys)
+        assert await answered(answer) == choice
+
+
+async def test_an_expensive_step_shows_its_range_and_why_it_is_asked_about():
+    async with asked(COST) as (pilot, _):
+        said = shown(pilot)
+    assert "$ the next step may cost $0.084" in said
+    assert "from $0.012, with the prompt cached and a short answer, to $0.084 at most" in said
+    assert "asked above $0.05" in said
+
+
+async def test_keys_of_one_packet_act_in_the_order_they_were_typed_in_the_field():
+    async with asked(LIMIT) as (pilot, answer):
+        await pilot.press("m")
+        pilot.app.query_one(Input).value = ""
+        await pilot.press("a", "b", "backspace", "c", "enter")
+        assert await answered(answer) == LimitChoice("model", "ac")
+
+
+@SIZES
+@pytest.mark.parametrize(
+    ("event", "keys"),
+    [(WRITES, []), (WRITES, ["e"]), (RUNS, []), (LIMIT, []), (LIMIT, ["r"]), (COST, [])],
+    ids=["approval", "edit", "long", "limit", "raise", "cost"],
+)
+def test_how_a_question_looks(snap_compare, monkeypatch, size, event, keys):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(TextArea, "cursor_blink", False)
+    monkeypatch.setattr(Input, "cursor_blink", False)
+
+    async def ready(pilot) -> None:
+        async with asyncio.timeout(20):
+            while not pilot.app.query(Question):
+                await pilot.pause()
+        await pilot.pause()
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    assert snap_compare(AskingApp(event), terminal_size=size, run_before=ready)
