@@ -1,0 +1,169 @@
+"""A tool's document: what it is for, its arguments, what it takes of the context, and why it is registered or not."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.events import Click
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from ecoshell.errors import EcoshellError
+from ecoshell.messages import Effect, ToolDocument
+from ecoshell.tui.figures import money
+from ecoshell.untrusted import visible, visible_line
+
+if TYPE_CHECKING:
+    from ecoshell.agent.dossier import Dossier
+    from ecoshell.agent.shell import Shell
+
+_BY = {"agent": "by the agent", "user": "by you", "upfront": "from the start of a turn"}
+
+_MAY: Mapping[Effect, str] = {
+    "read": "read files",
+    "write": "write files",
+    "execute": "run commands",
+    "network": "use the network",
+}
+
+
+class DocumentScreen(ModalScreen[str | None]):
+    """Gives back the slash command that registers or unregisters the tool, or None."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "register", "register"),
+        Binding("u", "unregister", "unregister"),
+        Binding("s", "schema", "JSON schema"),
+        Binding("escape,q", "dismiss(None)", "close"),
+    ]
+    DEFAULT_CSS = """
+    DocumentScreen {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 90%;
+            max-width: 110;
+            height: 90%;
+            background: $surface;
+            border: round $primary;
+            border-title-color: $primary;
+            border-title-style: bold;
+            padding: 0 1;
+        }
+        &.-narrow > Vertical { width: 100%; height: 100%; }
+        VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
+        VerticalScroll > Static { margin-bottom: 1; }
+        #schema { display: none; color: $foreground 80%; }
+        &.-schema #schema { display: block; }
+        Footer { background: $surface; }
+    }
+    """
+
+    def __init__(self, shell: "Shell", tool: str) -> None:
+        super().__init__()
+        self._shell = shell
+        self._tool = tool
+        self._dossier: Dossier | None = None
+
+    def compose(self) -> ComposeResult:
+        """The document, and the keys."""
+        with Vertical() as box:
+            box.border_title = Content(visible_line(self._tool))
+            with VerticalScroll():
+                yield Static("reading …", id="about", markup=False)
+                yield Static("", id="arguments", markup=False)
+                yield Static("", id="schema", markup=False)
+            yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Read the document."""
+        self.query_one(VerticalScroll).focus()
+        self.run_worker(self._read())
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to register what is not registered, and the other way round."""
+        if action in ("register", "unregister", "schema") and self._dossier is None:
+            return False
+        if action in ("register", "unregister"):
+            return bool(self._dossier and self._dossier.by) == (action == "unregister")
+        return True
+
+    def action_register(self) -> None:
+        """Register the tool."""
+        self.dismiss(f"/register {self._tool}")
+
+    def action_unregister(self) -> None:
+        """Take the tool out again."""
+        self.dismiss(f"/unregister {self._tool}")
+
+    def action_schema(self) -> None:
+        """Unfold the JSON schema, or fold it again."""
+        self.toggle_class("-schema")
+        if self.has_class("-schema"):
+            self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
+
+    def on_click(self, event: Click) -> None:
+        """A click beside the box closes it."""
+        if event.widget is self:
+            self.dismiss(None)
+
+    async def _read(self) -> None:
+        about = self.query_one("#about", Static)
+        try:
+            dossier = await self._shell.dossier(self._tool)
+        except EcoshellError as error:
+            about.update(visible(str(error)))
+            return
+        self._dossier = dossier
+        about.update(Content("\n").join(_about(dossier)))
+        self.query_one("#arguments", Static).update(Content("\n").join(_arguments(dossier.document)))
+        schema = json.dumps(dict(dossier.document.parameters), indent=2, ensure_ascii=False)
+        self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
+        self.refresh_bindings()
+
+
+def _about(dossier: "Dossier") -> Iterator[Content]:
+    document = dossier.document
+    yield Content(visible(document.description))
+    yield Content("")
+    yield Content.assemble(("● " if dossier.by else "○ ", "$success" if dossier.by else "dim"), _standing(dossier))
+    size = f"{'' if dossier.exact else '≈ '}{dossier.tokens:,} tokens while it is registered"
+    cost = f"{money(dossier.price_nano)} a use" if dossier.price_nano else "costs nothing to use"
+    yield Content(f"{size} · {cost}")
+    source = f"from the server {visible_line(document.server)}" if document.server else "comes with ecoshell"
+    effects = ", ".join(_MAY[effect] for effect in dossier.effects)
+    yield Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}")
+    if dossier.why:
+        yield Content.styled(visible(dossier.why), "dim")
+
+
+def _standing(dossier: "Dossier") -> str:
+    """Whether, by whom and since when it is registered."""
+    if not dossier.by:
+        return "known by name only"
+    who, since = _BY.get(dossier.by, dossier.by), dossier.since
+    if since is None:
+        return f"registered {who}"
+    when = f"{datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}"
+    where = f" · turn {since.turn}" if since.turn else ""
+    return f"registered {who} · {when}{where}{f', step {since.step}' if since.step else ''}"
+
+
+def _arguments(document: ToolDocument) -> Iterator[Content]:
+    """Each argument with its type, whether it may be left out, and what it is for."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    required: Sequence[str] = document.parameters.get("required") or ()
+    yield Content.styled("Arguments" if properties else "Takes no arguments.", "bold")
+    for name, schema in properties.items():
+        known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+        kind = known.get("type", "any")
+        marks = f"{visible_line(str(kind))}{'' if name in required else ', optional'}"
+        yield Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, "dim"))
+        if about := str(known.get("description") or ""):
+            yield Content(f"    {visible_line(about)}")

@@ -1,0 +1,84 @@
+"""The models one could go on with: where they run, what they cost, and whether they could be asked now."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ecoshell.budget.price import Price, plain
+from ecoshell.models.listing import ModelRow
+from ecoshell.tui.figures import tokens
+from ecoshell.tui.screens.columns import Column
+from ecoshell.tui.screens.picker import Picker, Row
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
+
+IN_USE = "in use"
+
+
+class ModelPicker(Picker[ModelRow]):
+    """Gives back the slash command that changes the model."""
+
+    HEADING = "models"
+    COLUMNS = (
+        Column("model"),
+        Column("where", from_width=90),
+        Column("in $/M", right=True),
+        Column("out $/M", right=True),
+        Column("context", right=True, from_width=70),
+        Column("state"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use it")]
+
+    def __init__(self, shell: "Shell") -> None:
+        super().__init__()
+        self._shell = shell
+        self._current = ""
+
+    async def load(self) -> Sequence[ModelRow]:
+        """Every model; those that are at hand are listed before anything is typed."""
+        self._current = (await self._shell.standing()).model
+        return await self._shell.models()
+
+    def key(self, item: ModelRow) -> str:
+        return item.name
+
+    def first(self) -> str:
+        return self._current
+
+    def row(self, item: ModelRow) -> Row:
+        state = IN_USE if item.name == self._current else item.state
+        size = tokens(item.context) if item.context else "?"
+        cells = (item.name, item.provider, *_rates(item.price), size, state)
+        return Row(cells, also=f"{item.provider} {state}", common=item.at_hand or item.name == self._current)
+
+    def detail(self, item: ModelRow) -> str:
+        """The whole name, the price with what is cached, and what is missing or else the sizes."""
+        price = "price unknown: a cap in dollars refuses it" if item.price is None else item.price.summary()
+        source = f" ({item.price.source})" if item.price and item.price.source else ""
+        context = f"context {item.context:,}" if item.context else "context unknown"
+        most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
+        trouble = f"barred: {item.barred}" if item.barred else item.missing
+        return f"{item.name}\n{price}{source}\n{trouble or f'{context}{most}'}"
+
+    def result(self, item: ModelRow) -> str | None:
+        if item.ready is False:
+            self.complain(f"{item.name} cannot be asked yet: {item.state}.\n{item.missing}")
+            return None
+        return f"/model {item.name}"
+
+
+def _rates(price: Price | None) -> tuple[str, str]:
+    """What a million tokens cost, in and out."""
+    if price is None:
+        return "?", "?"
+    if price.summary() == "free":
+        return "free", "free"
+    return _short(price.rates.input), _short(price.rates.output)
+
+
+def _short(rate: Decimal) -> str:
+    """Four digits say enough of a price in a list."""
+    return plain(Decimal(f"{rate:.4g}"))

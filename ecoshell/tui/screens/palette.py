@@ -1,0 +1,191 @@
+"""What the command palette finds: keys, slash commands, tools, sessions, models and themes, all by name."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+from textual.command import DiscoveryHit, Hit, Provider
+from textual.content import Content, Span
+from textual.screen import Screen
+
+from ecoshell.errors import EcoshellError
+from ecoshell.tui.fuzzy import best, places, score
+from ecoshell.tui.screens.opening import OPENING
+from ecoshell.untrusted import visible_line
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
+
+_OF_A_KIND = 12
+"""Tools, sessions, models and themes that are shown of each at once."""
+_OURSELVES = "command_palette"
+_RECENT = 5
+"""Sessions that are shown before anything is typed."""
+
+
+@runtime_checkable
+class Desk(Protocol):
+    """The screen the palette acts on; over any other screen it finds that screen's keys, and no more."""
+
+    @property
+    def shell(self) -> "Shell | None":
+        """The shell, once it is there."""
+        ...
+
+    @property
+    def overview(self) -> list[tuple[str, str]]:
+        """Every slash command as it is typed, and what it does."""
+        ...
+
+    def action_run(self, line: str) -> None:
+        """Run a slash command."""
+        ...
+
+    def action_document(self, tool: str) -> None:
+        """Show a tool's document."""
+        ...
+
+    def begin(self, text: str) -> None:
+        """Put the beginning of a line into the prompt."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One thing that can be done; both texts are plain."""
+
+    text: str
+    help: str
+    act: Callable[[], object]
+
+
+Load = Callable[["Shell", Desk], Awaitable[list[Offer]]]
+
+
+class ChatCommands(Provider):
+    """Everything the chat can do; what must be read first is read once for each time the palette is open."""
+
+    def __init__(self, screen: Screen[Any], match_style: Any = None) -> None:
+        super().__init__(screen, match_style)
+        self._desk = screen if isinstance(screen, Desk) else None
+        self._reading: dict[Load, asyncio.Task[list[Offer]]] = {}
+
+    async def discover(self) -> AsyncIterator[DiscoveryHit | Hit]:
+        """Keys and commands, and the sessions that were used last."""
+        for offer in self._at_once():
+            yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
+        for offer in (await self._read(_sessions))[:_RECENT]:
+            yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
+
+    async def search(self, query: str) -> AsyncIterator[DiscoveryHit | Hit]:
+        """What fits the letters that were typed."""
+        at_once = list(self._at_once())
+        for hit in _hits(query, at_once, len(at_once)):
+            yield hit
+        for load in (_tools, _sessions, self._themes, _models):
+            for hit in _hits(query, await self._read(load), _OF_A_KIND):
+                yield hit
+
+    async def shutdown(self) -> None:
+        """Wait for nothing any more."""
+        for task in self._reading.values():
+            task.cancel()
+
+    def _at_once(self) -> Iterator[Offer]:
+        """What is known without reading anything."""
+        yield from self._keys()
+        if (desk := self._desk) is None:
+            return
+        for usage, about in desk.overview:
+            name, _, argument = usage.partition(" ")
+            needs_more = bool(argument) and not argument.startswith("[") and name not in OPENING
+            act = partial(desk.begin, f"{name} ") if needs_more else partial(desk.action_run, name)
+            yield Offer(usage, about, act)
+
+    def _keys(self) -> Iterator[Offer]:
+        """What the keys of the screen and of the app do; a key that is not in the footer has to have a tooltip."""
+        own = (self.screen, self.app)
+        for bound in self.screen.active_bindings.values():
+            binding = bound.binding
+            told = binding.description and (binding.show or binding.tooltip)
+            if told and bound.node in own and bound.enabled and binding.action != _OURSELVES:
+                act = partial(self.app.run_action, binding.action, default_namespace=bound.node)
+                about = f"{binding.tooltip} · " if binding.tooltip else ""
+                yield Offer(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
+
+    async def _read(self, load: Load) -> list[Offer]:
+        """The offers that have to be read; none while there is no shell, or when they cannot be read."""
+        desk = self._desk
+        if desk is None or desk.shell is None:
+            return []
+        if load not in self._reading:
+            self._reading[load] = asyncio.ensure_future(load(desk.shell, desk))
+        with suppress(EcoshellError):  # the screen for them tells why
+            return await asyncio.shield(self._reading[load])
+        return []
+
+    async def _themes(self, shell: "Shell", desk: Desk) -> list[Offer]:
+        from ecoshell.tui.screens.theme import THEME
+
+        names = THEME.choices(cast("Any", self.app))
+        return [
+            Offer(f"theme {visible_line(name)}", THEME.help, partial(desk.action_run, f"/theme {name}"))
+            for name in names
+        ]
+
+
+async def _tools(shell: "Shell", desk: Desk) -> list[Offer]:
+    offers: list[Offer] = []
+    for tool in (await shell.standing()).tools:
+        name, about = visible_line(tool.name), visible_line(tool.description)
+        verb = "unregister" if tool.registered else "register"
+        offers += (
+            Offer(f"{verb} {name}", about, partial(desk.action_run, f"/{verb} {tool.name}")),
+            Offer(f"document of {name}", about, partial(desk.action_document, tool.name)),
+        )
+    return offers
+
+
+async def _sessions(shell: "Shell", desk: Desk) -> list[Offer]:
+    return [
+        Offer(
+            f"go on with “{visible_line(row.info.title or row.info.id)}”",
+            f"{row.info.updated_text} · {row.info.id}",
+            partial(desk.action_run, f"/resume {row.info.id}"),
+        )
+        for row in await shell.archive.rows()
+        if not row.current
+    ]
+
+
+async def _models(shell: "Shell", desk: Desk) -> list[Offer]:
+    return [
+        Offer(
+            f"model {visible_line(row.name)}",
+            f"{row.price.summary() if row.price else 'price unknown'} · {row.state}",
+            partial(desk.action_run, f"/model {row.name}"),
+        )
+        for row in await shell.models()
+        if row.ready is not False
+    ]
+
+
+def _hits(query: str, offers: Sequence[Offer], limit: int) -> Iterator[Hit]:
+    words = query.lower().split()
+    found, _ = best(query, ((offer.text.lower(), offer) for offer in offers), limit)
+    for offer in found:
+        text = offer.text.lower()
+        shown = _display(offer.text, places(words, text))
+        yield Hit(score(words, text), shown, offer.act, offer.text, _plain(offer.help))
+
+
+def _display(text: str, found: Sequence[int] = ()) -> Content:
+    return Content(text, [Span(at, at + 1, "bold underline") for at in found])
+
+
+def _plain(text: str) -> str:
+    """The text as content, which the palette takes as it is: a text would be read as markup."""
+    return cast("str", Content(text))

@@ -1,0 +1,307 @@
+"""A list to pick from: a fuzzy filter above aligned columns, and below them what is known of the highlighted row."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.events import Click, Key, Resize
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from ecoshell.errors import EcoshellError
+from ecoshell.tui.fuzzy import best, places
+from ecoshell.tui.screens.aside import Aside
+from ecoshell.tui.screens.columns import Column, Layout
+from ecoshell.untrusted import visible, visible_line
+
+T = TypeVar("T")
+MOST = 120
+"""Rows that are shown at once: nobody reads on, and a list of thousands would take its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How an item is listed: a cell for each column, and what else the filter looks at."""
+
+    cells: tuple[str, ...]
+    also: str = ""
+    common: bool = True
+    """Whether it is listed while nothing is typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed(Generic[T]):
+    item: T
+    row: Row
+    key: str
+
+
+class Filter(Input):
+    """The field above the list: it keeps the focus, and the keys that move and choose act in the order they came."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "screen.move('cursor_down')", show=False),
+        Binding("up", "screen.move('cursor_up')", show=False),
+        Binding("pagedown", "screen.move('page_down')", show=False),
+        Binding("pageup", "screen.move('page_up')", show=False),
+        Binding("ctrl+home", "screen.move('first')", show=False),
+        Binding("ctrl+end", "screen.move('last')", show=False),
+    ]
+
+    async def _on_key(self, event: Key) -> None:
+        bound = self.screen.active_bindings.get(event.key)
+        if bound is None or not bound.enabled or event.is_printable or bound.node not in (self, self.screen):
+            return
+        event.stop()
+        event.prevent_default()
+        await (self if bound.node is self else self.screen).run_action(bound.binding.action)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave to the screen what is not about the text: enter, and deleting where nothing is left to delete."""
+        return action != "submit" and not (action == "delete_right" and self.cursor_position == len(self.value))
+
+
+class Picker(ModalScreen[str | None], Generic[T]):
+    """Shows items that come in time and gives back the text that stands for the one picked, or None.
+
+    A picker says what to list (`load`, `key`, `row`), what to tell of an item (`detail`) and what picking it gives
+    (`result`); it may look on as the highlight moves (`preview`).
+    """
+
+    HEADING: ClassVar[str] = ""
+    COLUMNS: ClassVar[tuple[Column, ...]] = ()
+    NOTHING: ClassVar[str] = "There is nothing to list."
+    """Said when there is nothing at all."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose"),
+        Binding("escape", "dismiss(None)", "close"),
+    ]
+    DEFAULT_CSS = """
+    Picker {
+        align: center middle;
+        background: $background 60%;
+        & > Vertical {
+            width: 90%;
+            max-width: 130;
+            height: 90%;
+            background: $surface;
+            border: round $primary;
+            border-title-color: $primary;
+            border-title-style: bold;
+            padding: 0 1;
+        }
+        &.-narrow > Vertical { width: 100%; height: 100%; }
+        #head { height: 1; color: $foreground-muted; }
+        OptionList { height: 1fr; background: transparent; scrollbar-size-vertical: 1; }
+        &:nocolor OptionList > .option-list--option-highlighted { text-style: reverse; }
+        #state { height: 1fr; color: $foreground; padding: 1 0; display: none; }
+        .-stateful #state { display: block; }
+        .-stateful OptionList, .-stateful #head { display: none; }
+        #detail { height: 4; border-top: solid $foreground 25%; }
+        Footer { background: $surface; }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all: list[_Listed[T]] = []
+        self._sought: list[tuple[str, _Listed[T]]] = []
+        self._shown: list[_Listed[T]] = []
+        self._typed: str | None = None
+        """What the list was made for; None when it is to be made anew."""
+        self._kept = ""
+        """The key of the item to keep highlighted; empty while the best match is to be."""
+        self._begin = ""
+        """The key of the item to highlight while nothing is typed and nothing was kept."""
+        self._previewed: str | None = None
+        self._complained: str | None = None
+        """The key of the item whose detail has given way to a complaint."""
+        self._complaint = "reading …"
+
+    @abstractmethod
+    async def load(self) -> Sequence[T]:
+        """The items; may take its time off the event loop; raises EcoshellError."""
+
+    @abstractmethod
+    def key(self, item: T) -> str:
+        """What the item is known by; no two have the same."""
+
+    @abstractmethod
+    def row(self, item: T) -> Row:
+        """How the item is listed; its texts need not be made visible."""
+
+    def detail(self, item: T) -> str:
+        """What is told of the highlighted item, in up to three lines."""
+        return ""
+
+    def preview(self, item: T) -> None:
+        """Called whenever another item is highlighted."""
+
+    def result(self, item: T) -> str | None:
+        """What picking the item gives; None when it cannot be picked, which `complain` should have told."""
+        return self.key(item)
+
+    def first(self) -> str:
+        """The key of the item to begin on, asked once the items are there; empty for the first in the list."""
+        return ""
+
+    def compose(self) -> ComposeResult:
+        """The filter, the list, what is known of a row, what is asked, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(self.HEADING)
+            yield Filter(compact=True, placeholder="type to search")
+            yield Static("", id="head", markup=False)
+            yield OptionList(markup=False, compact=True)
+            yield Static("", id="state", markup=False)
+            yield Static("", id="detail", markup=False)
+            yield Aside()
+            yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Say that the items are being read, and read them."""
+        self.query_one(Filter).focus()
+        self._show_state()
+        self.reload()
+
+    @property
+    def highlighted(self) -> T | None:
+        """The item under the highlight."""
+        at = self.query_one(OptionList).highlighted
+        return self._shown[at].item if at is not None and at < len(self._shown) else None
+
+    def reload(self) -> None:
+        """Read the items anew; the highlight and what is typed stay."""
+        if self._shown:
+            self._keep()
+        self.run_worker(self._load(), group="load", exclusive=True)
+
+    def complain(self, text: str) -> None:
+        """Say something in the place of the detail, until the highlight moves."""
+        self._complained = "" if (item := self.highlighted) is None else self.key(item)
+        self.query_one("#detail", Static).update(Content.styled(visible(text), "$warning"))
+
+    def action_move(self, how: str) -> None:
+        """Move the highlight as the list's own action of this name does; from now on it stays on its item."""
+        self._follow()
+        getattr(self.query_one(OptionList), f"action_{how}")()
+        self._keep()
+
+    def action_choose(self) -> None:
+        """Pick what is highlighted."""
+        self._follow()
+        item = self.highlighted
+        result = None if item is None else self.result(item)
+        if result is not None:
+            self.dismiss(result)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """List what fits what is typed."""
+        event.stop()
+        if isinstance(event.input, Filter):
+            self._follow()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Tell of the item under the highlight."""
+        event.stop()
+        item = self.highlighted
+        key = None if item is None else self.key(item)
+        if item is None or key == self._complained:
+            return
+        self._complained = None
+        self.query_one("#detail", Static).update(visible(self.detail(item)))
+        if key != self._previewed:
+            self._previewed = key
+            self.preview(item)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Pick by mouse, or by enter while the list has the focus."""
+        event.stop()
+        self._keep()
+        self.action_choose()
+
+    def on_click(self, event: Click) -> None:
+        """A click beside the box closes it."""
+        if event.widget is self:
+            self.dismiss(None)
+
+    def on_resize(self, event: Resize) -> None:
+        """Fit the columns to the new width, once the list has it."""
+        self.call_after_refresh(self._relist)
+
+    async def _load(self) -> None:
+        try:
+            items = await self.load()
+        except EcoshellError as error:
+            self._all, self._complaint = [], " ".join(part for part in (error.message, error.fix) if part)
+        except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen
+            self._all, self._complaint = [], f"Something unexpected happened: {error}"
+        else:
+            self._complaint = ""
+            self._begin = self.first()
+            self._all = [_Listed(item, _clean(self.row(item)), self.key(item)) for item in items]
+        self._sought = [(_text(one.row).lower(), one) for one in self._all]
+        self._relist()
+
+    def _keep(self) -> None:
+        item = self.highlighted
+        self._kept = "" if item is None else self.key(item)
+
+    def _relist(self) -> None:
+        self._typed = None
+        self._follow()
+
+    def _follow(self) -> None:
+        """Make the list fit what is typed; nothing is done when it does already."""
+        typed = self.query_one(Filter).value.strip()
+        if typed == self._typed:
+            return
+        again, self._typed = self._typed is None, typed
+        common = [one for one in self._all if one.row.common] if not typed else []
+        self._shown, count = best(typed, self._sought, MOST) if typed else (common[:MOST], len(common))
+        before = self.query_one(OptionList).highlighted if again else 0  # what was highlighted may be gone
+        self._show_rows(typed.lower().split(), before or 0)
+        self._show_count(count)
+        self._show_state()
+
+    def _show_rows(self, words: Sequence[str], otherwise: int) -> None:
+        """List the rows, the kept one highlighted, or `otherwise` the one at this place."""
+        rows = self.query_one(OptionList)
+        width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
+        layout = Layout(self.COLUMNS, (one.row.cells for one in self._shown), width)
+        self.query_one("#head", Static).update(layout.head())
+        rows.set_options(
+            Option(layout.row(one.row.cells, places(words, _text(one.row).lower()))) for one in self._shown
+        )
+        wanted = self._kept or ("" if words else self._begin)
+        rows.highlighted = next((at for at, one in enumerate(self._shown) if one.key == wanted), otherwise)
+        if not self._shown:
+            self.query_one("#detail", Static).update("")
+
+    def _show_count(self, count: int) -> None:
+        total = len(self._all)
+        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
+        more = f" · typing searches {total:,}" if count < total and not self._typed else ""
+        self.query_one(Vertical).border_subtitle = Content(f"{shown}{more}" if total else "")
+
+    def _show_state(self) -> None:
+        """Words in the place of a list that is empty."""
+        nothing = f"Nothing fits “{self._typed}”." if self._typed and self._all else self.NOTHING
+        self.query_one("#state", Static).update(visible(self._complaint or nothing))
+        self.query_one(Vertical).set_class(not self._shown, "-stateful")
+
+
+def _clean(row: Row) -> Row:
+    return Row(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
+
+
+def _text(row: Row) -> str:
+    """What the filter looks in: the first cell, where its finds are shown, and the rest."""
+    return f"{row.cells[0]} {row.also}" if row.also else row.cells[0]

@@ -1,0 +1,128 @@
+"""The sessions there are: to go on with, to rename, to export and to delete."""
+
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ecoshell.agent.archive import SessionRow
+from ecoshell.errors import EcoshellError
+from ecoshell.tui.figures import money
+from ecoshell.tui.screens.aside import Aside
+from ecoshell.tui.screens.columns import Column
+from ecoshell.tui.screens.picker import Picker, Row
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
+
+NEW = "/new"
+_BEGUN = frozenset({"choose", "new", "rename", "remove", "export"})
+
+
+class SessionPicker(Picker[SessionRow]):
+    """Gives back the slash command that goes on with a session, or begins one."""
+
+    HEADING = "sessions"
+    NOTHING = "There are no sessions yet: ask something, and this one will be here."
+    COLUMNS = (
+        Column("title"),
+        Column("last used"),
+        Column("model", from_width=80),
+        Column("spent", right=True, from_width=56),
+        Column("", from_width=40),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "go on"),
+        Binding("f2,r", "rename", "rename"),
+        Binding("delete,f8,d", "remove", "delete"),
+        Binding("f4,e", "export", "export"),
+        Binding("ctrl+n,n", "new", "new"),
+    ]
+
+    def __init__(self, shell: "Shell") -> None:
+        super().__init__()
+        self._shell = shell
+
+    async def load(self) -> Sequence[SessionRow]:
+        """All sessions, the last used first."""
+        return await self._shell.archive.rows()
+
+    def key(self, item: SessionRow) -> str:
+        return item.info.id
+
+    def row(self, item: SessionRow) -> Row:
+        info, mark = item.info, "this one" if item.current else ""
+        cells = (_title(item), info.updated_text, info.model, money(item.spent_nano), mark)
+        return Row(cells, also=f"{info.id} {info.model} {info.workspace}")
+
+    def detail(self, item: SessionRow) -> str:
+        """The whole title, the id and the folder, and what it took."""
+        info = item.info
+        calls = f"{item.calls} model call{'' if item.calls == 1 else 's'}"
+        return f"{_title(item)}\n{info.id} · {info.workspace}\n{calls} · {money(item.spent_nano)} · {info.model}"
+
+    def result(self, item: SessionRow) -> str | None:
+        if item.current:
+            self.complain("This is the session you are in: esc goes back to it.")
+            return None
+        return f"/resume {item.info.id}"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """One thing at a time: while something is asked, nothing else can be begun."""
+        return not (action in _BEGUN and self.query_one(Aside).is_open)
+
+    def action_new(self) -> None:
+        """Begin a session."""
+        self.dismiss(NEW)
+
+    def action_rename(self) -> None:
+        """Ask for another title."""
+        self._with_highlighted(self._rename)
+
+    def action_remove(self) -> None:
+        """Delete, after a question."""
+        self._with_highlighted(self._remove)
+
+    def action_export(self) -> None:
+        """Ask for a file name, and write the session into it."""
+        self._with_highlighted(self._export)
+
+    async def _rename(self, row: SessionRow, aside: Aside) -> None:
+        title = await aside.text("The session's title:", row.info.title)
+        if title is not None and await self._tried(self._shell.archive.rename(row.info.id, title)):
+            self.reload()
+
+    async def _remove(self, row: SessionRow, aside: Aside) -> None:
+        asked = f"Delete “{_title(row)}” and all that was said in it? It cannot be brought back."
+        if row.current:
+            self.complain("This is the session you are in: begin or resume another one, then delete it.")
+        elif await aside.sure(asked) and await self._tried(self._shell.archive.delete(row.info.id)):
+            self.reload()
+
+    async def _export(self, row: SessionRow, aside: Aside) -> None:
+        asked = "Export into a new file (.md for people, .json for programs):"
+        name = await aside.text(asked, f"{row.info.id}.md")
+        if name is None or not name.strip():
+            return
+        file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
+        if await self._tried(self._shell.archive.export(row.info.id, file)):
+            self.complain(f"Exported to {file}.")
+
+    def _with_highlighted(self, act: Callable[[SessionRow, Aside], Coroutine[Any, Any, None]]) -> None:
+        if (row := self.highlighted) is not None:
+            self.run_worker(act(row, self.query_one(Aside)))
+
+    async def _tried(self, work: Awaitable[None]) -> bool:
+        """Whether it went well; what went wrong is told."""
+        try:
+            await work
+        except EcoshellError as error:
+            self.complain(str(error))
+            return False
+        return True
+
+
+def _title(row: SessionRow) -> str:
+    return row.info.title or "(no question yet)"

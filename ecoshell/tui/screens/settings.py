@@ -1,0 +1,249 @@
+"""The settings screen: every setting by section, where its value comes from, and a control to change it in place."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from ecoshell.errors import EcoshellError, SettingsError
+from ecoshell.options import Options
+from ecoshell.paths import Paths
+from ecoshell.tui.look.themed import ThemedApp
+from ecoshell.tui.look.themes import DEFAULT as DEFAULT_THEME
+from ecoshell.tui.screens.aside import Aside, Line
+from ecoshell.tui.screens.choice import ChoicePicker
+from ecoshell.tui.screens.columns import Column
+from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.screens.theme import ThemePicker
+
+if TYPE_CHECKING:  # pydantic comes with some of them
+    from ecoshell.agent.shell import Shell
+    from ecoshell.settings.overview import Overview, SettingRow
+    from ecoshell.settings.schema import Settings
+
+Key = tuple[str, ...]
+Item = "Heading | SettingRow"
+THEME: Key = ("tui", "theme")
+_WIDEST = 26
+_AT_ONCE, _LATER = "holds at once", "holds when ecoshell starts again"
+_UNSET = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What runs and could take up a changed setting: which keys it does, and how; says whether it did."""
+
+    keys: frozenset[Key] = frozenset()
+    take_up: "Callable[[Settings, Key], Awaitable[bool]] | None" = None
+
+
+def running(shell: "Shell", options: Options) -> Running:
+    """What a running shell takes up."""
+    from ecoshell.assembly.live import AT_ONCE, take_up
+
+    return Running(AT_ONCE, lambda settings, key: take_up(shell, settings, key, options))
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A section of the settings, or something that is wrong with them."""
+
+    name: str
+    text: str
+
+
+class SettingsScreen(Picker["Heading | SettingRow"]):
+    """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid."""
+
+    HEADING = "settings"
+    COLUMNS = (Column("setting"), Column("value"), Column("from", from_width=76))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "change"),
+        Binding("delete,f8", "restore", "default", key_display="del"),
+        Binding("f6", "name_model", "add a model"),
+    ]
+    HELP = (
+        "Type to search. Enter changes the highlighted setting: it switches, offers a choice or asks for a text. "
+        "Delete gives it its default again. F6 names a model, to give it a price, a context or an address."
+    )
+    DEFAULT_CSS = """
+    SettingsScreen #detail { height: 6; }
+    """
+    app: ThemedApp[int]
+
+    def __init__(self, paths: Paths, what_runs: Running | None = None) -> None:
+        super().__init__()
+        self._file = paths.settings_file
+        self._what_runs = what_runs or Running()
+        self._overview: Overview | None = None
+        self._models: tuple[str, ...] = ()
+        """Models that were named here and have nothing set yet."""
+        self._edited: SettingRow | None = None
+        """The setting that is being typed."""
+        self._said: tuple[str, str] = ("", "")
+        """The key that was written last, and what came of it."""
+
+    async def load(self) -> "Sequence[Heading | SettingRow]":
+        """The settings below the headings of their sections; or what is wrong with them."""
+        self._overview, words = await asyncio.to_thread(self._read)
+        if self._overview.problems:
+            return [Heading(self._short(one.message), f"{one.message}\n{one.fix}") for one in self._overview.problems]
+        items: list[Heading | SettingRow] = []
+        section = ""
+        for row in self._overview.rows:
+            name = row.path[0] if len(row.path) > 1 else ""
+            if name != section:
+                section = name
+                items.append(Heading(f"── {name} ──", words.get(name, "")))
+            items.append(row)
+        return items
+
+    def key(self, item: "Heading | SettingRow") -> str:
+        """Its key; headings stand apart from keys by their brackets."""
+        return f"[{item.name}]" if isinstance(item, Heading) else item.key
+
+    def row(self, item: "Heading | SettingRow") -> Row:
+        """A heading alone; or the key, its value and where that comes from."""
+        if isinstance(item, Heading):
+            return Row((item.name, "", ""))
+        value = item.value or item.default or _UNSET
+        short = value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"
+        return Row((item.key, short, self._origin(item)), also=item.description.text)
+
+    def detail(self, item: "Heading | SettingRow") -> str:
+        """What it is, its default, who set it, and when a change holds; or what came of the last change."""
+        if isinstance(item, Heading):
+            return item.text
+        key, said = self._said
+        return "\n".join((item.description.text, self._facts(item), said if key == item.key else ""))
+
+    def result(self, item: "Heading | SettingRow") -> str | None:
+        """Nothing is picked here: enter changes what is highlighted."""
+        if (row := self._editable(item)) is not None:
+            self.run_worker(self._change(row), group="edit", exclusive=True)
+        return None
+
+    def action_restore(self) -> None:
+        """Give the highlighted setting its default again."""
+        if (row := self._editable(self.highlighted)) is not None:
+            self.run_worker(self._write(row, None), group="edit", exclusive=True)
+
+    def action_name_model(self) -> None:
+        """Name a model to say something about."""
+        self.run_worker(self._name_model(), group="edit", exclusive=True)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say at once whether what is typed for a setting could be written."""
+        if isinstance(event.input, Line) and self._edited is not None:
+            event.stop()
+            self.query_one(Aside).say(_asked(self._edited, self._wrong(self._edited, event.value)))
+
+    def _read(self) -> "tuple[Overview, dict[str, str]]":
+        from ecoshell.settings.describe import section_words  # pydantic, here in a thread
+        from ecoshell.settings.overview import overview
+
+        return overview(self._file, os.environ, self._models), dict(section_words())
+
+    def _short(self, place: str) -> str:
+        return place.replace(str(self._file), self._file.name)
+
+    def _origin(self, row: "SettingRow") -> str:
+        return "" if row.origin == "default" else self._short(row.origin)
+
+    def _facts(self, row: "SettingRow") -> str:
+        facts = [f"default {row.default or 'none'}", self._origin(row) or "not set"]
+        if row.variable:
+            return " · ".join([*facts, "the environment wins over the file"])
+        return " · ".join([*facts, _AT_ONCE if row.path == THEME or row.path in self._what_runs.keys else _LATER])
+
+    def _editable(self, item: "Heading | SettingRow | None") -> "SettingRow | None":
+        """The row, if it can be changed; says why where it cannot."""
+        if item is None or isinstance(item, Heading):
+            return None
+        if item.variable:
+            self.complain(f"{item.variable} is set and wins over the file: change it there, or unset it first.")
+            return None
+        return item
+
+    async def _change(self, row: "SettingRow") -> None:
+        """Change a setting with the control that fits it."""
+        now, choices = row.value or row.default, row.description.choices
+        if row.description.kind == "switch":
+            await self._write(row, "false" if now == "true" else "true")
+        elif row.path == THEME or choices:
+            picker = ThemePicker(self.app.theme) if row.path == THEME else ChoicePicker(row.key, choices, now)
+            chosen = await self.app.push_screen_wait(picker)
+            if chosen is not None:
+                await self._write(row, chosen)
+        else:
+            await self._type(row)
+
+    async def _type(self, row: "SettingRow") -> None:
+        """Ask for a text until it can be written or the person goes back."""
+        typed: str | None = row.value
+        self._edited = row
+        try:
+            while typed is not None:
+                asked = _asked(row, self._wrong(row, typed))
+                typed = await self.query_one(Aside).text(asked, typed)
+                if typed is not None and await self._write(row, typed):
+                    return
+        finally:
+            self._edited = None
+
+    def _wrong(self, row: "SettingRow", typed: str) -> str:
+        """Why what is typed could not be written; empty when it could."""
+        if self._overview is None:
+            return ""
+        try:
+            return self._overview.complaint(row.changes(typed))
+        except SettingsError as wrong:
+            return str(wrong)
+
+    async def _name_model(self) -> None:
+        name = await self.query_one(Aside).text("The model's name, as in openai/my-model")
+        if name and name.strip():
+            self._models = (*self._models, name.strip())
+            self.reload()
+
+    async def _write(self, row: "SettingRow", typed: str | None) -> bool:
+        """Write one setting and make it hold where that can be; says whether it was written."""
+        try:
+            settings = await asyncio.to_thread(self._written, row, typed)
+        except SettingsError as wrong:
+            self.complain(str(wrong))
+            return False
+        self._said = (row.key, await self._taken_up(settings, row.path))
+        self.reload()
+        return True
+
+    def _written(self, row: "SettingRow", typed: str | None) -> "Settings":
+        from ecoshell.settings.edit import write_settings
+
+        return write_settings(self._file, row.changes(typed))
+
+    async def _taken_up(self, settings: "Settings", key: Key) -> str:
+        """Make a setting that was written hold, where that can be; says what came of it."""
+        if key == THEME:
+            self.app.wear(settings.tui.theme or DEFAULT_THEME)
+            return f"✔ written; it {_AT_ONCE}"
+        if self._what_runs.take_up is None or key not in self._what_runs.keys:
+            return f"✔ written; it {_LATER}"
+        try:
+            taken = await self._what_runs.take_up(settings, key)
+        except EcoshellError as error:
+            return f"✔ written, but it does not hold now: {error}"
+        return f"✔ written; it {_AT_ONCE if taken else _LATER}"
+
+
+def _asked(row: "SettingRow", wrong: str) -> str:
+    """What is asked for: the key and its form, or what is wrong with what is typed."""
+    if wrong:
+        return f"{row.key}\n✖ {wrong}"
+    if row.description.kind == "list":
+        return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; nothing gives the default'
+    return f"{row.key}\nenter writes it, nothing gives the default, esc leaves it as it is"

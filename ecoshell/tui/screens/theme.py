@@ -1,0 +1,128 @@
+"""The theme picker and `/theme`: a theme is tried on while it is highlighted, and kept in the settings."""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from ecoshell.agent.commands import Command, Printed
+from ecoshell.errors import SettingsError, UsageError
+from ecoshell.paths import Paths
+from ecoshell.tui.look.palette import Look
+from ecoshell.tui.look.themed import ThemedApp
+from ecoshell.tui.look.themes import VARIABLE, Broken
+from ecoshell.tui.screens.columns import Column
+from ecoshell.tui.screens.picker import Picker, Row
+
+App = ThemedApp[int]
+_NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
+
+
+class ThemePicker(Picker[Look | Broken]):
+    """All themes; the highlighted one is worn by the whole app, esc puts back the one before."""
+
+    HEADING = "theme"
+    COLUMNS = (Column("theme"), Column("kind"))
+    NOTHING = "There are no themes."
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "keep it")]
+    HELP = (
+        "Each theme is worn while it is highlighted. Enter keeps it in the settings, esc goes back to the one before."
+    )
+    DEFAULT_CSS = """
+    ThemePicker {
+        align: right top;
+        background: transparent;
+        & > Vertical, &.-narrow > Vertical { width: 38; height: 100%; }
+        #detail { height: 6; }
+    }
+    """
+    app: App
+
+    def __init__(self, current: str) -> None:
+        super().__init__()
+        self._worn = current
+        """What is on when the picker closes."""
+
+    async def load(self) -> Sequence[Look | Broken]:
+        """The themes by name, and below them the files that cannot be used."""
+        themes = await self.app.learn_themes()
+        return [*sorted(themes.all, key=lambda theme: theme.name), *themes.broken]
+
+    def key(self, item: Look | Broken) -> str:
+        """Its name; a broken one may bear the name of one that works."""
+        return item.name if isinstance(item, Look) else f"{item.file.stem} ✖"
+
+    def row(self, item: Look | Broken) -> Row:
+        """Its name and kind."""
+        return Row((self.key(item), _kind(item)))
+
+    def detail(self, item: Look | Broken) -> str:
+        """What is wrong with it, or with the terminal."""
+        if isinstance(item, Broken):
+            return f"{item.reason}\n{item.file}"
+        return _NO_COLOR if self.app.forced_mono else ""
+
+    def preview(self, item: Look | Broken) -> None:
+        """Wear it; the one before, while it is none that works."""
+        self.app.wear(item.name if isinstance(item, Look) else self._worn)
+
+    def result(self, item: Look | Broken) -> str | None:
+        """Its name, which is worn from now on."""
+        if isinstance(item, Broken):
+            return None
+        self._worn = item.name
+        return item.name
+
+    def first(self) -> str:
+        """The one that is worn."""
+        return self._worn
+
+    def on_unmount(self) -> None:
+        """Wear what was picked, or what was worn before."""
+        self.app.wear(self._worn)
+
+
+async def change_theme(app: App, paths: Paths, name: str) -> str:
+    """Wear a theme and write it into the settings; says what came of it. Raises UsageError for an unknown one."""
+    themes = await app.learn_themes()
+    names = sorted(theme.name for theme in themes.all)
+    if name not in names:
+        raise UsageError(f"There is no theme {name!r}.", fix=f"There are {', '.join(names)}.")
+    app.wear(name)
+    try:
+        await asyncio.to_thread(_write, paths, name)
+    except SettingsError as error:
+        raise SettingsError(
+            error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
+        ) from error
+    if os.environ.get(VARIABLE, "").strip():
+        return f"The theme is {name} now. {VARIABLE} is set and wins when ecoshell starts again."
+    return f"The theme is {name}, from now on." + (f" {_NO_COLOR}" if app.forced_mono else "")
+
+
+async def _theme(app: App, argument: str) -> Printed:
+    """`/theme` opens the picker, `/theme NAME` changes the theme at once."""
+    name = argument or await app.push_screen_wait(ThemePicker(app.theme))
+    return Printed(await change_theme(app, app.paths, name) if name else "")
+
+
+def _names(app: App) -> Iterable[str]:
+    return sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look))
+
+
+def _kind(item: Look | Broken) -> str:
+    if isinstance(item, Broken):
+        return "cannot be used"
+    return "no colour" if item.colorless else "dark" if item.dark else "light"
+
+
+def _write(paths: Paths, name: str) -> None:
+    from ecoshell.settings.edit import write_settings  # pydantic, which no first frame waits for
+
+    write_settings(paths.settings_file, {("tui", "theme"): name})
+
+
+THEME: Command[App] = Command("theme", "[NAME]", "change the colours", _theme, _names)
+"""For the chat's own table of commands; to be run in a worker, since it waits for the picker."""

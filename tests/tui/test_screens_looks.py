@@ -1,0 +1,89 @@
+"""The screens that open over the chat, as pictures: wide and narrow, light, of high contrast and without colour."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from textual.pilot import Pilot
+from textual.screen import Screen
+from themed_host import Host
+from tui_play import eventually
+
+from ecoshell.paths import Paths
+from ecoshell.tui.screens.choice import ChoicePicker
+from ecoshell.tui.screens.help import HelpScreen
+from ecoshell.tui.screens.picker import Picker
+from ecoshell.tui.screens.places import Key, Place
+from ecoshell.tui.screens.settings import SettingsScreen
+from ecoshell.tui.screens.theme import ThemePicker
+
+LOOKS = pytest.mark.parametrize(
+    ("size", "theme"),
+    [((120, 36), "dark"), ((80, 24), "dark"), ((80, 24), "light"), ((80, 24), "high-contrast"), ((60, 24), "mono")],
+    ids=["wide", "narrow", "light", "contrast", "colorless"],
+)
+OWN = '# mine\n[agent]\nmax_steps = 5\n[models."openai/x"]\ncontext = 32768\n[approval]\nallow = ["read_file"]\n'
+PLACES = [
+    Place("prompt", "Enter sends, tab completes.", (Key("⏎", "send"), Key("^j shift+⏎", "new line")), here=True),
+    Place("transcript", "The arrow keys move.", (Key("y", "copy the block"), Key("pgup", "page up", own=False))),
+]
+COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/theme [NAME]", "change the colours")]
+Before = Callable[[Pilot[int]], Awaitable[None]]
+
+
+@pytest.fixture
+def wearing(paths: Paths, quiet: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Host]:
+    """An app in this theme, over settings of somebody's own."""
+
+    def make(theme: str) -> Host:
+        paths.config.mkdir(parents=True)
+        paths.settings_file.write_text(OWN)
+        if theme == "mono":
+            monkeypatch.setenv("NO_COLOR", "1")
+        else:
+            monkeypatch.setenv("ECOSHELL_TUI_THEME", theme)
+        return Host(paths)
+
+    return make
+
+
+def over(make: Callable[[], Screen], *keys: str) -> Before:
+    """Open a screen, wait until it lists something, and type."""
+
+    async def before(pilot: Pilot[int]) -> None:
+        await pilot.app.push_screen(make())
+        await eventually(pilot, lambda: isinstance(pilot.app.screen, Picker) and pilot.app.screen.highlighted)
+        await pilot.press(*keys)
+        await pilot.app.workers.wait_for_complete()
+
+    return before
+
+
+@LOOKS
+def test_the_theme_picker(snap_compare, wearing, size, theme) -> None:
+    assert snap_compare(wearing(theme), terminal_size=size, run_before=over(lambda: ThemePicker(theme)))
+
+
+@LOOKS
+def test_the_settings(snap_compare, wearing, paths, size, theme) -> None:
+    host = wearing(theme)
+    assert snap_compare(host, terminal_size=size, run_before=over(lambda: SettingsScreen(paths), *["down"] * 9))
+
+
+@LOOKS
+def test_the_help(snap_compare, wearing, size, theme) -> None:
+    host = wearing(theme)
+    assert snap_compare(host, terminal_size=size, run_before=over(lambda: HelpScreen(PLACES, COMMANDS), "down"))
+
+
+def test_a_choice(snap_compare, wearing) -> None:
+    picker = over(lambda: ChoicePicker("agent.registration", ("auto", "names", "all"), "auto", "What it is."))
+    assert snap_compare(wearing("dark"), terminal_size=(80, 24), run_before=picker)
+
+
+def test_a_setting_that_is_typed_wrong(snap_compare, wearing, paths) -> None:
+    async def before(pilot: Pilot[int]) -> None:
+        await over(lambda: SettingsScreen(paths), *"max_steps")(pilot)
+        await pilot.press("enter", "backspace", "x")
+        await pilot.pause()
+
+    assert snap_compare(wearing("dark"), terminal_size=(80, 24), run_before=before)

@@ -1,0 +1,197 @@
+"""The settings screen, as keystrokes."""
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList
+from themed_host import Host, words
+from tui_play import eventually
+
+from ecoshell.errors import ModelMissing
+from ecoshell.paths import Paths
+from ecoshell.settings.schema import Settings
+from ecoshell.tui.screens.aside import Aside
+from ecoshell.tui.screens.choice import ChoicePicker
+from ecoshell.tui.screens.settings import Running, SettingsScreen
+from ecoshell.tui.screens.theme import ThemePicker
+
+OWN = '# mine\nmodel = "embedded"\n\n[agent]\nmax_steps = 5 # enough\n'
+
+
+@pytest.fixture
+def written(paths: Paths) -> Paths:
+    paths.config.mkdir(parents=True)
+    paths.settings_file.write_text(OWN)
+    return paths
+
+
+def says(pilot: Pilot[int], text: str) -> bool:
+    return text in words(pilot.app)
+
+
+async def opened(pilot: Pilot[int], paths: Paths, what_runs: Running | None = None) -> SettingsScreen:
+    screen = SettingsScreen(paths, what_runs)
+    await pilot.app.push_screen(screen)
+    await eventually(pilot, lambda: screen.highlighted)
+    return screen
+
+
+async def find(pilot: Pilot[int], key: str) -> None:
+    """Highlight the setting of this key."""
+    await pilot.press("ctrl+u", *key)
+    await eventually(pilot, lambda: getattr(pilot.app.screen.highlighted, "key", "") == key)
+
+
+async def test_every_setting_stands_below_the_heading_of_its_section(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(120, 36)) as pilot:
+        screen = await opened(pilot, written)
+        options = screen.query_one(OptionList)
+        shown = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
+        heads = [line for line in shown if line.startswith("──")]
+        assert [head.strip("─ ") for head in heads][:3] == ["budget", "agent", "registration"]
+        (steps,) = (line for line in shown if line.startswith("agent.max_steps"))
+        assert steps.split() == ["agent.max_steps", "5", "config.toml", "line", "5"]
+        (cap,) = (line for line in shown if line.startswith("budget.session"))
+        assert cap.split() == ["budget.session", "–"]
+        await find(pilot, "agent.max_steps")
+        assert says(pilot, "Thoughts and calls after which a turn has to end")
+        assert says(pilot, "default 24 · config.toml line 5 · holds when ecoshell starts again")
+
+
+async def test_a_text_is_typed_in_place_and_written_with_the_comments_kept(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await find(pilot, "agent.max_steps")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "5")
+        await pilot.press("backspace", *"12", "enter")
+        await eventually(pilot, lambda: says(pilot, "✔ written"))
+        assert written.settings_file.read_text() == OWN.replace("= 5", "= 12")
+
+
+async def test_what_is_wrong_is_told_while_it_is_typed_and_never_written(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await find(pilot, "agent.max_steps")
+        await pilot.press("enter", "backspace", *"0x")
+        await eventually(pilot, lambda: says(pilot, "✖ agent.max_steps must be a valid integer"))
+        await pilot.press("backspace")
+        await eventually(pilot, lambda: says(pilot, "✖ agent.max_steps must be greater than"))
+        await pilot.press("enter")
+        await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "0")
+        assert says(pilot, "✖ agent.max_steps must be greater than")
+        await pilot.press("escape")
+        await eventually(pilot, lambda: not says(pilot, "✖"))
+        assert written.settings_file.read_text() == OWN
+
+
+async def test_a_switch_switches(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await find(pilot, "tools.allow_private_addresses")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: "allow_private_addresses = true" in written.settings_file.read_text())
+        await eventually(pilot, lambda: getattr(host.screen.highlighted, "value", "") == "true")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: "allow_private_addresses = false" in written.settings_file.read_text())
+
+
+async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, written)
+        await find(pilot, "agent.registration")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: isinstance(host.screen, ChoicePicker) and host.screen.highlighted == "auto")
+        await pilot.press("down", "enter")
+        await eventually(pilot, lambda: host.screen is screen and says(pilot, "✔ written"))
+        assert 'registration = "names"' in written.settings_file.read_text()
+
+
+async def test_the_theme_is_tried_on(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, written)
+        await find(pilot, "tui.theme")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: isinstance(host.screen, ThemePicker) and host.screen.highlighted)
+        await pilot.press("down", "enter")
+        await eventually(pilot, lambda: host.screen is screen and says(pilot, "it holds at once"))
+        assert host.theme == "dusk"
+        await pilot.press("delete")
+        await eventually(pilot, lambda: host.theme == "dark")
+        assert "dusk" not in written.settings_file.read_text()
+
+
+async def test_delete_gives_back_the_default(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await find(pilot, "agent.max_steps")
+        await pilot.press("delete")
+        await eventually(pilot, lambda: says(pilot, "not set"))
+        assert "max_steps" not in written.settings_file.read_text()
+
+
+async def test_what_the_environment_sets_is_shown_and_not_edited(host: Host, written: Paths, monkeypatch) -> None:
+    monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await find(pilot, "agent.max_steps")
+        assert getattr(host.screen.highlighted, "value", "") == "9"
+        assert says(pilot, "ECOSHELL_AGENT_MAX_STEPS · the environment wins over the file")
+        await pilot.press("enter")
+        await eventually(pilot, lambda: says(pilot, "ECOSHELL_AGENT_MAX_STEPS is set and wins"))
+        await pilot.press("delete")
+        assert written.settings_file.read_text() == OWN
+
+
+async def test_a_model_is_named_and_given_a_price(host: Host, written: Paths) -> None:
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        await pilot.press("f6", *"openai/x", "enter")
+        await eventually(pilot, lambda: not host.screen.query_one(Aside).is_open)
+        await find(pilot, 'models."openai/x".price')
+        await pilot.press("enter", *"0.20 0.80", "enter")
+        await eventually(pilot, lambda: 'output = "0.80"' in written.settings_file.read_text())
+        assert '[models."openai/x".price]\ninput = "0.20"\noutput = "0.80"\n' in written.settings_file.read_text()
+
+
+async def test_what_runs_takes_up_what_it_can(host: Host, written: Paths) -> None:
+    taken: list[tuple[str, ...]] = []
+
+    async def take_up(settings: Settings, key: tuple[str, ...]) -> bool:
+        taken.append(key)
+        if settings.model == "nowhere":
+            raise ModelMissing("There is no model nowhere.")
+        return settings.agent.max_steps < 10
+
+    keys = frozenset({("agent", "max_steps"), ("model",)})
+    async with host.run_test(size=(120, 36)) as pilot:
+        await opened(pilot, written, Running(keys, take_up))
+        await find(pilot, "agent.max_steps")
+        assert says(pilot, "holds at once")
+        await pilot.press("enter", "backspace", "7", "enter")
+        await eventually(pilot, lambda: says(pilot, "✔ written; it holds at once"))
+        await pilot.press("enter", "backspace", *"70", "enter")
+        await eventually(pilot, lambda: says(pilot, "✔ written; it holds when ecoshell starts again"))
+        await find(pilot, "model")
+        await pilot.press("enter", "ctrl+u", *"nowhere", "enter")
+        await eventually(pilot, lambda: says(pilot, "does not hold now: There is no model nowhere."))
+        await find(pilot, "local.context")
+        assert says(pilot, "holds when ecoshell starts again")
+    assert taken == [("agent", "max_steps"), ("agent", "max_steps"), ("model",)]
+
+
+async def test_settings_that_are_wrong_show_what_and_where(host: Host, written: Paths) -> None:
+    written.settings_file.write_text("[agent]\nmax_step = 5\n")
+    async with host.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, written)
+        assert says(pilot, "line 2: unknown key agent.max_step")
+        assert says(pilot, "did you mean agent.max_steps?")
+        await pilot.press("enter", "delete")
+        assert written.settings_file.read_text() == "[agent]\nmax_step = 5\n"
+
+
+async def test_pydantic_is_not_loaded_until_the_screen_is_opened() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, ecoshell.tui.screens.settings; print({'pydantic', 'tomlkit'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
