@@ -40,7 +40,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     )
     ecoact.add_argument("--seed", type=int, default=0, help="of the draw of the other tools")
     ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
-    speed = benchmarks.add_parser("speed", help="how long starting and reserving take")
+    speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
     for benchmark in (ecoact, speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
@@ -67,18 +67,23 @@ def _ecoact(args: argparse.Namespace) -> int:
 
 
 def _speed(args: argparse.Namespace) -> int:
-    from ecoshell.evaluation.speed import measure_speed
+    from ecoshell.evaluation.speed.measure import measure_speed
 
     rows: list[Measurement] = []
     for row in measure_speed(args.repeat):
         rows.append(row)
         if not args.json:
-            _print(
-                f"{row.what:<15} {row.value:>9.4f} {row.unit}   baseline {row.baseline:>9.4f}   ratio {row.ratio:>6.2f}"
-            )
+            _print(_line(row))
     if args.json:
         _print(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
     return 0
+
+
+def _line(row: "Measurement") -> str:
+    """One row of the table; a dash stands where there is nothing to compare with."""
+    baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
+    ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
+    return f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}"
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What was measured, in which unit, beside the baseline it is judged by; `ratio` is value over baseline."""
+    """What was measured and in which unit; beside it, where there is one, the baseline and value over baseline."""
 
     what: str
     value: float
     unit: str
-    baseline: float
-    ratio: float
+    baseline: float | None = None
+    ratio: float | None = None

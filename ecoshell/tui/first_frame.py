@@ -23,7 +23,7 @@ class _OneFrame(ChatApp):
     seconds = 0.0
     heavy: tuple[str, ...] = ()
 
-    def after_first_frame(self, complaints: tuple[str, ...]) -> None:
+    def after_first_frame(self) -> None:
         self.seconds = time.monotonic() - started_at()
         self.heavy = tuple(name for name in HEAVY if name in sys.modules)
         self.exit(0)

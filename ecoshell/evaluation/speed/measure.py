@@ -1,0 +1,34 @@
+"""All the figures of `ecoshell bench speed`, one after the other."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from ecoshell.evaluation.measurement import Measurement
+from ecoshell.evaluation.reserve import measure_reserve_settle
+from ecoshell.evaluation.speed.startup import measure_processes
+
+
+def measure_speed(repeat: int = 15) -> Iterator[Measurement]:
+    """The figures as they are taken; the longer one takes, the fewer runs are behind its median.
+
+    Most need a pseudo-terminal, and those of the idle chat Linux's /proc: they are left out where there is none.
+    """
+    yield from measure_processes(repeat)
+    yield measure_reserve_settle()
+    if sys.platform != "win32":
+        yield from _on_a_terminal(repeat)
+
+
+def _on_a_terminal(repeat: int) -> Iterator[Measurement]:
+    from ecoshell.evaluation.speed.idle import measure_idle  # these need pseudo-terminals, which Windows has none of
+    from ecoshell.evaluation.speed.opening import measure_opening
+    from ecoshell.evaluation.speed.startup import measure_ready
+    from ecoshell.evaluation.speed.streams import measure_floods, measure_pace
+
+    yield measure_ready(repeat)
+    if Path("/proc/self/statm").exists():
+        yield from measure_idle(repeat)
+    yield measure_opening(repeat)
+    yield from measure_floods(repeat)
+    yield from measure_pace(repeat)

@@ -1,0 +1,109 @@
+"""The real chat while its model writes at an even pace: `python -m ecoshell.tui.paced MODEL` measures that.
+
+It draws on the terminal it is started on, and is talked with there. Once it has measured, it prints a JSON object to
+its standard output, which is no terminal: `lag_p99_ms` (how late the event loop was), `cpu_percent` (of one processor),
+`frames_per_second` and `tokens_per_second`.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, cast
+
+from ecoshell.agent.person import Person
+from ecoshell.events import Event, TextArrived
+from ecoshell.options import Options
+from ecoshell.tui.app import ChatApp, build_shell
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Shell
+
+_TICK = 0.01
+"""Seconds between two looks at how late the loop is."""
+
+
+class PacedShell:
+    """A shell whose turns, from one on, hand their text on at an even pace; in everything else the shell itself."""
+
+    def __init__(self, shell: "Shell", *, rate: float, first: int) -> None:
+        """`rate` pieces of text a second, from the turn numbered `first`."""
+        self.pacing = asyncio.Event()
+        self.pieces = 0
+        self._shell = shell
+        self._rate = rate
+        self._turns_before = first - 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shell, name)
+
+    async def ask(self, *question: Any, **more: Any) -> AsyncGenerator[Event]:
+        """One turn; its text is late rather than early."""
+        paced = self._turns_before == 0
+        self._turns_before -= 1
+        async with aclosing(self._shell.ask(*question, **more)) as events:
+            async for event in events:
+                if paced and isinstance(event, TextArrived):
+                    await self._wait_for_turn()
+                yield event
+
+    async def _wait_for_turn(self) -> None:
+        if not self.pacing.is_set():
+            self._started = time.monotonic()
+            self.pacing.set()
+        await asyncio.sleep(max(0.0, self._started + self.pieces / self._rate - time.monotonic()))
+        self.pieces += 1
+
+
+class PacedChat(ChatApp):
+    """A chat over a paced shell; counts its frames, and measures once the pacing begins."""
+
+    def __init__(self, options: Options, *, rate: float, first: int, seconds: float) -> None:
+        super().__init__(options, build=self._build_paced)
+        self._rate, self._first, self._seconds = rate, first, seconds
+        self._frames = 0
+
+    def post_display_hook(self) -> None:
+        """Count a frame."""
+        self._frames += 1
+
+    async def _build_paced(self, options: Options, person: Person) -> "Shell":
+        paced = PacedShell(await build_shell(options, person), rate=self._rate, first=self._first)
+        self.run_worker(self._measure(paced))
+        return cast("Shell", paced)
+
+    async def _measure(self, paced: PacedShell) -> None:
+        await paced.pacing.wait()
+        started, cpu, frames, pieces = time.monotonic(), time.process_time(), self._frames, paced.pieces
+        late: list[float] = []
+        while (now := time.monotonic()) - started < self._seconds:
+            await asyncio.sleep(_TICK)
+            late.append(time.monotonic() - now - _TICK)
+        took = time.monotonic() - started
+        measured = {
+            "lag_p99_ms": sorted(late)[len(late) * 99 // 100] * 1000,
+            "cpu_percent": (time.process_time() - cpu) / took * 100,
+            "frames_per_second": (self._frames - frames) / took,
+            "tokens_per_second": (paced.pieces - pieces) / took,
+        }
+        (sys.__stdout__ or sys.stdout).write(f"{json.dumps(measured)}\n")
+        (sys.__stdout__ or sys.stdout).flush()
+
+
+def main() -> None:
+    """Talk until the person leaves."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("--rate", type=float, default=50.0, help="tokens a second")
+    parser.add_argument("--first", type=int, default=1, help="the first paced turn")
+    parser.add_argument("--seconds", type=float, default=6.0, help="how long to measure")
+    args = parser.parse_args()
+    app = PacedChat(Options(model=args.model), rate=args.rate, first=args.first, seconds=args.seconds)
+    asyncio.run(app.run_async())
+
+
+if __name__ == "__main__":
+    main()
