@@ -1,4 +1,4 @@
-"""How a transcript's content is painted, without a screen."""
+"""What stands in a transcript, without a screen: layout, streaming, folding, and what is painted when."""
 
 import pytest
 from hypothesis import given, settings
@@ -7,25 +7,33 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import TONES, Block, rows_of
+from ecoshell.tui.transcript.blocks import TONES, Block, Body, rows_of
 from ecoshell.tui.transcript.column import Column
-from ecoshell.tui.transcript.live import LiveText
-from ecoshell.tui.transcript.painter import Painter
+from ecoshell.tui.transcript.painter import Line, Painter
+
+
+def painter(width: int = 40) -> Painter:
+    return Painter(dict.fromkeys(TONES, Style()), width)
+
+
+def column_of(*blocks: Block, width: int = 40) -> Column:
+    column = Column()
+    column.repaint(painter(width))
+    column.add(*blocks)
+    return column
 
 
 @pytest.fixture
 def column() -> Column:
-    column = Column()
-    column.repaint(painter(), 40)
-    return column
-
-
-def painter() -> Painter:
-    return Painter(dict.fromkeys(TONES, Style()))
+    return column_of()
 
 
 def block(text: str, sign: str = "·") -> Block:
     return Block(sign, "muted", rows_of(text))
+
+
+def answer(text: str) -> Block:
+    return lines.answer(lines.Answer(text))
 
 
 def test_lines_after_the_first_stand_beside_the_sign(column: Column):
@@ -34,40 +42,32 @@ def test_lines_after_the_first_stand_beside_the_sign(column: Column):
 
 
 def test_an_observation_stays_to_the_right_of_its_corner(column: Column):
-    column.add(Block("▸", "tool", (lines.row(lines.Piece("word " * 12), lead="└ "),)))
+    column.add(Block("▸", "tool", bodies=(Body("word " * 12, 4, corner="└ "),)))
     assert [line[:5] for line in column.plain.splitlines()] == ["▸  └ ", "     "]
 
 
 def test_wide_characters_never_stand_beyond_the_edge(column: Column):
     column.add(block("数" * 100 + "😀" * 50))
-    assert all(column.line(at).cell_length <= 40 for at in range(column.height))
+    assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
     assert column.plain.count("😀") == 50
+
+
+@pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦" * 40, "e\u0301" * 100, "שלום עולם " * 20, "\t\tx\ty" * 20, "z" * 500])
+def test_any_script_is_shown_whole_and_within_the_width(text: str):
+    column = column_of(block(text))
+    assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
+    assert "".join(column.plain.split()).removeprefix("·") == "".join(text.split())
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_the_narrowest_screen_breaks_nothing(width: int):
+    column = column_of(answer("# 数数数\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```"), width=width)
+    assert "x = 1" in column.plain
 
 
 def test_markup_in_a_text_is_shown_as_it_is(column: Column):
     column.add(block("[red]not red[/red]"))
     assert "[red]not red[/red]" in column.plain
-
-
-def test_an_answer_is_set_as_markdown(column: Column):
-    column.add(lines.answer(lines.Answer("**bold** and\n\n- one\n- two")))
-    assert "**" not in column.plain
-    assert "• one" in column.plain
-
-
-def test_an_answer_that_was_prepared_is_painted_as_one_that_was_not(column: Column):
-    answer = lines.answer(lines.Answer("**bold** and\n\n- one\n- two"))
-    column.prepare(answer)
-    column.add(answer, answer)
-    first, second = column.plain.split("✔")[1:]
-    assert first.strip() == second.strip()
-
-
-def test_a_link_in_an_answer_shows_where_it_leads(column: Column):
-    column.repaint(painter(), 80)
-    column.add(lines.answer(lines.Answer("[your bank](https://evil.example)")))
-    assert "https://evil.example" in column.plain
-    assert not any(segment.style and segment.style.link for segment in column.line(0))
 
 
 def test_an_open_block_is_replaced_when_it_is_settled(column: Column):
@@ -76,69 +76,156 @@ def test_an_open_block_is_replaced_when_it_is_settled(column: Column):
     assert column.plain == "·  done"
 
 
+def test_several_open_blocks_are_settled_each_in_its_place(column: Column):
+    column.open(block("one runs"), "1")
+    column.open(block("two runs"), "2")
+    column.settle(block("two is done"), "2")
+    column.insert(block("a notice"))
+    assert column.plain == "·  a notice\n·  one runs\n·  two is done"
+    column.settle(block("one is done"), "1")
+    column.insert(block("below"))
+    assert column.plain == "·  a notice\n·  one is done\n·  two is done\n·  below"
+
+
+def test_adding_closes_whatever_is_open_as_it_stands(column: Column):
+    column.open(block("runs"), "1")
+    column.stream("half a thou", "◇", "thought")
+    column.add(block("stopped"))
+    assert column.plain == "·  runs\n◇  half a thou\n·  stopped"
+
+
 def test_a_block_can_be_inserted_above_text_that_is_still_arriving(column: Column):
     column.stream("thinking", "◇", "thought")
     column.insert(block("a notice"))
     column.stream(" on", "◇", "thought")
-    column.paint()
     assert column.plain == "·  a notice\n◇  thinking on"
 
 
-def test_text_that_is_interrupted_stays(column: Column):
-    column.stream("half a thou", "◇", "thought")
-    column.add(block("stopped"))
-    assert column.plain == "◇  half a thou\n·  stopped"
+def test_what_is_dropped_leaves_no_line(column: Column):
+    column.add(block("before"))
+    column.stream("thinking", "◇", "thought")
+    column.drop()
+    assert column.plain == "·  before"
+    assert column.height == 1
 
 
 def test_another_width_paints_everything_again(column: Column):
     column.add(block("one two three four five six seven eight nine ten"))
     column.stream("one two three four five six seven eight nine ten", "◇", "thought")
-    column.repaint(painter(), 20)
+    column.repaint(painter(20))
     assert all(cell_len(line) <= 20 for line in column.plain.splitlines())
     assert column.plain.split().count("ten") == 2
 
 
-@settings(deadline=None)  # painting takes its time on a busy machine
-@given(st.lists(st.text(alphabet="ab 数\n\t", max_size=30), max_size=30), st.integers(5, 30))
-def test_streaming_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
-    live = _streamed(pieces, width)
-    assert "".join(_words(live)) == "".join("".join(pieces).split())
-    assert all(live.line(at).cell_length <= width for at in range(live.height))
+def test_before_there_is_a_width_everything_is_kept_for_later():
+    column = Column()
+    column.add(block("early"))
+    column.stream("**an** answer", "…", "text")
+    column.settle()
+    column.repaint(painter())
+    assert column.plain == "·  early\n…  an answer"
+
+
+def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: Column):
+    column.add(Block("▸", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
+    assert column.plain.splitlines() == ["▸  └ line 0", "     line 1", "     … 48 more lines"]
+    column.fold(column.items[0], opened=True)
+    assert column.plain.splitlines()[49].strip() == "line 49"
+    assert column.plain.splitlines()[50].strip() == "▴ fold"
+    column.fold(column.items[0], opened=False)
+    assert column.height == 3
+
+
+def test_only_what_is_looked_at_is_painted(monkeypatch: pytest.MonkeyPatch):
+    counting = counted(monkeypatch)
+    column = column_of(*(block(f"block {n}") for n in range(5_000)))
+    column.reveal_end(30)
+    assert len(counting) < 100
+    assert column.line(column.height - 1).text == "block 4999"
+
+
+def test_a_long_answer_is_painted_only_where_it_is_looked_at(monkeypatch: pytest.MonkeyPatch):
+    counting = counted(monkeypatch)
+    column = column_of(answer("\n\n".join(f"Paragraph number {n} has some words." for n in range(2_000))))
+    column.reveal_end(30)
+    assert len(counting) < 60
+    assert column.line(column.height - 1).text == "Paragraph number 1999 has some words."
+
+
+def test_an_answer_that_was_streamed_is_not_painted_again_when_it_is_settled(
+    column: Column, monkeypatch: pytest.MonkeyPatch
+):
+    text = "\n\n".join(f"Paragraph **{n}** of some." for n in range(20))
+    column.stream(text, "…", "text")
+    assert column.plain.startswith("…  Paragraph 0")
+    counting = counted(monkeypatch)
+    column.open(answer(text))
+    column.settle(lines.answer(lines.Answer(text), "gave_up"))
+    assert column.plain.startswith("∅  Paragraph 0")
+    assert len(counting) == 1
+
+
+def test_a_long_stream_is_not_painted_again_from_its_beginning(column: Column, monkeypatch: pytest.MonkeyPatch):
+    counting = counted(monkeypatch)
+    for n in range(200):
+        column.stream(f"Paragraph {n} is this long.\n\n", "…", "text")
+        column.catch_up()
+        column.reveal_end(20)
+    assert len(counting) < 3 * 200
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every section painted from now on."""
+    painted: list[object] = []
+    paint = Painter.paint
+
+    def counting(self: Painter, section, *more) -> list[Line]:
+        painted.append(section)
+        return paint(self, section, *more)
+
+    monkeypatch.setattr(Painter, "paint", counting)
+    return painted
+
+
+def test_lines_above_are_painted_without_moving_what_is_below():
+    column = column_of(*(block("some words that go on and on and on " * (n % 5)) for n in range(300)), block("here"))
+    top = column.reveal_end(10)
+    before = column.line(top).text
+    more, _ = column.reveal_above(top, 60)
+    assert column.line(top + more).text == before
+
+
+def test_a_spot_is_found_again_at_another_width():
+    column = column_of(*(block(f"{n} and some words that go on and on and on and on") for n in range(300)))
+    column.reveal(0, None)
+    spot = column.spot(column.span(column.items[200]).start)
+    column.repaint(painter(23))
+    assert spot is not None
+    assert column.line(column.line_of(spot)).text.startswith("200 ")
+
+
+def test_painted_lines_far_from_the_view_are_let_go_and_painted_again_when_wanted():
+    column = column_of(*(block(f"block {n}") for n in range(9_000)))
+    column.reveal(0, None)
+    column.forget_far(0, 30)
+    assert sum(1 for item in column.items for _ in item.lines()) < 300
+    assert column.height == 9_000
+    assert column.line(8_000).text == "block 8000"
 
 
 @settings(deadline=None)  # painting takes its time on a busy machine
-@given(st.lists(st.text(alphabet="ab", min_size=1, max_size=8), max_size=40), st.integers(1, 9), st.integers(12, 30))
-def test_streamed_text_wraps_as_it_would_have_done_in_one_piece(words: list[str], step: int, width: int):
-    text = " ".join(words)
-    pieces = [text[at : at + step] for at in range(0, len(text), step)]
-    assert _words(_streamed(pieces, width)) == _words(_streamed([text], width))
-
-
-def _streamed(pieces: list[str], width: int) -> LiveText:
-    live = LiveText("◇", "thought")
+@given(st.lists(st.text(alphabet="ab 数\n\t", max_size=30), max_size=30), st.integers(11, 30))
+def test_a_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
+    column = column_of(width=width)
     for piece in pieces:
-        live.append(piece)
-        live.paint(painter(), width)
-    return live
+        column.stream(piece, "◇", "thought")
+        column.catch_up()
+    assert "".join(column.plain.split()).removeprefix("◇") == "".join("".join(pieces).split())
+    assert all(column.line(at).strip.cell_length <= width for at in range(column.height))
 
 
-def _words(live: LiveText) -> list[str]:
-    """Painted lines that say something, without their margins and the blanks that a break may swallow."""
-    painted = ("".join(live.line(at).text[3:].split()) for at in range(live.height))
-    return [line for line in painted if line]
-
-
-def test_a_long_stream_is_not_wrapped_again_from_its_beginning():
-    live, counting = LiveText("◇", "thought"), _CountingPainter(dict.fromkeys(TONES, Style()))
-    for _ in range(2_000):
-        live.append("word ")
-        live.paint(counting, 40)
-    assert counting.characters < 2_000 * 60
-
-
-class _CountingPainter(Painter):
-    characters = 0
-
-    def wrap(self, row, width):
-        self.characters += len(row.plain)
-        return super().wrap(row, width)
+def test_a_line_of_a_megabyte_is_painted_in_bits():
+    column = column_of(block("word " * 200_000))
+    column.reveal(0, 30)
+    assert column.line(0).text.startswith("word word")
+    assert sum(1 for _ in column.items[0].lines()) < 200

@@ -10,12 +10,16 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
+    CostWanted,
     ErrorHappened,
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
+    TurnUndone,
 )
-from ecoshell.messages import Usage
+from ecoshell.messages import Attachment, Usage
 from ecoshell.tui.figures import duration, money, tokens
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import folded
@@ -36,11 +40,69 @@ def ended(**changes: object) -> TurnFinished:
 def test_a_call_shows_its_arguments_its_time_and_its_observation():
     block = lines.call(STARTED, finished())
     assert block.sign == "▸"
-    assert block.plain == "count_text(path=notes.txt, deep=true)  12 ms\n└ 1,204 words"
+    assert block.plain == "count_text(path=notes.txt, deep=true)  12 ms  $0\n└ 1,204 words"
 
 
 def test_a_call_that_still_runs_says_so():
     assert lines.call(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
+
+
+def test_a_call_that_was_paid_for_shows_its_price():
+    assert lines.call(STARTED, finished(spent_nano=3_100_000)).plain.splitlines()[0].endswith("12 ms  $0.0031")
+
+
+def test_a_call_that_changed_files_shows_how_much_and_what():
+    changes = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,3 @@\n one\n-two\n+2\n+three\n"
+    block = lines.call(STARTED, finished(changes=changes))
+    assert block.plain.splitlines()[2] == "└ +2 −1"
+    assert block.bodies[-1].kind == "diff"
+    assert block.whole.endswith("+2\n+three")
+
+
+def test_a_call_of_which_nobody_heard_the_end_says_that_it_was_stopped():
+    assert lines.stopped(STARTED).plain.endswith("stopped")
+
+
+def test_what_goes_along_with_a_question_is_named_with_its_lines_and_folded_away():
+    block = lines.question("sum up", attachments=[Attachment("data.csv", "a\nb\nc\n")])
+    assert block.plain == "sum up\n⎘ data.csv · 3 lines"
+    assert block.whole.endswith("a\nb\nc")
+
+
+def test_a_command_the_person_ran_shows_its_output_and_whether_it_failed():
+    block = lines.command_ran(CommandRan("make test", "boom", ok=False, truncated=True, seconds=1.5))
+    assert block.sign == "$"
+    assert block.plain == "make test  failed after 1.5 s\n└ boom\n  … truncated by the tool's output limit"
+
+
+def test_a_turn_that_was_taken_back_names_the_files():
+    plain = lines.undone(TurnUndone(3, ("a.txt",), ("b.txt",))).plain
+    assert plain.splitlines()[0].startswith("turn 3 was taken back")
+    assert "restored  a.txt" in plain
+    assert "changed since  b.txt" in plain
+
+
+def test_a_compaction_shows_what_it_saves_and_keeps_its_summary():
+    block = lines.compacted(Compacted("All of it.\n\nAnd more.\n\nAnd more.", "embedded", 12, 14_000, 900))
+    assert block.plain.splitlines()[0] == "12 turns told as a summary by embedded · 14k → 900 tok"
+    assert block.foldable
+    assert block.whole.endswith("And more.\n\nAnd more.")
+
+
+def test_an_expensive_step_says_what_it_may_cost_and_from_where_on_it_asks():
+    plain = lines.cost_wanted(CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)).plain
+    assert "gpt may cost $0.001 to $0.05" in plain
+    assert "from $0.02 on" in plain
+
+
+def test_arguments_that_were_edited_are_shown():
+    plain = lines.approval("write_file", ApprovalGiven("c1", "once", "person", {"path": "b.txt"})).plain
+    assert plain.splitlines()[1:] == ["with arguments edited by you:", "path = b.txt"]
+
+
+@pytest.mark.parametrize("status", ["gave_up", "limit", "error", "interrupted"])
+def test_an_answer_that_is_none_does_not_carry_the_sign_of_one(status: str):
+    assert lines.answer(Answer("I could not find it."), status).sign != "✔"
 
 
 def test_a_refused_call_says_which_guard_refused_it():
@@ -53,7 +115,8 @@ def test_a_failed_call_says_that_it_failed():
 
 def test_a_long_observation_is_folded_to_four_lines_and_says_how_much_is_left_out():
     block = lines.call(STARTED, finished(observation="\n".join(f"line {n}" for n in range(1200))))
-    assert block.plain.splitlines()[-2:] == ["  line 3", "  … 1,196 more lines"]
+    assert block.plain.splitlines()[-2:] == ["line 3", "… 1,196 more lines"]
+    assert block.whole.splitlines()[-1] == "line 1199"
 
 
 def test_a_truncated_observation_says_so():

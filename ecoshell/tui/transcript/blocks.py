@@ -1,12 +1,17 @@
 """What a transcript is made of: blocks of pieces that know their meaning and nothing of colours or widths."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ecoshell.untrusted import visible
 
-Tone = Literal["text", "muted", "question", "thought", "tool", "good", "warning", "error"]
-TONES: tuple[Tone, ...] = ("text", "muted", "question", "thought", "tool", "good", "warning", "error")
+Tone = Literal[
+    "text", "muted", "question", "thought", "tool", "good", "warning", "error",
+    "heading", "link", "code", "keyword", "name", "string", "number", "comment", "added", "removed", "hunk",
+]  # fmt: skip
+TONES: tuple[Tone, ...] = get_args(Tone)
+Kind = Literal["plain", "markdown", "diff"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +20,10 @@ class Piece:
 
     text: str
     tone: Tone = "text"
+    stress: str = ""
+    """Any of b (bold), i (italic), u (underlined), s (struck through)."""
+    link: str = ""
+    """An address that has been found safe to open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +32,22 @@ class Row:
 
     pieces: tuple[Piece, ...]
     lead: str = ""
+    hang: str = ""
+    """What stands before the other lines, padded to the lead's width."""
+    joined: str | None = None
+    """What is between it and the row before it, where one long line was cut in two; None for a line of its own."""
+    folds: bool = False
+    """Whether a click on it opens or closes what is folded."""
+
+    @property
+    def text(self) -> str:
+        """The row without its looks and its lead."""
+        return "".join(piece.text for piece in self.pieces)
 
     @property
     def plain(self) -> str:
         """The row without its looks."""
-        return self.lead + "".join(piece.text for piece in self.pieces)
+        return self.lead + self.text
 
 
 def row(*pieces: Piece, lead: str = "") -> Row:
@@ -36,22 +56,72 @@ def row(*pieces: Piece, lead: str = "") -> Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """A text of any length below a block's rows, of which the first lines are shown until it is opened."""
+
+    text: str
+    """Already made visible."""
+    lines: int
+    """Lines shown while it is folded."""
+    kind: Kind = "plain"
+    tone: Tone = "text"
+    corner: str = ""
+    """What stands before its first line, in the place of the indent."""
+    indent: str = "  "
+    head: Row | None = None
+    """What it is, above it; of a body that shows no line while it is folded, all there is to see."""
+
+    @property
+    def folded(self) -> tuple[str, str]:
+        """As much as is shown while it is folded, and words for the rest (empty when there is none)."""
+        return folded(self.text, lines=self.lines, characters=200 * self.lines)
+
+    @property
+    def is_headed(self) -> bool:
+        """Whether nothing but its head is shown while it is folded."""
+        return self.head is not None and not self.lines
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
-    """A sign in the margin and rows beside it, each wrapped to the width; `markdown` is set below the rows."""
+    """A sign in the margin and beside it rows, Markdown and long texts, each wrapped to the width."""
 
     sign: str = ""
     tone: Tone = "text"
     """The sign's."""
     rows: tuple[Row, ...] = ()
     markdown: str = ""
+    bodies: tuple[Body, ...] = ()
     gap: bool = False
     """Whether an empty line goes before it."""
+    turn: bool = False
+    """Whether a turn begins with it."""
+
+    @property
+    def foldable(self) -> bool:
+        """Whether a part of it is folded away until it is opened."""
+        return any(body.folded[1] for body in self.bodies)
 
     @property
     def plain(self) -> str:
-        """The block without its looks, for tests and for copying."""
-        rows = [line.plain for line in self.rows]
-        return "\n".join([*rows, self.markdown] if self.markdown else rows)
+        """The block without its looks, as it is shown while folded."""
+        return "\n".join(self._parts(lambda body: body.folded))
+
+    @property
+    def whole(self) -> str:
+        """Everything in it, for copying: rows as they are, Markdown as it was written."""
+        return "\n".join(self._parts(lambda body: (body.text, "")))
+
+    def _parts(self, of: Callable[[Body], tuple[str, str]]) -> Iterator[str]:
+        yield from (line.plain for line in self.rows)
+        if self.markdown:
+            yield self.markdown
+        for body in self.bodies:
+            if body.head is not None:
+                yield body.head.plain
+            text, more = of(body)
+            more = "" if body.is_headed else more
+            yield from (words for words in (f"{body.corner}{text}" if text else "", more) if words)
 
 
 def rows_of(text: str, tone: Tone = "text") -> tuple[Row, ...]:
@@ -65,5 +135,12 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     shown = "\n".join(head[:lines])
     if len(shown) == len(text):
         return text, ""
-    more = text.count("\n", len(shown) + 1)
-    return shown, f"… {more + 1:,} more lines" if more else f"… {len(text) - len(shown):,} more characters"
+    more = text.count("\n", len(shown) + 1 if shown else 0)
+    if more or not shown:
+        return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
+    return shown, f"… {counted(len(text) - len(shown), 'more character')}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: `1 line`, `1,204 lines`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,7 +1,7 @@
 """From an event to the block that shows it: pure functions, so that what is said can be tested without a screen."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.events import (
@@ -10,6 +10,10 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
+    CostChosen,
+    CostWanted,
     ErrorHappened,
     LimitChosen,
     LimitHit,
@@ -17,15 +21,18 @@ from ecoshell.events import (
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
+    TurnUndone,
 )
+from ecoshell.messages import Attachment
 from ecoshell.tui.figures import duration, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Piece, Row, Tone, folded, row, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, counted, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
 QUESTION_LINES = 12
 OBSERVATION_LINES = 4
+CHANGED_LINES = 24
+COMMAND_LINES = 12
 _WIDEST_VALUE = 60
-_LONGEST_MARKDOWN = 50_000
 _ENDINGS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("", "muted"),
     "limit": ("limit reached", "warning"),
@@ -33,8 +40,23 @@ _ENDINGS: Mapping[Status, tuple[str, Tone]] = {
     "error": ("error", "error"),
     "interrupted": ("stopped", "warning"),
 }
+_ANSWERS: Mapping[Status, tuple[str, Tone]] = {
+    "answered": ("✔", "good"),
+    "limit": ("◐", "warning"),
+    "gave_up": ("∅", "warning"),
+    "error": ("◐", "error"),
+    "interrupted": ("◐", "warning"),
+}
+"""The signs of answers: whole, partial, and none that was found."""
 _CHOICES = {
     "raise": "the cap is raised",
+    "model": "going on with another model",
+    "answer": "answering from what there is",
+    "stop": "stopping",
+}
+_COST_CHOICES = {
+    "go": "going on",
+    "always": "going on, and not asking again in this session",
     "model": "going on with another model",
     "answer": "answering from what there is",
     "stop": "stopping",
@@ -48,12 +70,19 @@ _DECISIONS = {
 _DECIDERS = {"person": "by you", "rule": "by a rule in the settings", "nobody": "nobody was there to ask"}
 
 
-def question(text: str, *, waiting: str = "") -> Block:
-    """What the person asked, long pastes folded; `waiting` says what it waits for."""
-    shown, more = folded(text, lines=QUESTION_LINES, characters=4_000)
-    rows = rows_of(shown, "question")
-    notes = tuple(row(Piece(note, "muted")) for note in (more, waiting) if note)
-    return Block("❯", "question", rows + notes, gap=True)
+def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
+    """What the person asked, long pastes folded, and what goes along with it; `waiting` says what it waits for."""
+    bodies = (Body(visible(text), QUESTION_LINES, tone="question", indent=""), *map(_attached, attachments))
+    if waiting:
+        bodies = (*bodies, Body("", 0, head=row(Piece(waiting, "muted"))))
+    return Block("❯", "question", bodies=bodies, gap=True, turn=True)
+
+
+def _attached(attachment: Attachment) -> Body:
+    text = visible(attachment.text).rstrip("\n")
+    size = counted(text.count("\n") + 1, "line")
+    head = row(Piece(f"⎘ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
+    return Body(text, 0, tone="muted", head=head)
 
 
 def rationale(text: str) -> Block:
@@ -86,25 +115,78 @@ def unregistered(name: str) -> Block:
 
 
 def call(started: CallStarted | None, finished: CallFinished | None = None) -> Block:
-    """A call as it runs or, once finished, with its time and its observation."""
+    """A call as it runs or, once finished, with its time, its price, its observation and what it changed."""
     if finished is None:
         head = _signature(started) if started else ()
         return Block("▸", "tool", (row(*head, Piece("  running …", "muted")),))
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
+    tone: Tone = "tool"
     if finished.refused:
         ending, tone = Piece(f"  refused: {visible_line(finished.refused)}", "warning"), "warning"
     elif not finished.ok:
-        ending, tone = Piece(f"  failed after {duration(finished.seconds)}", "error"), "error"
+        ending, tone = Piece(f"  failed after {duration(finished.seconds)}{_price(finished)}", "error"), "error"
     else:
-        ending, tone = Piece(f"  {duration(finished.seconds)}", "muted"), "tool"
-    return Block("▸", tone, (row(*head, ending), *_observation(finished)))
+        ending = Piece(f"  {duration(finished.seconds)}  {money(finished.spent_nano)}", "muted")
+    return Block("▸", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
+
+
+def _price(finished: CallFinished) -> str:
+    return f", {money(finished.spent_nano)}" if finished.spent_nano else ""
+
+
+def stopped(started: CallStarted) -> Block:
+    """A call of which nobody heard the end."""
+    return Block("▸", "warning", (row(*_signature(started), Piece("  stopped", "warning")),))
+
+
+def command_ran(event: CommandRan) -> Block:
+    """A command the person ran, and its output."""
+    ending = duration(event.seconds) if event.ok else f"failed after {duration(event.seconds)}"
+    tone: Tone = "muted" if event.ok else "error"
+    head = row(Piece(visible_line(event.command), "question"), Piece(f"  {ending}", tone))
+    bodies = _output(event.output, COMMAND_LINES, truncated=event.truncated)
+    return Block("$", "tool" if event.ok else "error", (head,), bodies=tuple(bodies), gap=True, turn=True)
+
+
+def undone(event: TurnUndone) -> Block:
+    """A turn that was taken back, and what became of the files it had changed."""
+    rows = [row(Piece(f"turn {event.turn} was taken back: models are not told of it any more", "warning"))]
+    if event.restored:
+        rows.append(row(Piece("restored  ", "muted"), Piece(_names(event.restored))))
+    if event.kept:
+        rows.append(row(Piece("left alone, because they were changed since  ", "warning"), Piece(_names(event.kept))))
+    return Block("↶", "warning", tuple(rows))
+
+
+def compacted(event: Compacted) -> Block:
+    """The summary that stands for what was said before."""
+    words = f"{counted(event.turns, 'turn')} told as a summary by {visible_line(event.model)}"
+    sizes = f" · {tokens(event.tokens_before)} → {tokens(event.tokens_after)} tok"
+    head = row(Piece(words, "good"), Piece(sizes, "muted"))
+    return Block("≡", "good", (head,), bodies=(Body(visible(event.summary.strip()), 2, kind="markdown"),))
+
+
+def cost_wanted(event: CostWanted) -> Block:
+    """What the next step may cost, before the person is asked."""
+    span = f"{money(event.low_nano)} to {money(event.high_nano)}"
+    what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
+    why = Piece(f"  you want to be asked from {money(event.threshold_nano)} on", "muted")
+    return Block("?", "warning", (row(what, why),))
+
+
+def cost_chosen(event: CostChosen) -> Block:
+    """What was chosen before an expensive step."""
+    return Block("→", "muted", (row(Piece(_COST_CHOICES.get(event.choice, event.choice), "muted")),))
 
 
 def approval(name: str, event: ApprovalGiven) -> Block:
     """Who decided on a call, and how."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
     words = f"{_DECISIONS.get(event.decision, event.decision)}, {_DECIDERS.get(event.by, event.by)}"
-    return Block("?", tone, (row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone)),))
+    rows = (row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone)),)
+    if event.arguments is not None:
+        rows = (*rows, row(Piece("with arguments edited by you:", "muted")), *arguments_rows(event.arguments))
+    return Block("?", tone, rows)
 
 
 def limit(event: LimitHit) -> Block:
@@ -127,13 +209,11 @@ def plain(text: str) -> Block:
     return Block("", "text", rows_of(text), gap=True)
 
 
-def answer(event: Answer) -> Block:
-    """The answer, set as Markdown."""
+def answer(event: Answer, status: Status = "answered") -> Block:
+    """The answer, set as Markdown; its sign tells whether the turn found one."""
     head = (row(Piece("partial answer, from what there is", "warning")),) if event.partial else ()
-    text = event.text.strip()
-    if len(text) > _LONGEST_MARKDOWN:  # setting it would hold up the screen
-        return Block("✔", "good", head + rows_of(text))
-    return Block("✔", "good", head, markdown=visible(text))
+    sign, tone = _ANSWERS["limit" if event.partial and status == "answered" else status]
+    return Block(sign, tone, head, markdown=visible(event.text.strip()))
 
 
 def error(event: ErrorHappened) -> Block:
@@ -156,7 +236,7 @@ def settled(event: BudgetSettled) -> Block | None:
 def footer(event: TurnFinished) -> Block:
     """The turn's sums: cost, steps, time, tokens saved; and its ending, unless it ended in an answer."""
     ending, tone = _ENDINGS[event.status]
-    sums = [money(event.spent_nano), _counted(event.steps, "step"), duration(event.seconds)]
+    sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
     if event.saved_tokens > 0:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     head = (Piece(f"{ending} · ", tone),) if ending else ()
@@ -196,16 +276,27 @@ def _short(value: object) -> str:
     return text if len(text) <= _WIDEST_VALUE else text[: _WIDEST_VALUE - 1] + "…"
 
 
-def _observation(finished: CallFinished) -> tuple[Row, ...]:
-    text = finished.observation.strip("\n")
-    if not text:
-        return ()
-    shown, more = folded(text, lines=OBSERVATION_LINES, characters=800)
-    lines = visible(shown).split("\n")
-    notes = [note for note in (more, "… truncated by the tool's output limit" if finished.truncated else "") if note]
-    rows = [row(Piece(line), lead="  " if at else "└ ") for at, line in enumerate(lines)]
-    return (*rows, *(row(Piece(note, "muted"), lead="  ") for note in notes))
+def _outcome(finished: CallFinished) -> Iterator[Body]:
+    """What came of a call: what was observed, and what was changed."""
+    yield from _output(finished.observation.strip("\n"), OBSERVATION_LINES, truncated=finished.truncated)
+    if finished.changes.strip():
+        yield Body(visible(finished.changes.strip("\n")), CHANGED_LINES, kind="diff", head=_changed(finished.changes))
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _output(text: str, lines: int, *, truncated: bool) -> Iterator[Body]:
+    if text.strip("\n"):
+        yield Body(visible(text.strip("\n")), lines, corner="└ ")
+    if truncated:
+        yield Body("", 0, head=row(Piece("… truncated by the tool's output limit", "muted"), lead="  "))
+
+
+def _changed(diff: str) -> Row:
+    """How much a diff adds and takes away."""
+    lines = diff.split("\n")
+    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    return row(Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ ")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(map(visible_line, names))

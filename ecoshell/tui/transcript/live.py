@@ -1,65 +1,98 @@
-"""Text that is still arriving: only its last line is ever wrapped again, so a long answer streams like a short one."""
+"""Text that is still arriving: what is finished becomes sections once, and only its open end is ever set again."""
 
-from textual.strip import Strip
+from typing import Protocol
 
 from ecoshell.tui.transcript.blocks import Block, Piece, Tone, row, rows_of
-from ecoshell.tui.transcript.painter import MARGIN, Painter
+from ecoshell.tui.transcript.layout import in_sections
+from ecoshell.tui.transcript.reader import Reader
+from ecoshell.tui.transcript.sections import LONGEST, Section
 from ecoshell.untrusted import visible
 
 
-class LiveText:
-    """Streamed text beside a sign."""
+class Reading(Protocol):
+    """Makes sections of text that comes in pieces."""
+
+    def feed(self, text: str) -> list[Section]:
+        """Take a piece, and give the sections it has finished."""
+        ...
+
+    def tail(self) -> list[Section]:
+        """The open sections as they would be if the text ended here."""
+        ...
+
+
+class PlainReader:
+    """Reads text as it is, line by line."""
+
+    def __init__(self, tone: Tone) -> None:
+        self._tone: Tone = tone
+        self._rest = ""
+
+    def feed(self, text: str) -> list[Section]:
+        """Take a piece; some lines at a time are finished together."""
+        self._rest += text
+        if len(self._rest) < LONGEST:
+            return []
+        end = self._rest.rfind("\n") + 1
+        if not end and len(self._rest) < 8 * LONGEST:
+            return []
+        whole, self._rest = self._rest[: end or None], self._rest[end:] if end else ""
+        return self._sections(whole.removesuffix("\n"))
+
+    def tail(self) -> list[Section]:
+        """The lines that are left."""
+        return self._sections(self._rest) if self._rest else []
+
+    def _sections(self, text: str) -> list[Section]:
+        return [*in_sections(row(Piece(line, self._tone)) for line in text.split("\n"))]
+
+
+class Live:
+    """What arrives beside one sign; an answer is read as Markdown, a thought as it is."""
 
     def __init__(self, sign: str, tone: Tone) -> None:
         self.sign = sign
-        self._tone: Tone = tone
-        self._parts: list[str] = []
-        self._unpainted: list[str] = []
-        self._settled: list[Strip] = []
-        self._tail = ""
-        self._last: list[Strip] = []
+        self.tone: Tone = tone
+        self._reader: Reading = Reader() if tone == "text" else PlainReader(tone)
+        self._arrived: list[str] = []
+        self._held = ""
+        """White space at the end, of which nobody knows yet whether anything follows."""
+        self._read: list[str] = []
 
     def append(self, text: str) -> None:
-        """Take a piece; it shows after the next `paint`."""
-        self._parts.append(text)
-        self._unpainted.append(text)
-
-    def finished(self) -> Block:
-        """The text as a block."""
-        return Block(self.sign, self._tone, rows_of("".join(self._parts).strip("\n"), self._tone))
+        """Take a piece; it is read with the next `finished`."""
+        self._arrived.append(text)
 
     @property
-    def height(self) -> int:
-        """Lines painted so far."""
-        return len(self._settled) + len(self._last)
+    def waiting(self) -> bool:
+        """Whether anything has arrived that was not read yet."""
+        return bool(self._arrived)
 
-    def line(self, at: int) -> Strip:
-        """One painted line."""
-        return self._settled[at] if at < len(self._settled) else self._last[at - len(self._settled)]
+    def finished(self) -> list[Section]:
+        """The sections that what has arrived since the last time has finished."""
+        arrived = self._held + "".join(self._arrived)
+        self._arrived.clear()
+        solid = arrived.rstrip()
+        self._held = arrived[len(solid) :]
+        if not self._read:
+            solid = solid.lstrip()
+        if not solid:
+            return []
+        shown = visible(solid)
+        self._read.append(shown)
+        return self._reader.feed(shown)
 
-    def paint(self, painter: Painter, width: int) -> None:
-        """Bring the lines up to date with what has arrived since the last time."""
-        inside = max(1, width - MARGIN)
-        *whole, tail = (self._tail + visible("".join(self._unpainted)).replace("\t", "    ")).split("\n")
-        self._unpainted.clear()
-        for line in whole:
-            self._settle(painter.wrap(row(Piece(line, self._tone)), inside), painter)
-        wrapped = painter.wrap(row(Piece(tail, self._tone)), inside)
-        if len(wrapped) > 1:  # where a line was broken it stays broken; only the one being written can change
-            kept = tail.rstrip()
-            tail = tail[len(kept) - len(wrapped[-1].text.rstrip()) :]
-            self._settle(wrapped[:-1], painter)
-        self._tail = tail
-        self._last = self._beside(wrapped[-1:], painter)
+    def tail(self) -> list[Section]:
+        """The sections that are still open."""
+        return self._reader.tail()
 
-    def repaint(self, painter: Painter, width: int) -> None:
-        """Paint from the beginning, because the width or the colours have changed."""
-        self._settled.clear()
-        self._tail, self._unpainted = "", list(self._parts)
-        self.paint(painter, width)
+    @property
+    def text(self) -> str:
+        """Everything that has been read, without the white space around it."""
+        return "".join(self._read)
 
-    def _settle(self, lines: list[Strip], painter: Painter) -> None:
-        self._settled += self._beside(lines, painter)
-
-    def _beside(self, lines: list[Strip], painter: Painter) -> list[Strip]:
-        return painter.beside("" if self._settled else self.sign, self._tone, lines)
+    def block(self) -> Block:
+        """What has been read, as a block."""
+        if self.tone == "text":
+            return Block(self.sign, self.tone, markdown=self.text)
+        return Block(self.sign, self.tone, rows_of(self.text, self.tone))

@@ -1,6 +1,7 @@
 """Tells a stream of events to a transcript: which block opens, which replaces it, and what is not worth a line."""
 
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from ecoshell.events import (
     Answer,
@@ -9,6 +10,10 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    CommandRan,
+    Compacted,
+    CostChosen,
+    CostWanted,
     ErrorHappened,
     Event,
     LimitChosen,
@@ -21,6 +26,7 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
+    TurnUndone,
 )
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import Block, Tone
@@ -29,31 +35,49 @@ THINKING, WRITING = "◇", "…"
 """Signs of a thought and of an answer that are still arriving."""
 
 
+_PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
+    ToolsOffered: lines.offered,
+    ToolRegistered: lines.registered,
+    ToolUnregistered: lambda event: lines.unregistered(event.name),
+    LimitHit: lines.limit,
+    LimitChosen: lines.chosen,
+    CostWanted: lines.cost_wanted,
+    CostChosen: lines.cost_chosen,
+    CommandRan: lines.command_ran,
+    TurnUndone: lines.undone,
+    Compacted: lines.compacted,
+    Notice: lambda event: lines.notice(event.text),
+    ErrorHappened: lines.error,
+    BudgetSettled: lines.settled,
+}
+"""How events are told that need no other beside them."""
+
+
 class Canvas(Protocol):
-    """Where blocks go: finished ones, and at most one open end."""
+    """Where blocks go: finished ones, and below them open ones, each under a key (streamed text has none)."""
 
     def add(self, *blocks: Block) -> None:
-        """Close the open end and put finished blocks below."""
+        """Close what is open and put finished blocks below."""
         ...
 
     def insert(self, *blocks: Block) -> None:
-        """Put finished blocks above the open end, which stays open."""
+        """Put finished blocks above what is open, which stays open."""
         ...
 
-    def open(self, block: Block) -> None:
-        """Put a block that is replaced when it is settled."""
+    def open(self, block: Block, key: str = "") -> None:
+        """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         ...
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
         """Add streamed text to the open end."""
         ...
 
-    def settle(self, block: Block | None = None) -> None:
-        """Close the open end: as this block or, without one, as it stands."""
+    def settle(self, block: Block | None = None, key: str = "") -> None:
+        """Close what is open under this key: as this block or, without one, as it stands."""
         ...
 
-    def drop(self) -> None:
-        """Take the open end away."""
+    def drop(self, key: str = "") -> None:
+        """Take away what is open under this key."""
         ...
 
 
@@ -65,26 +89,27 @@ class Teller:
         self._calls: dict[str, CallStarted] = {}
         self._names: dict[str, str] = {}
         self._arriving = False
-        self._running = ""
-        """The call whose block is the open end."""
+        self._answer: Answer | None = None
+        """An answer whose turn has not ended: how it ends decides its sign."""
 
     def tell(self, event: Event) -> None:
         """Show one event."""
         match event:
             case TurnStarted():
-                self._replace(lines.question(event.question))
+                self._begin(event)
             case TextArrived():
                 self._stream(event)
             case Rationale():
                 self._thought(event)
             case CallStarted():
                 self._calls[event.id] = event
-                self._running = event.id
-                self._canvas.open(lines.call(event))
+                self._canvas.settle()
+                self._canvas.open(lines.call(event), _key(event.id))
             case CallFinished():
-                self._finish(event)
+                self._canvas.settle(lines.call(self._calls.pop(event.id, None), event), _key(event.id))
             case Answer():
-                self._replace(lines.answer(event))
+                self._answer = event
+                self._canvas.open(lines.answer(event))
             case TurnFinished():
                 self._end(event)
             case ApprovalWanted():
@@ -96,30 +121,13 @@ class Teller:
 
     def _plain(self, event: Event) -> Block | None:
         """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
-        block: Block | None = None
-        match event:
-            case ToolsOffered():
-                block = lines.offered(event)
-            case ToolRegistered() if event.by != "upfront":  # those are counted in the offer
-                block = lines.registered(event)
-            case ToolUnregistered():
-                block = lines.unregistered(event.name)
-            case ApprovalGiven():
-                call = self._calls.get(event.id)
-                block = lines.approval(self._names.get(event.id) or (call.name if call else "the call"), event)
-            case LimitHit():
-                block = lines.limit(event)
-            case LimitChosen():
-                block = lines.chosen(event)
-            case Notice():
-                block = lines.notice(event.text)
-            case ErrorHappened():
-                block = lines.error(event)
-            case BudgetSettled():
-                block = lines.settled(event)
-            case _:
-                pass
-        return block
+        if isinstance(event, ApprovalGiven):
+            call = self._calls.get(event.id)
+            return lines.approval(self._names.get(event.id) or (call.name if call else "the call"), event)
+        if isinstance(event, ToolRegistered) and event.by == "upfront":
+            return None  # those are counted in the offer
+        told = _PLAIN.get(type(event))
+        return told(event) if told else None
 
     def _stream(self, event: TextArrived) -> None:
         self._arriving = True
@@ -135,22 +143,26 @@ class Teller:
             self._canvas.drop()
             self._arriving = False
 
-    def _finish(self, event: CallFinished) -> None:
-        block = lines.call(self._calls.pop(event.id, None), event)
-        if self._running == event.id:
-            self._replace(block)
-        else:
-            self._add(block)
+    def _begin(self, event: TurnStarted) -> None:
+        if self._answer is not None:  # of a turn whose end was never recorded
+            self._canvas.settle()
+            self._answer = None
+        self._replace(lines.question(event.question, attachments=event.attachments))
 
     def _end(self, event: TurnFinished) -> None:
+        for started in self._calls.values():
+            self._canvas.settle(lines.stopped(started), _key(started.id))
+        if self._answer is not None:
+            self._canvas.settle(lines.answer(self._answer, event.status))
         self._add(lines.footer(event), closes=True)
         self._calls.clear()
         self._names.clear()
+        self._answer = None
 
     def _replace(self, block: Block) -> None:
-        """Put the block in the place of what is arriving or running."""
+        """Put the block in the place of what is arriving."""
         self._canvas.settle(block)
-        self._arriving, self._running = False, ""
+        self._arriving = False
 
     def _add(self, block: Block, *, closes: bool = False) -> None:
         """Put a block below what is done; what is still open stays open, unless this puts an end to it."""
@@ -158,4 +170,8 @@ class Teller:
             self._canvas.insert(block)
             return
         self._canvas.add(block)
-        self._arriving, self._running = False, ""
+        self._arriving = False
+
+
+def _key(call: str) -> str:
+    return f"call {call}"

@@ -1,30 +1,66 @@
 """The transcript: what was asked, thought, called and answered, as lines that cost nothing while off screen."""
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from time import monotonic, perf_counter
 from typing import ClassVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.events import Resize
-from textual.geometry import Size
+from textual.events import Click, Resize
+from textual.geometry import Region, Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
 from ecoshell.tui.transcript.blocks import TONES, Block, Tone
-from ecoshell.tui.transcript.column import Column
+from ecoshell.tui.transcript.column import STREAM, Column, Spot
+from ecoshell.tui.transcript.copying import selected
+from ecoshell.tui.transcript.finding import Search
+from ecoshell.tui.transcript.item import Item
+from ecoshell.tui.transcript.marks import Highlights, marked, with_cursor
 from ecoshell.tui.transcript.painter import Painter
 
 _REPAINT = 1 / 30
-"""Seconds between two paintings of streamed text, at least."""
+"""Seconds between two paintings of what arrives, at least."""
+_AHEAD = 0.1
+"""Seconds of quiet before what is near the screen is painted ahead."""
+_SLICE = 0.006
+"""Seconds of painting ahead in one go."""
 
 
 class Transcript(ScrollView, can_focus=True):
     """A column of blocks; the view stays at its end for as long as it is there."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.prompt", "Prompt")]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"transcript--{tone}" for tone in TONES}
-    HELP = "What was asked, thought, called and answered. The arrow and page keys move, esc goes back to the prompt."
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "Block above", show=False),
+        Binding("down,j", "cursor(1)", "Block below", show=False),
+        Binding("left_square_bracket,ctrl+up", "turn(-1)", "Turn above", show=False),
+        Binding("right_square_bracket,ctrl+down", "turn(1)", "Turn below", show=False),
+        Binding("enter", "fold", "open/fold"),
+        Binding("y", "copy", "copy"),
+        Binding("slash,ctrl+f", "search", "search"),
+        Binding("n", "found(1)", "Next hit", show=False),
+        Binding("N", "found(-1)", "Hit before", show=False),
+        Binding("ctrl+o", "fold_newest", "Open or fold the newest", show=False),
+        Binding("home", "home", "First line", show=False),
+        Binding("end", "end", "Last line", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("escape", "app.prompt", "prompt"),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"transcript--{tone}" for tone in TONES),
+        "transcript--cursor",
+        "transcript--hit",
+        "transcript--hit-now",
+    }
+    HELP = (
+        "What was asked, thought, called and answered. Up and down (j, k) move from block to block, [ and ] from turn "
+        "to turn, enter opens or folds a long one, y copies it, / searches, n and N go from hit to hit, esc goes back "
+        "to the prompt."
+    )
     DEFAULT_CSS = """
     Transcript {
         padding: 0 1;
@@ -38,120 +74,381 @@ class Transcript(ScrollView, can_focus=True):
         .transcript--good { color: $success; }
         .transcript--warning { color: $warning; }
         .transcript--error { color: $error; }
+        .transcript--heading { color: $primary; text-style: bold; }
+        .transcript--link { color: $primary; text-style: underline; }
+        .transcript--code { color: $foreground 85%; }
+        .transcript--keyword { color: $primary; text-style: bold; }
+        .transcript--name { color: $secondary; }
+        .transcript--string { color: $success; }
+        .transcript--number { color: $warning; }
+        .transcript--comment { color: $foreground 60%; text-style: italic; }
+        .transcript--added { color: $success; }
+        .transcript--removed { color: $error; }
+        .transcript--hunk { color: $secondary; text-style: italic; }
+        .transcript--cursor { color: $accent; text-style: bold; }
+        .transcript--hit { color: $warning; text-style: underline; }
+        .transcript--hit-now { text-style: reverse bold; }
     }
     """
+
+    class Hint(Message):
+        """Something to tell the person where hints are shown."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         super().__init__(id=id)
         self._column = Column()
-        self._due = False
+        self._due = self._ahead_due = self._moving = self._stale = False
+        self._shown_at = 0.0
+        self._base = Style()
         self._following = True
+        self._anchor: Spot | None = None
+        """What stands at the top of the view while it does not follow the end."""
+        self._cursor: Item | None = None
+        self._search: Search | None = None
+        self._highlights: Highlights | None = None
 
     @property
     def text(self) -> str:
         """Everything in it, without looks."""
         return self._column.plain
 
+    @contextmanager
+    def filling(self) -> Generator[None]:
+        """Show nothing of what is put meanwhile until the end: for a long session that is told in one go."""
+        due, self._due = self._due, True
+        try:
+            yield
+        finally:
+            self._due = due
+            self._changed()
+
     def add(self, *blocks: Block) -> None:
         """Close what is open and put finished blocks below."""
         self._column.add(*blocks)
-        self._show()
+        self._changed()
 
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is open."""
         self._column.insert(*blocks)
-        self._show()
+        self._changed()
 
-    def open(self, block: Block) -> None:
-        """Put a block that is replaced when it is settled."""
-        self._column.open(block)
-        self._show()
+    def open(self, block: Block, key: str = STREAM) -> None:
+        """Put a block that is replaced when its key is settled."""
+        self._column.open(block, key)
+        self._changed()
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
-        """Add streamed text to the open end; painted at most thirty times a second."""
+        """Add streamed text to the open end."""
         self._column.stream(text, sign, tone)
-        if not self._due:
-            self._due = True
-            self.set_timer(_REPAINT, self._show)
+        self._changed(whole=False)
 
-    def settle(self, block: Block | None = None) -> None:
-        """Close the open end: as this block or, without one, as it stands."""
-        self._column.settle(block)
-        self._show()
+    def settle(self, block: Block | None = None, key: str = STREAM) -> None:
+        """Close what is open under this key: as this block or, without one, as it stands."""
+        self._column.settle(block, key)
+        self._changed()
 
-    def prepare(self, block: Block) -> None:
-        """Do the slow part of painting a block ahead of time; may be called in a thread."""
-        self._column.prepare(block)
-
-    def drop(self) -> None:
-        """Take the open end away."""
-        self._column.drop()
-        self._show()
+    def drop(self, key: str = STREAM) -> None:
+        """Take away what is open under this key."""
+        self._column.drop(key)
+        self._changed()
 
     def clear(self) -> None:
         """Take everything away."""
         self._column.clear()
-        self._show()
+        self._cursor = self._anchor = None
+        self._following = True
+        self.end_search()
+        self._changed()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Some lines of the view, for Textual's compositor."""
+        self._base = self.rich_style  # found out once, and not for each line
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         """One line of the view, for Textual's compositor."""
         at = self.scroll_offset.y + y
-        base = self.rich_style
-        strip = self._column.line(at).crop_extend(0, self.size.width, base).apply_style(base)
-        if (selection := self.text_selection) is not None and (span := selection.get_span(at)) is not None:
-            strip = _highlighted(strip, span, self.screen.get_component_rich_style("screen--selection"))
+        line, base = self._column.line(at), self._base
+        strip = line.strip.crop_extend(0, self.size.width, base).apply_style(base)
+        strip = marked(strip, self._marks(at, line.lead))
+        if self._cursor is not None and self.has_focus and at in self._column.span(self._cursor):
+            strip = with_cursor(strip, base + self._look("cursor"))
         return strip.apply_offsets(0, at)
+
+    def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
+        if self._highlights is not None and (spot := self._column.spot(at)) is not None:
+            for start, end, now in self._highlights.on(*spot):
+                yield start, end, self._look("hit-now" if now else "hit")
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(at)) is not None:
+            yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text, for copying."""
-        return selection.extract(self.text), "\n"
+        return selected(self._column, selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Show the selection as it is now."""
         self.refresh()
 
     def notify_style_update(self) -> None:
-        """Paint everything in the new colours."""
+        """Paint everything in the new colours, which Textual gives the components after it has called this."""
         super().notify_style_update()
-        self._repaint()
+        self.call_later(self._repaint)
 
     def on_resize(self, event: Resize) -> None:
-        """Wrap everything at the new width."""
-        self._repaint()
+        """Wrap everything at the new width, what is seen at once and the rest when it is looked at."""
+        if not self._repaint():
+            self._show()
+
+    def _repaint(self) -> bool:
+        """Paint anew if the width or the colours have changed; says whether they have."""
+        width, before = self.scrollable_content_region.width, self._column.painter
+        painter = Painter({tone: self._look(tone) for tone in TONES}, width)
+        if not width or (before is not None and before.paints_like(painter)):
+            return False
+        self._column.repaint(painter)
+        self._stale = True
+        self._show()
+        return True
+
+    def _look(self, name: str) -> Style:
+        """Colour and attributes of a component; the background is the transcript's own."""
+        full = self.get_component_rich_style(f"transcript--{name}")
+        return Style(
+            color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
+        )
+
+    def on_focus(self) -> None:
+        """Show the block cursor."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Hide the block cursor."""
+        self.refresh()
+
+    # -- what is seen
+
+    def _changed(self, *, whole: bool = True) -> None:
+        """Show what has changed, soon and not more than thirty times a second; not the whole when only text arrived."""
+        self._stale = self._stale or whole
+        if not self._due:
+            self._due = True
+            wait = self._shown_at + _REPAINT - monotonic()
+            if wait > 0:
+                self.set_timer(wait, self._show)
+            else:
+                self.call_later(self._show)
+
+    def _show(self) -> None:
+        """Show as much as there is: the end, or what stood at the top before."""
+        self._due, self._shown_at = False, monotonic()
+        before = (self.scroll_offset.y, self.virtual_size)
+        first, height = self._column.catch_up(), self.scrollable_content_region.height
+        if self._following:
+            top = self._column.reveal_end(height)
+        else:
+            top = self._column.line_of(self._anchor) if self._anchor else 0
+            self._column.reveal(top, height)
+        self._fit(top)
+        if self._stale or before != (self.scroll_offset.y, self.virtual_size):
+            self.refresh()
+        elif first < self._view.stop:
+            self.refresh_lines(first, self._view.stop - first)
+        self._stale = False
+
+    def _fit(self, top: int) -> None:
+        """Take the column's height as the content's, and stand at this line of it."""
+        self._moving = True
+        self.virtual_size = Size(self.scrollable_content_region.width, self._column.height)
+        self.scroll_to(y=top, animate=False, immediate=True, force=True)
+        self._moving = False
+        self._anchor = self._column.spot(self.scroll_offset.y)
+        if not self._ahead_due:
+            self._ahead_due = True
+            self.set_timer(_AHEAD, self._paint_ahead)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Follow the end from the moment it is reached until the view moves up from it."""
+        """Paint what has come into view; follow the end from when it is reached until the view moves up from it."""
         super().watch_scroll_y(old_value, new_value)
+        if self._moving:
+            return
         if new_value >= self.max_scroll_y:
             self._following = True
         elif new_value < old_value:
             self._following = False
-
-    def _repaint(self) -> None:
-        width = self.scrollable_content_region.width
-        if width:
-            styles: dict[Tone, Style] = {tone: self._style(tone) for tone in TONES}
-            self._column.repaint(Painter(styles), width)
-            self._show()
-
-    def _style(self, tone: Tone) -> Style:
-        """The tone's colour and attributes; the background is the transcript's own."""
-        full = self.get_component_rich_style(f"transcript--{tone}")
-        return Style(color=full.color, bold=full.bold, italic=full.italic)
-
-    def _show(self) -> None:
-        """Show as much as there is, and stay at the end if the view was there."""
-        self._due = False
-        self._column.paint()
-        self.virtual_size = Size(self.scrollable_content_region.width, self._column.height)
+        top, height = round(new_value), self.scrollable_content_region.height
         if self._following:
-            self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
+            top = self._column.reveal_end(height)
+        elif 0 < old_value - new_value <= 3 * height:
+            top += self._column.reveal_above(round(old_value), round(old_value) - top)[0]
+        self._column.reveal(top, height)
+        self._fit(top)
+
+    def _paint_ahead(self) -> None:
+        """Paint what is a screen or two away, so that scrolling finds it; the lines in view stay where they are."""
+        self._ahead_due = False
+        until, top, height = perf_counter() + _SLICE, self.scroll_offset.y, self.scrollable_content_region.height
+        more, done = self._column.reveal_above(top, 2 * height, until)
+        done = self._column.reveal(top + more, 3 * height, until) and done
+        self._column.forget_far(top + more, height)
+        if more or self._column.height != self.virtual_size.height:
+            self._fit(top + more)
+        if not done and not self._ahead_due:
+            self._ahead_due = True
+            self.set_timer(_REPAINT, self._paint_ahead)
+
+    # -- moving about
+
+    def go_to(self, line: int, *, context: int = 0) -> None:
+        """Bring a line into view, with some more above it, if it is not there."""
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        if not top <= line < top + height:
+            self._stand(max(0, line - context))
+
+    def _stand(self, top: int) -> None:
+        """Stand at a line, as exactly as the lines below it allow."""
+        self._column.reveal(top, self.scrollable_content_region.height)
+        self._fit(top)
+        self._following = self.scroll_offset.y >= self.max_scroll_y
         self.refresh()
 
+    def action_home(self) -> None:
+        """Go to the first line."""
+        self._stand(0)
 
-def _highlighted(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
-    """The strip with the characters of the span in the selection's style; -1 stands for the end."""
-    start = strip.index_to_cell_position(span[0])
-    end = strip.cell_length if span[1] == -1 else strip.index_to_cell_position(span[1])
-    chosen = Strip(Segment.apply_style(strip.crop(start, end), post_style=style))
-    return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
+    def action_end(self) -> None:
+        """Go to the last line, and follow it."""
+        self._following = True
+        self._show()
+
+    def action_page(self, by: int) -> None:
+        """Go on or back by a page."""
+        self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
+
+    def action_cursor(self, by: int) -> None:
+        """Move the block cursor; in a block that is higher than the view, move by half a page first."""
+        items, view = self._column.items, self._view
+        at = items.index(self._cursor) if self._cursor in items else -1
+        here = self._column.span(items[at]) if at >= 0 else range(0)
+        if not items:
+            return
+        if not (here.start < view.stop and here.stop > view.start):
+            item = self._column.at(view.start if by > 0 else view.stop - 1)
+        elif (here.stop > view.stop) if by > 0 else (here.start < view.start):
+            self.scroll_relative(y=by * max(1, len(view) // 2), animate=False)
+            return
+        else:
+            item = items[min(max(at + by, 0), len(items) - 1)]
+        self._point_at(item)
+
+    def action_turn(self, by: int) -> None:
+        """Go to where the turn before or after begins."""
+        items = self._column.items
+        if not items:
+            return
+        here = self._cursor if self._cursor in items else self._column.at(self.scroll_offset.y)
+        at = items.index(here)
+        ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
+        found = next((item for item in ahead if item.block.turn), None)
+        if found is None:
+            self.action_end() if by > 0 else self.action_home()
+        else:
+            self._cursor = found
+            self._stand(self._column.span(found).start)
+
+    def action_fold(self) -> None:
+        """Open or fold the block under the cursor."""
+        if self._cursor is not None:
+            self._fold(self._cursor)
+
+    def action_fold_newest(self) -> None:
+        """Open or fold the newest block that can be."""
+        found = next((item for item in reversed(self._column.items) if item.block.foldable), None)
+        if found is not None:
+            self._fold(found)
+
+    def action_copy(self) -> None:
+        """Copy the block under the cursor."""
+        if self._cursor is not None:
+            self.app.copy_to_clipboard(self._cursor.whole)  # pyright: ignore[reportUnknownMemberType]
+            self.post_message(self.Hint("The block is copied."))
+
+    def on_click(self, event: Click) -> None:
+        """Open a link, or what is folded; else put the cursor on the block, and fold it with the next click."""
+        at = self.scroll_offset.y + event.get_content_offset_capture(self).y
+        if self.text_selection is not None or not self._column.items or at >= self._column.height:
+            return
+        item = self._column.at(at)
+        if event.style.link:
+            self.app.open_url(event.style.link)  # pyright: ignore[reportUnknownMemberType]
+        elif self._column.line(at).folds or item is self._cursor:
+            self._fold(item)
+        else:
+            self._cursor = item
+            self.refresh()
+
+    @property
+    def _view(self) -> range:
+        """The lines on the screen."""
+        return range(self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height)
+
+    def _point_at(self, item: Item) -> None:
+        """Put the cursor on a block, and bring as much of it into view as there is room for."""
+        self._cursor = item
+        height = self.scrollable_content_region.height
+        self._column.reveal(self._column.span(item).start, height)
+        lines, view = self._column.span(item), self._view
+        if lines.start < view.start or len(lines) > height:
+            self._stand(lines.start)
+        elif lines.stop > view.stop:
+            self._stand(lines.stop - height)
+        self.refresh()
+
+    def _fold(self, item: Item) -> None:
+        """Open or fold a block, its beginning staying in view."""
+        if not item.block.foldable:
+            self.post_message(self.Hint("Nothing is folded away in this block."))
+            return
+        top = self.scroll_offset.y
+        self._column.fold(item, opened=not item.opened)
+        self._stand(min(top, self._column.span(item).start))
+
+    # -- searching
+
+    def action_search(self) -> None:
+        """Show the search bar."""
+        from ecoshell.tui.transcript.search import SearchBar  # it is not needed for the first frame
+
+        bars = self.screen.query(SearchBar)
+        if bars:
+            bars.first().focus_input()
+        else:
+            row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
+            self.screen.mount(SearchBar(self), after=row)
+
+    def search_for(self, text: str) -> Search:
+        """A new search, its hits shown as they are found."""
+        self._search = Search(text, self._column)
+        if spot := self._column.spot(self.scroll_offset.y):
+            self._search.begin_at = spot.item
+        self._highlights = Highlights(self._search)
+        self.refresh()
+        return self._search
+
+    def end_search(self) -> None:
+        """Show no hits any more."""
+        self._search = self._highlights = None
+        self.refresh()
+
+    def action_found(self, by: int) -> None:
+        """Go to the hit after or before."""
+        line = self._search.move(by) if self._search else None
+        if line is not None:
+            self._following = False
+            self.go_to(line, context=self.scrollable_content_region.height // 3)
+            self.refresh()

@@ -1,0 +1,178 @@
+"""How Markdown is read and set: in pieces as in one go, and no character out of sight."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.style import Style
+
+from ecoshell.tui.transcript.blocks import TONES
+from ecoshell.tui.transcript.code import highlighted
+from ecoshell.tui.transcript.copying import text_of
+from ecoshell.tui.transcript.inline import inline
+from ecoshell.tui.transcript.painter import Painter
+from ecoshell.tui.transcript.reader import Reader, sections_of_markdown
+from ecoshell.tui.transcript.sections import LONGEST, Code, Section
+from ecoshell.tui.transcript.table import Table
+
+MARKDOWN = st.lists(
+    st.sampled_from(
+        ["- ", "1. ", "2) ", "> ", "# ", "```", "```python\n", "~~~", "---", "===", "| a | b |\n", "|---|:-:|\n", "**",
+         "`", "*", "[", "](http://a.b)", "<b>", "\n", "\n\n", "  ", "    ", "\t", "word", "数", "x" * 50, "\\", "&amp;"]
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+def painted(markdown: str, width: int = 60) -> str:
+    painter = Painter(dict.fromkeys(TONES, Style()), width)
+    return "\n".join(
+        line.strip.text.rstrip() for part in sections_of_markdown(markdown) for line in painter.paint(part)
+    )
+
+
+def read(pieces: list[str]) -> list[Section]:
+    reader = Reader()
+    done = [part for piece in pieces for part in reader.feed(piece)]
+    return [*done, *reader.close()]
+
+
+@settings(deadline=None)  # a busy machine takes its time
+@given(MARKDOWN, st.integers(1, 7))
+def test_markdown_that_comes_in_pieces_is_read_as_in_one_go(bits: list[str], step: int):
+    text = "".join(bits)
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    assert read(pieces) == read([text])
+
+
+@settings(deadline=None)  # a busy machine takes its time
+@given(MARKDOWN)
+def test_looking_at_the_open_end_changes_nothing(bits: list[str]):
+    reader = Reader()
+    done: list[Section] = []
+    for bit in bits:
+        done += reader.feed(bit)
+        reader.tail()
+    assert [*done, *reader.close()] == read(["".join(bits)])
+
+
+@settings(deadline=None)  # a busy machine takes its time
+@given(MARKDOWN, st.integers(11, 80))
+def test_no_word_is_lost_however_broken_the_markdown_is(bits: list[str], width: int):
+    text = "".join(bits)
+    without_languages = re.sub(r"(?m)^.*(?:`{3,}|~{3,})[^`\n]*$", "", text)
+    assert painted(text, width).count("数") >= without_languages.count("数")
+
+
+@pytest.mark.parametrize(
+    ("markdown", "shown"),
+    [
+        ("**bold** and *soft*", "   bold and soft"),
+        ("one\ntwo  \nthree", "   one two\n   three"),
+        ("# Title\ntext", "   Title\n\n   text"),
+        ("Title\n---\ntext", "   Title\n\n   text"),
+        ("- a\n- b\n  - c\n\n  more of c", "   • a\n   • b\n     • c\n\n     more of c"),
+        ("1. a\n2. b\n10. c", "   1. a\n   2. b\n   10. c"),
+        ("the year\n1984. was", "   the year 1984. was"),
+        ("> said\nso\n>> deeper", "   ▌ said so\n\n   ▌ ▌ deeper"),
+        ("```py\na = 1\n\nb\n```\nafter", "   │ a = 1\n   │\n   │ b\n\n   after"),
+        ("    code\n      more\n\ntext", "   │ code\n   │   more\n\n   text"),
+        ("- a\n  ```\n  x\n  ```\n- b", "   • a\n\n     │ x\n   • b"),
+        ("| a | b |\n|---|--:|\n| c | dd |", "   a │  b\n   ──┼───\n   c │ dd"),
+        ("a\n\n***\n\nb", f"   a\n\n   {'─' * 57}\n\n   b"),
+        ("<b>html</b> &amp; [ref][x]", "   <b>html</b> & [ref][x]"),
+        ("an open ```fence", "   an open ```fence"),
+    ],
+)
+def test_markdown_is_set_as_it_is_meant(markdown: str, shown: str):
+    assert painted(markdown) == shown
+
+
+def test_a_table_wider_than_the_screen_breaks_its_cells_and_loses_nothing():
+    shown = painted("| name | what it does |\n|---|---|\n| grep | " + "finds lines " * 20 + "|", width=40)
+    assert max(map(len, shown.splitlines())) <= 40
+    assert shown.count("finds") == 20
+
+
+def test_more_cells_than_columns_are_shown_too():
+    assert "extra" in painted("| a | b |\n|---|---|\n| 1 | 2 | extra |")
+
+
+def test_a_long_table_has_its_head_again_in_every_part():
+    parts = sections_of_markdown("| a |\n|---|\n" + "| x |\n" * 100)
+    assert all(isinstance(part, Table) and part.lines[0] == "| a |" for part in parts)
+    assert sum(part.measure[0] - part.place.gap - 2 for part in parts if isinstance(part, Table)) == 100
+
+
+def test_a_long_fence_is_given_in_parts_that_go_on_in_the_state_of_the_one_before():
+    lines = [*(f"x = {n}" for n in range(30)), 'text = """', *("    still a string" for _ in range(20)), '"""', "x = 1"]
+    parts = sections_of_markdown("```python\n" + "\n".join(lines) + "\n```")
+    assert [line for part in parts if isinstance(part, Code) for line in part.lines] == lines
+    assert len(parts) > 1
+    tones = {piece.tone for row in parts[1].rows(80) for piece in row.pieces if "still" in piece.text}
+    assert tones == {"string"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["word " * 20_000, "x" * 100_000, "```\n" + "y" * 100_000, "> " + "z " * 50_000],
+    ids=["words", "one word", "code", "quote"],
+)
+def test_a_line_without_an_end_is_cut_and_put_together_again_when_it_is_copied(text: str):
+    painter = Painter(dict.fromkeys(TONES, Style()), 80)
+    parts = sections_of_markdown(text)
+    assert max(part.measure[1] for part in parts) <= LONGEST
+    copied = text_of(line for part in parts for line in painter.paint(part))
+    same = copied == text.removeprefix("```\n").removeprefix("> ").rstrip()
+    assert same  # the texts themselves are too long to be compared in a report
+
+
+def test_wrapped_lines_are_copied_in_one_piece_and_without_signs():
+    painter = Painter(dict.fromkeys(TONES, Style()), 30)
+    lines = [line for part in sections_of_markdown("- " + "some words " * 12 + "\n- b") for line in painter.paint(part)]
+    assert len(lines) > 3
+    assert text_of(lines) == ("some words " * 12).strip() + "\nb"
+
+
+def test_a_link_shows_where_it_leads_and_only_safe_ones_can_be_opened():
+    (bank,) = inline("[your bank](https://evil.example)")
+    assert "".join(piece.text for piece in bank) == "your bank (https://evil.example)"
+    assert {piece.link for piece in bank} == {"https://evil.example"}
+    for hostile in (
+        "[x](javascript:alert(1))",
+        "[x](file:///etc/passwd)",
+        "[x](ssh://host)",
+        "[x](https://a\x1b]8;;b)",
+    ):
+        assert not any(piece.link for line in inline(hostile) for piece in line)
+
+
+def test_characters_that_markdown_spells_out_cannot_steer_the_terminal():
+    shown = painted("a &#27;[2J b &#x202e; c `\x1b[2J`")
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "tone"),
+    [
+        ("python", 'x = """a\nb"""', "string"),
+        ("js", "/* it's\n b */ let x", "comment"),
+        ("rust", "/* a\n b */ fn x() {}", "comment"),
+        ("diff", "-a\n-b", "removed"),
+    ],
+)
+def test_code_is_highlighted_over_the_ends_of_lines(language: str, code: str, tone: str):
+    first, second = highlighted(code.split("\n"), language)
+    assert tone in {piece.tone for piece in first}
+    assert second[0].tone == tone
+
+
+@given(
+    st.sampled_from(["python", "js", "bash", "json", "html", "ruby", "sql", "yaml", "c", "markdown", "nonsense"]),
+    st.lists(st.text(alphabet="ab \"'`/*#<>{}()\\=1$:-", max_size=20), max_size=8),
+)
+@settings(deadline=None)  # lexers are loaded when they are first used
+def test_highlighting_changes_no_character(language: str, lines: list[str]):
+    assert ["".join(piece.text for piece in line) for line in highlighted(lines, language)] == lines
