@@ -5,11 +5,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
@@ -20,12 +19,15 @@ from ecoshell.events import ErrorHappened
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen
-from ecoshell.tui.look.themes import load_themes
-from ecoshell.tui.prompt.prompt import Prompt, PromptBar
+from ecoshell.tui.look.themed import ThemedApp
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from ecoshell.agent.shell import Shell
 
 Build = Callable[[Options, Person], Awaitable["Shell"]]
@@ -40,17 +42,24 @@ async def build_shell(options: Options, person: Person) -> "Shell":
 
 
 def _import_assembly() -> Build:
-    import_module("rich.markdown")  # the first answer will be set with it
+    for name in ("markdown_it", "pygments.lexers"):  # the first answer will be set with them
+        import_module(name)
     from ecoshell.assembly.shell import assemble
 
     return assemble
 
 
-class ChatApp(App[int]):
+def _palette() -> "type[Provider]":
+    from ecoshell.tui.screens.palette import ChatCommands  # no first frame waits for it
+
+    return ChatCommands
+
+
+class ChatApp(ThemedApp[int]):
     """One chat over one shell; returns the exit status."""
 
     TITLE = "ecoshell"
-    CSS_PATH = "chat.tcss"
+    COMMANDS = {_palette}  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
         Binding("ctrl+q", "quit", "quit", priority=True),
@@ -58,14 +67,15 @@ class ChatApp(App[int]):
     ]
 
     def __init__(self, options: Options, *, build: Build = build_shell, paths: Paths | None = None) -> None:
-        super().__init__()
-        self._options = options
+        super().__init__(paths or user_paths())
+        self.options = options
         self._build = build
-        self._paths = paths or user_paths()
         self._failed = 0
         self._interrupted_at = -_TWICE
         self.shell: Shell | None = None
-        self.chat = ChatScreen(self._paths, options.model or "the model")
+        self.opened = asyncio.Event()
+        """Set once the shell is there and what was said before is on the screen."""
+        self.chat = ChatScreen(self.paths, options.model or "the model")
 
     def get_driver_class(self) -> type[Driver]:
         """The driver that outlives bad bytes and a lost terminal, where there is one."""
@@ -80,23 +90,25 @@ class ChatApp(App[int]):
         return self.chat
 
     def on_mount(self) -> None:
-        """Put on the colours; everything else comes after the first frame."""
-        themes = load_themes(self._paths)
-        for theme in themes.all:
-            self.register_theme(theme)
-        self.theme = themes.chosen
-        self.call_after_refresh(self.after_first_frame, themes.complaints)
+        """Everything else comes after the first frame."""
+        self.call_after_refresh(self.after_first_frame)
 
-    def after_first_frame(self, complaints: tuple[str, ...]) -> None:
+    def after_first_frame(self) -> None:
         """Open the shell; until it is there, what is typed is kept."""
-        if complaints:
-            self.chat.query_one(Transcript).add(*map(lines.notice, complaints))
+        self.run_worker(self._tell_of_themes())
         self.run_worker(self._open())
+
+    async def _tell_of_themes(self) -> None:
+        """Say what is wrong with theme files and names."""
+        themes = await self.learn_themes()
+        if themes.complaints:
+            self.chat.query_one(Transcript).insert(*map(lines.notice, themes.complaints))
 
     async def _open(self) -> None:
         try:
-            self.shell = await self._build(self._options, self.chat.person)
+            self.shell = await self._build(self.options, self.chat.person)
             await self.chat.opened(self.shell)
+            self.opened.set()
         except EcoshellError as error:
             self._failed = error.exit_status
             self.chat.failed(ErrorHappened.of(error))
@@ -104,17 +116,9 @@ class ChatApp(App[int]):
             self._failed = 1
             self.chat.failed(ErrorHappened.of(error, "What you typed is kept."))
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The slash commands, the colours and the keys."""
-        if self.shell is not None:
-            for offer in self.shell.complete("/"):
-                yield SystemCommand(offer.text, offer.help, lambda line=offer.text: self._type(f"{line} "))
-        yield from super().get_system_commands(screen)  # pyright: ignore[reportUnknownMemberType]
-
     def action_scroll_transcript(self, by: int) -> None:
         """Scroll the transcript by a page, wherever the focus is."""
-        transcript = self.chat.query_one(Transcript)
-        (transcript.scroll_page_up if by < 0 else transcript.scroll_page_down)(animate=False)
+        self.chat.query_one(Transcript).action_page(by)
 
     def action_prompt(self) -> None:
         """Go back to the prompt."""
@@ -133,6 +137,10 @@ class ChatApp(App[int]):
         elif not self.chat.interrupt():
             self.chat.query_one(PromptBar).hint("ctrl+c once more quits")
 
+    def on_chat_screen_reopened(self) -> None:
+        """Try once more to open the shell."""
+        self.run_worker(self._open())
+
     async def on_chat_screen_left(self) -> None:
         """Leave, as a command asked."""
         await self.action_quit()
@@ -146,11 +154,6 @@ class ChatApp(App[int]):
         if self.shell is not None:
             await self.shell.stop()
         self.exit(status)
-
-    def _type(self, text: str) -> None:
-        prompt = self.chat.query_one(Prompt)
-        prompt.put(text)
-        prompt.focus()
 
 
 def run(options: Options) -> int:

@@ -1,71 +1,96 @@
-"""The chat: the one screen of this version, its widgets in their places and the shell behind them."""
+"""The chat: the screen a person lives in, its widgets in their places and the shell behind them."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer
+from textual.widgets import Footer, TextArea
 
 from ecoshell import __version__
-from ecoshell.budget.caps import CapState
+from ecoshell.agent.commands import Completion
+from ecoshell.errors import EcoshellError
 from ecoshell.events import ErrorHappened
 from ecoshell.paths import Paths
 from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
-from ecoshell.tui.prompt.drafts import DraftFile
+from ecoshell.tui.commands import CHAT_COMMANDS
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.drafts import Draft, DraftFile
 from ecoshell.tui.prompt.history import History
-from ecoshell.tui.prompt.prompt import Prompt, PromptBar
-from ecoshell.tui.side.bars import SummaryLine, TitleBar
-from ecoshell.tui.side.panels import BudgetPanel, ToolsPanel, summary
+from ecoshell.tui.prompt.prompt import SHELL, Prompt
+from ecoshell.tui.screens.opening import screen_for
+from ecoshell.tui.screens.welcome import is_first_start, welcome_block
+from ecoshell.tui.side.bars import TitleBar
+from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.tools import ToolsPanel
+from ecoshell.tui.stage import Stage
 from ecoshell.tui.talk import Talk
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Shell, Standing
+    from ecoshell.agent.shell import Shell
+    from ecoshell.tui.app import ChatApp
 
 _LEAVING = frozenset({"/quit", "/exit"})
+
+
+def _hidden(key: str, action: str, name: str, words: str) -> Binding:
+    """A key that the palette and the help tell of, and the footer has no room for."""
+    return Binding(key, action, name, show=False, tooltip=words)
 
 
 class ChatScreen(Screen[None]):
     """Where a person asks and watches; what is sent before the shell is ready waits for it."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
+    CSS_PATH = "chat.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
-        Binding("f2", "panels", "panels"),
-        Binding("f1", "run('/help')", "help"),
+        Binding("f1", "help", "help"),
+        Binding("f2", "open('tools')", "tools"),
+        Binding("f3", "open('plan')", "plan"),
+        Binding("f4", "open('cost')", "cost"),
+        _hidden("f5", "run('/sessions')", "sessions", "go on with an earlier session"),
+        _hidden("f6", "run('/model')", "models", "choose another model"),
+        _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
+        _hidden("f9", "panels", "panels", "hide the panels, or show them"),
+        Binding("ctrl+f", "search", "search", show=False, tooltip="search the transcript", priority=True),
+        _hidden("ctrl+o", "unfold", "open the last fold", "open or fold the newest long output"),
     ]
+    HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
 
     class Left(Message):
         """The person typed that they want to leave."""
+
+    class Reopened(Message):
+        """The person sent something although the shell could not be opened; it may be possible now."""
 
     def __init__(self, paths: Paths, model: str) -> None:
         super().__init__()
         self._paths = paths
         self._model = model
-        self._waiting = ""
+        self._waiting: Draft | None = None
+        self._failed = False
+        self._stage: Stage | None = None
         self.talk: Talk | None = None
 
     def compose(self) -> ComposeResult:
         """Title, transcript and panels, question, prompt, keys."""
         yield TitleBar(f"opening {self._model} …")
-        with Horizontal(id="body"):
-            yield Transcript()
-            with Vertical(id="side"):
-                yield BudgetPanel()
-                yield ToolsPanel()
-        yield SummaryLine()
+        yield Body(Transcript(), self._paths.state_file)
         yield QuestionSpot()
         yield PromptBar(History(self._paths.history_file), DraftFile(self._paths.draft_file))
         yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
-        self.query_one(Transcript).add(lines.welcome(__version__))
+        transcript = self.query_one(Transcript)
+        transcript.add(welcome_block(__version__, first=is_first_start(self._paths)))
+        self._stage = Stage(self.query_one(TitleBar), transcript, self.query_one(Body))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
         prompt.focus()
@@ -75,49 +100,152 @@ class ChatScreen(Screen[None]):
         """The person in front of this screen."""
         return ScreenPerson(self.query_one(QuestionSpot))
 
+    @property
+    def stage(self) -> Stage:
+        """What follows the conversation; it is there once the screen is."""
+        assert self._stage is not None
+        return self._stage
+
+    @property
+    def shell(self) -> "Shell | None":
+        """The shell, once it is there."""
+        return self.talk.shell if self.talk is not None else None
+
     async def opened(self, shell: "Shell") -> None:
         """Take the shell: show where it stands, and ask what has been waiting for it."""
-        transcript = self.query_one(Transcript)
-        transcript.drop()
-        talk = Talk(shell, transcript, self.show)
+        self.query_one(Transcript).drop()
+        talk, prompt = Talk(shell, self.stage), self.query_one(Prompt)
         await talk.begin()
-        self.query_one(Prompt).completer = shell.complete
+        prompt.completer, prompt.files = self._complete, shell.files
         self.run_worker(talk.watch())
         self.talk = talk
-        waiting, self._waiting = self._waiting, ""
-        if waiting:
+        self.warm()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
             self._send(talk, waiting)
 
     def failed(self, error: ErrorHappened) -> None:
         """Say why there is no shell; what was waiting goes back to the prompt."""
         transcript = self.query_one(Transcript)
         transcript.drop()
-        transcript.add(lines.error(error))
+        transcript.add(lines.error(error), lines.notice("Sending anything tries to open the shell again."))
         self.query_one(TitleBar).say("not ready")
-        if self._waiting:
-            self.query_one(Prompt).put(self._waiting)
+        self._failed = True
+        self._put_back(self._waiting)
+        self._waiting = None
 
-    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        """Show where the session stands."""
-        self.query_one(TitleBar).show(standing)
-        self.query_one(BudgetPanel).show(standing, caps)
-        self.query_one(ToolsPanel).show(standing)
-        self.query_one(SummaryLine).update(summary(standing, caps))
+    @on(TextArea.Changed)
+    def warm(self) -> None:
+        """Have the model loaded while a question is typed; until then the open chat takes no memory for it."""
+        if self.talk is not None and not self.talk.warmed and self.query_one(Prompt).text:
+            self.talk.warmed = True
+            self.run_worker(self.talk.warm())
 
-    def _typed(self, text: str) -> None:
+    # -- what is typed
+
+    def begin(self, text: str) -> None:
+        """Put the beginning of a line into the prompt."""
+        prompt = self.query_one(Prompt)
+        prompt.put(Draft(text))
+        prompt.focus()
+
+    def _typed(self, draft: Draft) -> None:
         """Send what was typed, or say why it stays in the prompt."""
-        bar, text = self.query_one(PromptBar), text.strip()
+        bar, text = self.query_one(PromptBar), draft.text.strip()
         if not text:
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:
             bar.take()
             self.post_message(self.Left())
+        elif text.startswith("/") and CHAT_COMMANDS.knows(text):
+            self.action_run(bar.take().text)
         elif self.talk is None:
             self._wait(bar, text)
-        elif self._busy and not text.startswith("/"):
+        elif self.talk.busy and not text.startswith("/"):
             bar.hint("A turn is under way: esc stops it. What you typed stays here.")
         else:
             self._send(self.talk, bar.take())
+
+    def _wait(self, bar: PromptBar, text: str) -> None:
+        """Keep one question until the shell is ready, and show that it waits."""
+        if self._waiting is not None:
+            bar.hint("One question is waiting already; this one stays here until the model is ready.")
+            return
+        self._waiting = bar.take()
+        self.query_one(Transcript).open(lines.question(text, waiting=f"waits until {self._model} is ready"))
+        if self._failed:
+            self._failed = False
+            self.query_one(TitleBar).say(f"opening {self._model} …")
+            self.post_message(self.Reopened())
+
+    def _send(self, talk: Talk, draft: Draft) -> None:
+        """Hand over what was typed, beside everything else that goes on."""
+        line = draft.text.strip()
+        if line.startswith("/"):
+            self.run_worker(self._command(talk, line))
+        elif line.startswith(SHELL):
+            self.run_worker(talk.run(line.removeprefix(SHELL)))
+        else:
+            self.run_worker(self._asked(talk.ask(draft), draft))
+
+    async def _asked(self, asking: Awaitable[bool], draft: Draft) -> None:
+        if not await asking:
+            self._put_back(draft)
+
+    def _put_back(self, draft: Draft | None) -> None:
+        """Give back what could not be sent, unless something else has been typed meanwhile."""
+        prompt = self.query_one(Prompt)
+        if draft is not None and not prompt.text:
+            prompt.put(draft)
+
+    # -- slash commands
+
+    def action_run(self, line: str) -> None:
+        """Run the slash command that a key stands for."""
+        if CHAT_COMMANDS.knows(line):
+            self.run_worker(self._own_command(line.strip()))
+        elif self.talk is not None:
+            self._send(self.talk, Draft(line))
+
+    async def _own_command(self, line: str) -> None:
+        """Run a command of the screen's own, for which no shell is needed."""
+        try:
+            printed = await CHAT_COMMANDS.run(self._app, line)
+        except EcoshellError as error:
+            self.stage.insert(lines.question(line), lines.error(ErrorHappened.of(error)))
+            return
+        if printed.text:
+            self.stage.insert(lines.question(line), lines.plain(printed.text))
+
+    async def _command(self, talk: Talk, line: str) -> None:
+        """Run a command of the shell, or open the screen that finds out which."""
+        screen = screen_for(line, talk.shell)
+        chosen = line if screen is None else await self._app.push_screen_wait(screen)
+        if chosen:
+            await self._carry_out(talk, chosen)
+
+    async def _carry_out(self, talk: Talk, line: str) -> None:
+        printed = await talk.command(line)
+        if printed is None:
+            return
+        if printed.effect == "quit":
+            self.post_message(self.Left())
+        elif printed.effect == "ask":
+            draft = Draft(printed.value, printed.attachments)
+            await self._asked(talk.ask(draft), draft)
+        elif printed.effect == "copy":
+            self._app.copy_to_clipboard(printed.value)
+
+    def _complete(self, text: str) -> list[Completion]:
+        shell = self.shell
+        return [*(shell.complete(text) if shell else ()), *CHAT_COMMANDS.complete(self._app, text)]
+
+    @property
+    def overview(self) -> list[tuple[str, str]]:
+        """Every slash command as it is typed, and what it does."""
+        return [*(self.shell.overview() if self.shell else ()), *CHAT_COMMANDS.overview()]
+
+    # -- keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the key that stops while there is nothing to stop."""
@@ -128,42 +256,78 @@ class ChatScreen(Screen[None]):
         if self.talk is not None:
             self.run_worker(self.talk.stop())
 
-    def action_panels(self) -> None:
-        """Show or hide the panels."""
-        self.toggle_class("-panels")
+    def action_help(self) -> None:
+        """Show what the keys do."""
+        self.run_worker(self._help())
 
-    def action_run(self, line: str) -> None:
-        """Run the slash command that a key stands for."""
+    async def _help(self) -> None:
+        from ecoshell.tui.screens.help import HelpScreen  # no first frame waits for it
+
+        chosen = await self._app.push_screen_wait(HelpScreen.of(self, self.overview))
+        if chosen:
+            self.begin(chosen)
+
+    def action_document(self, tool: str) -> None:
+        """Show a tool's document."""
         if self.talk is not None:
-            self._send(self.talk, line)
+            self.run_worker(self._document(self.talk, tool))
+
+    async def _document(self, talk: Talk, tool: str) -> None:
+        from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
+
+        line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool))
+        if line:
+            await self._carry_out(talk, line)
+
+    async def action_open(self, tab: str) -> None:
+        """Go to a panel, or back from it."""
+        await self.query_one(Body).open(tab)
+
+    async def action_panels(self) -> None:
+        """Show or hide the panels."""
+        await self.query_one(Body).toggle()
+
+    def action_search(self) -> None:
+        """Search the transcript."""
+        self.query_one(Transcript).action_search()
+
+    def action_unfold(self) -> None:
+        """Open or fold the newest long output."""
+        self.query_one(Transcript).action_fold_newest()
 
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""
         if self._busy:
             self.action_stop()
-        elif self.query_one(Prompt).text:
-            self.query_one(PromptBar).take()
-        else:
-            return False
-        return True
+            return True
+        return self.query_one(PromptBar).clear()
+
+    # -- what the widgets want
+
+    @on(Transcript.Hint)
+    def hinted(self, event: Transcript.Hint) -> None:
+        """Say it below the prompt."""
+        self.query_one(PromptBar).hint(event.text)
+
+    @on(ToolsPanel.DocumentWanted)
+    def document_wanted(self, event: ToolsPanel.DocumentWanted) -> None:
+        """Show a tool's document."""
+        self.action_document(event.name)
+
+    @on(ToolsPanel.RegisterWanted)
+    def register_wanted(self, event: ToolsPanel.RegisterWanted) -> None:
+        """Register a tool."""
+        self.action_run(f"/register {event.name}")
+
+    @on(ToolsPanel.UnregisterWanted)
+    def unregister_wanted(self, event: ToolsPanel.UnregisterWanted) -> None:
+        """Unregister a tool."""
+        self.action_run(f"/unregister {event.name}")
+
+    @property
+    def _app(self) -> "ChatApp":
+        return cast("Any", self.app)  # pyright: ignore[reportUnknownMemberType]
 
     @property
     def _busy(self) -> bool:
         return self.talk is not None and self.talk.busy
-
-    def _wait(self, bar: PromptBar, text: str) -> None:
-        """Keep one question until the shell is ready, and show that it waits."""
-        if self._waiting:
-            bar.hint("One question is waiting already; this one stays here until the model is ready.")
-            return
-        self._waiting = bar.take()
-        self.query_one(Transcript).open(lines.question(text, waiting=f"waits until {self._model} is ready"))
-
-    def _send(self, talk: Talk, text: str) -> None:
-        """Hand a question or a command to the shell, beside everything else that goes on."""
-        command = text.lstrip().startswith("/")
-        self.run_worker(self._command(talk, text.strip()) if command else talk.ask(text))
-
-    async def _command(self, talk: Talk, line: str) -> None:
-        if await talk.command(line):
-            self.post_message(self.Left())

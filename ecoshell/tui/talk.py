@@ -1,13 +1,12 @@
 """The conversation with the shell: what is sent goes to it, what happens comes back to the screen."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.budget.caps import CapState
+from ecoshell.errors import StoreError
 from ecoshell.events import (
-    Answer,
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
@@ -17,67 +16,99 @@ from ecoshell.events import (
     ToolsOffered,
     TurnFinished,
 )
+from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.stage import Stage
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.teller import Teller
-from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
+    from ecoshell.agent.commands import Printed
     from ecoshell.agent.shell import Shell, Standing
 
-Show = Callable[["Standing", Sequence[CapState]], None]
 _CHANGES_THE_PANELS = (BudgetHeld, BudgetSettled, ToolRegistered, ToolsOffered, TurnFinished)
-_BREATH = 100
-"""Events of an old session told in one go."""
 
 
 class Talk:
-    """One shell, one transcript; `show` is given the standing whenever it has changed."""
+    """One shell, and the stage on which it is shown."""
 
-    def __init__(self, shell: "Shell", transcript: Transcript, show: Show) -> None:
+    def __init__(self, shell: "Shell", stage: Stage) -> None:
         self.shell = shell
         self.busy = False
-        self._transcript = transcript
-        self._teller = Teller(transcript)
-        self._show = show
+        self.warmed = False
+        """Whether the model was told to get ready."""
+        self._stage = stage
+        self._sent = asyncio.Lock()
+        """Held while a command runs: what was sent after it waits for it."""
         self._stale = asyncio.Event()
         self._standing: Standing | None = None
 
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
-        for at, event in enumerate(await self.shell.past()):
-            await self._tell(event)
-            if at % _BREATH == _BREATH - 1:
-                await asyncio.sleep(0)  # a long session must not hold up the screen
+        await self._stage.recall(await self.shell.past())
         await self.look()
+        if (why := self.shell.read_only) is not None:
+            self._stage.read_only(True)
+            self._stage.insert(lines.error(ErrorHappened.of(why)))
 
-    def ask(self, question: str) -> Coroutine[Any, Any, None]:
-        """One turn, from the question to its last event; busy from now on, and not only from when it is awaited."""
+    def ask(self, draft: Draft) -> Coroutine[Any, Any, bool]:
+        """One turn, from the question to its last event; busy from now on, and not only from when it is awaited.
+
+        Gives False when the question could not even be kept, and belongs back in the prompt.
+        """
         self.busy = True
-        return self._ask(question)
+        self._stage.work(True)
+        return self._ask(draft)
 
-    async def _ask(self, question: str) -> None:
+    async def _ask(self, draft: Draft) -> bool:
+        kept = False
         with self._fence():
             try:
-                async for event in self.shell.ask(question):
-                    await self._hear(event)
+                async with self._sent:
+                    pass
+                async for event in self.shell.ask(draft.text, draft.attachments):
+                    kept = True
+                    self._hear(event)
+            except StoreError:
+                self._stage.read_only(self.shell.read_only is not None)
+                raise
             finally:
                 self.busy = False
+                self._stage.work(False)
+        if kept:
+            self._stage.read_only(False)
         await self.look()
+        return kept
 
-    async def command(self, line: str) -> bool:
-        """Run a slash command; says whether it asks to leave."""
-        self._transcript.insert(lines.question(line))
+    def run(self, command: str) -> Coroutine[Any, Any, None]:
+        """Run a command of the person's own in the workspace, and show what it printed; busy from now on."""
+        self.busy = True
+        self._stage.work(True)
+        return self._run(command)
+
+    async def _run(self, command: str) -> None:
         with self._fence():
-            printed = await self.shell.command(line)
-            if printed.effect in ("clear", "session"):
-                self._transcript.clear()
-            if printed.text:
-                self._transcript.insert(lines.plain(printed.text))
-            if printed.effect == "session":
-                await self.begin()
-            await self.look()
-            return printed.effect == "quit"
-        return False
+            try:
+                async with self._sent:
+                    pass
+                self._hear(await self.shell.run(command))
+            finally:
+                self.busy = False
+                self._stage.work(False)
+
+    async def command(self, line: str) -> "Printed | None":
+        """Run a slash command and show what it prints; None when it failed."""
+        with self._fence():
+            async with self._sent:
+                self._stage.insert(lines.question(line))
+                printed = await self.shell.command(line)
+                await self._show(printed)
+                return printed
+        return None
+
+    async def warm(self) -> None:
+        """Have the model loaded: a question seems to be on its way."""
+        self.warmed = True
+        with self._fence():
+            await self.shell.warm()
 
     async def stop(self) -> None:
         """Stop the turn that runs; its last events still arrive."""
@@ -87,7 +118,7 @@ class Talk:
         """Ask the shell where it stands, and show it."""
         with self._fence():
             self._standing = await self.shell.standing()
-            self._show(self._standing, self._standing.caps)
+            self._stage.show(self._standing, self._standing.caps)
 
     async def watch(self) -> None:
         """Keep the panels up to date for as long as the screen is there; however much happens, one look at a time."""
@@ -96,22 +127,28 @@ class Talk:
             self._stale.clear()
             await self.look()
 
+    async def _show(self, printed: "Printed") -> None:
+        """Show what a command came to."""
+        if printed.effect in ("clear", "session"):
+            self._stage.clear()
+        if printed.text:
+            self._stage.insert(lines.plain(printed.text))
+        if printed.effect == "session":
+            await self.begin()
+        else:
+            await self.look()
+
     @contextmanager
     def _fence(self) -> Generator[None]:
         """Shows an error that came instead of an event as a block of the transcript."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the edge of the workers: a defect must not take the screen
-            self._transcript.insert(lines.error(ErrorHappened.of(error)))
+            self._stage.insert(lines.error(ErrorHappened.of(error)))
 
-    async def _tell(self, event: Event) -> None:
-        if isinstance(event, Answer):
-            await asyncio.to_thread(self._transcript.prepare, lines.answer(event))
-        self._teller.tell(event)
-
-    async def _hear(self, event: Event) -> None:
-        await self._tell(event)
+    def _hear(self, event: Event) -> None:
+        self._stage.hear(event)
         if isinstance(event, BudgetChanged) and self._standing is not None:
-            self._show(self._standing, event.caps)
+            self._stage.show(self._standing, event.caps)
         elif isinstance(event, _CHANGES_THE_PANELS):
             self._stale.set()

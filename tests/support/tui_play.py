@@ -1,16 +1,18 @@
 """A shell that yields real events to the chat, in the place of one with a model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from textual.pilot import Pilot
 
+from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import Completion, Printed
+from ecoshell.agent.dossier import Dossier
 from ecoshell.agent.person import Person
 from ecoshell.agent.shell import Standing, ToolRow
 from ecoshell.budget.caps import CapState
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -18,6 +20,9 @@ from ecoshell.events import (
     BudgetChanged,
     CallFinished,
     CallStarted,
+    CommandRan,
+    CostChosen,
+    CostWanted,
     Event,
     LimitChosen,
     LimitHit,
@@ -28,7 +33,8 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.messages import Usage
+from ecoshell.messages import Attachment, Usage
+from ecoshell.models.listing import ModelRow
 
 CAP = CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)
 TOOLS = (
@@ -46,6 +52,14 @@ COMMANDS = (
     Completion("/help", "list the commands"),
     Completion("/quit", "leave"),
     Completion("/tools", "what is registered"),
+)
+OVERVIEW = (
+    ("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"),
+    ("/help", "list the commands"),
+    ("/model [NAME]", "show or change the model"),
+    ("/register NAME", "register a tool by hand"),
+    ("/resume ID", "go on with an earlier session"),
+    ("/quit", "leave; everything is kept"),
 )
 STARTED = TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react")
 FINISHED = TurnFinished(1, "answered", "", 3_100_000, Usage(900, 60), 3, ("count_text",), 2.1, 4_200)
@@ -80,15 +94,26 @@ class FakeShell:
     state: Standing = STANDING
     person: Person | None = None
     asked: list[str] = field(default_factory=list)
+    attached: list[tuple[Attachment, ...]] = field(default_factory=list)
+    names: Sequence[str] = ()
+    """What can be mentioned."""
+    known: Sequence[ModelRow] = ()
+    """Models one could go on with."""
+    dossiers: Mapping[str, Dossier] = field(default_factory=dict)
+    archive: Archive | None = None
     commands: list[str] = field(default_factory=list)
     decisions: list[object] = field(default_factory=list)
     stops_at: int | None = None
     """Before this event the turn waits until it is stopped."""
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
+    warmed: int = 0
+    read_only: StoreError | None = None
+    ran: list[str] = field(default_factory=list)
 
-    async def ask(self, question: str) -> AsyncIterator[Event]:
+    async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncIterator[Event]:
         self.asked.append(question)
+        self.attached.append(tuple(attachments))
         for at, event in enumerate(self.events):
             if at == self.stops_at:
                 await self.stopped.wait()
@@ -103,6 +128,17 @@ class FakeShell:
                 choice = await self.person.at_limit(event)
                 self.decisions.append(choice)
                 yield LimitChosen(choice.kind)
+            if isinstance(event, CostWanted):
+                preferred = await self.person.at_cost(event)
+                self.decisions.append(preferred)
+                yield CostChosen(preferred.kind)
+
+    async def run(self, command: str) -> CommandRan:
+        self.ran.append(command)
+        return CommandRan(command, "clean\n", ok=True, truncated=False, seconds=0.1)
+
+    async def warm(self) -> None:
+        self.warmed += 1
 
     async def stop(self) -> None:
         self.stopped.set()
@@ -116,6 +152,18 @@ class FakeShell:
 
     def complete(self, text: str) -> list[Completion]:
         return [offer for offer in COMMANDS if offer.text.startswith(text)]
+
+    def overview(self) -> list[tuple[str, str]]:
+        return list(OVERVIEW)
+
+    async def models(self) -> list[ModelRow]:
+        return list(self.known)
+
+    async def dossier(self, name: str) -> Dossier:
+        return self.dossiers[name]
+
+    async def files(self) -> list[str]:
+        return list(self.names)
 
     async def standing(self) -> Standing:
         return self.state

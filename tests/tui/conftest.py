@@ -1,11 +1,13 @@
 """An app over a shell, on folders of its own."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
+from themed_host import Host
 from tui_play import FakeShell
 
 from ecoshell.agent.person import Person
@@ -35,3 +37,19 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
         return ChatApp(Options(model="embedded", **options), build=build, paths=paths)
 
     return make
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings and no colour wishes from outside, and no cursor that blinks."""
+    for name in [*os.environ]:
+        if name.startswith("ECOSHELL_") or name == "NO_COLOR":
+            monkeypatch.delenv(name)
+    for field in (Input, TextArea):
+        monkeypatch.setattr(field, "cursor_blink", False)
+
+
+@pytest.fixture
+def host(paths: Paths, quiet: None) -> Host:
+    """An app with themes and something of everything, for the screens that open over a chat."""
+    return Host(paths)

@@ -10,11 +10,14 @@ from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WR
 from ecoshell.agent.person import LimitChoice
 from ecoshell.errors import ModelMissing
 from ecoshell.events import BudgetChanged, ErrorHappened, Rationale, TextArrived
+from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.side.panels import BudgetPanel, ToolsPanel
+from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.tools import ToolsPanel
 from ecoshell.tui.transcript.view import Transcript
 
 
@@ -27,7 +30,7 @@ def seen(app: ChatApp) -> str:
 
 
 def panel(app: ChatApp, kind: type[BudgetPanel] | type[ToolsPanel]) -> str:
-    return str(app.chat.query_one(kind).query_one("Static").visual)
+    return app.chat.query_one(kind).text
 
 
 def hint(app: ChatApp) -> str:
@@ -106,7 +109,7 @@ async def test_a_defect_in_the_shell_is_told_and_the_chat_goes_on(make_app, brok
     async def defect(*_):
         raise RuntimeError("a defect")
 
-    async def defective_turn(question):
+    async def defective_turn(question, attachments):
         raise RuntimeError("a defect")
         yield
 
@@ -118,7 +121,8 @@ async def test_a_defect_in_the_shell_is_told_and_the_chat_goes_on(make_app, brok
         await ask(pilot, app, "/tools " if broken == "command" else "how many")
         await eventually(pilot, lambda: "unexpected happened: a defect" in seen(app))
         monkeypatch.undo()
-        await pilot.press(*"and now", "enter")
+        assert prompt(app).text == ("how many" if broken == "ask" else "")
+        await pilot.press("ctrl+u", *"and now", "enter")
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
     assert "and now" in shell.asked
 
@@ -262,7 +266,7 @@ async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
     async with app.run_test(size=(100, 30)) as pilot:
         await ready(pilot, app)
         prompt(app).put("half typ")
-        prompt(app).send("/tools")
+        prompt(app).send(Draft("/tools"))
         prompt(app).put("half typ")
         app.chat.action_run("write it")
         await eventually(pilot, lambda: app.chat.query(Question))
@@ -281,7 +285,7 @@ async def test_a_limit_can_be_raised_in_place(make_app):
         await eventually(pilot, lambda: app.chat.query(Question))
         await pilot.press("r", *"nothing", "enter")
         assert shell.decisions == []
-        assert "not an amount" in str(app.chat.query_one(Question).border_subtitle)
+        assert "not an amount" in str(app.chat.query_one(".fault").render())
         await pilot.press("ctrl+u", *"2.50", "enter")
         await eventually(pilot, lambda: shell.decisions)
         assert shell.decisions == [LimitChoice("raise", "2.50")]
@@ -312,8 +316,9 @@ async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered
     app = make_app(FakeShell())
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
-        assert "spent $0.0912 · held $0.0071\nleft $0.4017" in panel(app, BudgetPanel)
-        assert "2 of 4 registered" in panel(app, ToolsPanel)
+        assert "$0.4017 left of $0.50" in panel(app, BudgetPanel)
+        assert "spent $0.0912 · held $0.0071" in panel(app, BudgetPanel)
+        assert "TOOLS  2 of 4" in app.chat.query_one(ToolsPanel).title
         assert "● count_text" in panel(app, ToolsPanel)
         assert "○ read_file" in panel(app, ToolsPanel)
 
@@ -339,12 +344,14 @@ async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2
     app = make_app(FakeShell())
     async with app.run_test(size=(width, 24)) as pilot:
         await ready(pilot, app)
-        assert not app.chat.query_one("#side").display
-        assert "$0.4017 of $0.50 left │ tools 2/4" in str(app.chat.query_one("SummaryLine").visual)
+        tools = app.chat.query_one(ToolsPanel)
+        assert not tools.is_on_screen
+        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one("SummaryLine").visual)
         await pilot.press("f2")
-        assert app.chat.query_one("#side").region.width == width
+        await eventually(pilot, lambda: tools.region.width == width)
         await pilot.press("f2")
-        assert not app.chat.query_one("#side").display
+        await eventually(pilot, lambda: not tools.is_on_screen)
+        assert prompt(app).has_focus
 
 
 async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_end(make_app):
@@ -380,10 +387,11 @@ async def test_a_paste_of_ten_megabytes_is_attached_and_sent_whole(make_app):
         await ready(pilot, app)
         await pilot.press(*"sum up ")
         prompt(app).post_message(Paste(pasted))
-        await eventually(pilot, lambda: "[pasted 10,000,000 characters #1]" in prompt(app).text)
+        await eventually(pilot, lambda: "[paste-1 · 10,000,000 characters]" in prompt(app).text)
         await pilot.press("enter")
         await eventually(pilot, lambda: shell.asked)
-        assert shell.asked == [f"sum up {pasted}"]
+        assert shell.asked == ["sum up [paste-1 · 10,000,000 characters]"]
+        assert shell.attached == [(Attachment("paste-1", pasted),)]
         await eventually(pilot, lambda: "saved" in seen(app))
         assert len(seen(app)) < 20_000
 

@@ -1,0 +1,46 @@
+"""The slash commands that belong to the screen; all others belong to the shell.
+
+Their screens are imported only here, when one is opened: no first frame waits for them.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ecoshell.agent.commands import Command, CommandTable, Printed
+
+if TYPE_CHECKING:
+    from ecoshell.tui.app import ChatApp
+
+
+async def _theme(app: "ChatApp", argument: str) -> Printed:
+    from ecoshell.tui.screens.theme import THEME
+
+    return await THEME.run(app, argument)
+
+
+def _themes(app: "ChatApp") -> Iterable[str]:
+    from ecoshell.tui.screens.theme import THEME
+
+    return THEME.choices(app)
+
+
+async def _settings(app: "ChatApp", argument: str) -> Printed:
+    from ecoshell.tui.screens.settings import SettingsScreen, running
+
+    what_runs = running(app.shell, app.options) if app.shell is not None else None
+    await app.push_screen_wait(SettingsScreen(app.paths, what_runs))
+    return Printed("")
+
+
+async def _search(app: "ChatApp", argument: str) -> Printed:
+    app.chat.action_search()
+    return Printed("")
+
+
+CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
+    [
+        Command("settings", "", "look at the settings and change them", _settings),
+        Command("theme", "[NAME]", "change the colours", _theme, _themes),
+        Command("search", "", "search the transcript", _search),
+    ]
+)

@@ -1,0 +1,113 @@
+"""Questions in an app of their own: a transcript above, the prompt below, and the person between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer
+from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
+from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.prompt.completion import CompletionList
+from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.prompt import Prompt
+
+DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
+WRITES = ApprovalWanted(
+    id="c1",
+    name="write_file",
+    arguments={"path": "notes.txt", "content": "one\nTWO\ntwo and a half\nthree\n"},
+    effects=("read", "write"),
+    reason="It would change files. “Always” allows every write_file.",
+    rationale="The second line is wanted in capitals, so the file is written anew.",
+    price_nano=2_000_000,
+    changes=DIFF,
+)
+RUNS = ApprovalWanted(
+    id="c2",
+    name="run_command",
+    arguments={"command": "\n".join(f"echo line {at}" for at in range(60)), "seconds": 20},
+    effects=("execute", "network"),
+    reason="It would run a program and reach the network. “Always” allows this very call.",
+    rationale="Sixty lines are wanted. " * 40,
+)
+OFFERS = (
+    ModelOffer("embedded", True, 0, 4_100, True),
+    ModelOffer("openai/gpt-5-nano", False, 1_200_000, 9_300, True),
+    ModelOffer("openrouter/a-provider/name-of-a-model-that-does-not-end", False, 31_200_000, 9_300, False),
+)
+LIMIT = LimitHit(
+    scope="session",
+    unit="usd",
+    need=12_000_000,
+    left=4_000_000,
+    message="The next call may need $0.012, and the session's cap of $0.50 has $0.004 left.",
+    offers=OFFERS,
+    enough=530_000_000,
+)
+COST = CostWanted("single", "openai/gpt-5", 12_000_000, 84_000_000, 50_000_000, OFFERS)
+
+
+class AskingApp(App[None]):
+    """What surrounds a question in the chat; with an event, it is asked at once."""
+
+    CSS = "#transcript { height: 1fr; } Prompt { height: 1; border: none; padding: 0; }"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, event: Event | None = None) -> None:
+        super().__init__()
+        self._event = event
+        self.prompt = Prompt(CompletionList(), History.__new__(History))
+        self.spot = QuestionSpot()
+
+    def compose(self) -> ComposeResult:
+        """Transcript, question, prompt."""
+        yield Static("\n".join(f"transcript line {at}" for at in range(60)), id="transcript")
+        yield self.spot
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """The prompt has the keys until something is asked."""
+        self.prompt.focus()
+        if self._event is not None:
+            self.run_worker(self.ask(self._event))
+
+    @property
+    def question(self) -> Question[object]:
+        """The question on the screen."""
+        return self.query_one(Question)
+
+    async def ask(self, event: Event) -> object:
+        """Ask as the core would."""
+        person = ScreenPerson(self.spot)
+        match event:
+            case ApprovalWanted():
+                return await person.approve(event)
+            case LimitHit():
+                return await person.at_limit(event)
+            case CostWanted():
+                return await person.at_cost(event)
+            case _:
+                raise AssertionError(event)
+
+
+@asynccontextmanager
+async def asked(
+    event: Event, *, size: tuple[int, int] = (80, 24), typed: str = ""
+) -> AsyncIterator[tuple[Pilot[None], "asyncio.Future[object]"]]:
+    """A question on the screen, and its answer to be; `typed` stands in the prompt."""
+    app = AskingApp()
+    async with app.run_test(size=size) as pilot:
+        app.prompt.text = typed
+        answer = asyncio.ensure_future(app.ask(event))
+        async with asyncio.timeout(20):
+            while not app.query(Question):
+                await pilot.pause()
+        await pilot.pause()
+        try:
+            yield pilot, answer
+        finally:
+            answer.cancel()

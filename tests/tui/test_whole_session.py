@@ -1,0 +1,82 @@
+"""A whole session with the embedded model: a real process on a real pseudo-terminal, typed into and looked at."""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from real_terminal import Terminal, closed, opened
+
+from ecoshell.models.embedded import NAME
+from ecoshell.sessions.store import SessionStore
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def open_chat(tmp_path: Path) -> Iterator[Open]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    terminals: list[Terminal] = []
+
+    def open_chat(*arguments: str) -> Terminal:
+        terminals.append(opened(tmp_path / "home", workspace, *arguments))
+        return terminals[-1]
+
+    yield open_chat
+    for terminal in terminals:
+        closed(terminal)
+
+
+def test_ask_watch_set_a_cap_hit_it_choose_and_go_on_after_a_kill(open_chat: Open, tmp_path: Path) -> None:
+    terminal = open_chat("--model", NAME)
+    terminal.wait(r"react ─ embedded")
+    terminal.type("What is 17 * 23?\r")
+    terminal.wait(r"＋ registered calculate +\+\d+ tok")
+    terminal.wait(r"▸ +calculate\(.*17 \* 23")
+    terminal.wait(r"✔ .*391")
+    terminal.wait(r"\$0 · \d+ steps?")
+
+    terminal.type("/budget 700tok\r")
+    terminal.wait(r"session +700 tokens")
+    terminal.type("What is 12 * 12?\r")
+    terminal.wait(r"limit reached")
+    terminal.wait(r"answer from what there is")
+    terminal.type("r")
+    terminal.wait(r"^│ \d+tok +│$")
+    terminal.type("\x15200000tok\r")
+    terminal.wait(r"the cap is raised")
+    terminal.wait(r"✔ .*144")
+
+    terminal.type("/cost\r")
+    terminal.wait(r"spent \$0")
+    terminal.type("a thought that is not sent")
+    terminal.wait(r"❯ +a thought that is not sent")
+    _until((tmp_path / "home" / "data" / "draft.txt").exists)
+    terminal.child.kill(signal.SIGKILL)
+    terminal.child.wait()
+
+    again = open_chat("--resume", _only_session(tmp_path / "home"))
+    again.wait(r"❯ +a thought that is not sent")
+    screen = again.wait(r"✔ .*144")
+    assert re.search(r"❯ +What is 12 \* 12\?", screen)
+    again.type("\x15What is 20 - 3?\r")
+    again.wait(r"✔ .*17\b")
+    again.type("/quit\r")
+    assert again.ended() == 0
+
+
+def _only_session(home: Path) -> str:
+    with closing(SessionStore(home / "data" / "sessions.sqlite")) as store:
+        (session,) = store.list()
+    return session.id
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
