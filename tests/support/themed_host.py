@@ -39,7 +39,7 @@ class Host(ThemedApp[int]):
 
 def segments(app: App[object]) -> Iterator[Segment]:
     """What is sent to the terminal for the screen that is on, filters and all."""
-    for strip in app.screen._compositor.render_strips():  # noqa: SLF001 - there is no other way to what is sent
+    for strip in app.screen._compositor.render_strips():
         yield from strip
 
 

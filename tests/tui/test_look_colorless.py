@@ -46,7 +46,9 @@ def test_no_color_and_terminals_without_any_are_respected(
 
 
 def test_colours_go_and_everything_else_stays() -> None:
-    told = Style(color="red", bgcolor="#101010", bold=True, underline=True, link="https://x") + Style.from_meta({"a": 1})
+    told = Style(color="red", bgcolor="#101010", bold=True, underline=True, link="https://x") + Style.from_meta(
+        {"a": 1}
+    )
     left = plain(told)
     assert (left.color, left.bgcolor) == (None, None)
     assert (left.bold, left.underline, left.link, left.meta) == (True, True, "https://x", {"a": 1})

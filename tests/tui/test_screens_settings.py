@@ -189,7 +189,7 @@ async def test_settings_that_are_wrong_show_what_and_where(host: Host, written: 
         assert written.settings_file.read_text() == "[agent]\nmax_step = 5\n"
 
 
-async def test_pydantic_is_not_loaded_until_the_screen_is_opened() -> None:
+def test_pydantic_is_not_loaded_until_the_screen_is_opened() -> None:
     import subprocess
     import sys
 

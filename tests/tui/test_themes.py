@@ -50,7 +50,7 @@ def test_a_theme_of_the_users_own_wins(paths):
         ('[colors]\nprimary = "red"\n[diff]\nadded = "rgb(1"', "added = 'rgb(1' is not a color"),
         ('[colors]\nprimary = "red 50%"', "is not a color"),
         ('[colors]\nprimary = "ansi_red"', "is not a color"),
-        ('[colors]\nprimary = 5', "is not a color"),
+        ("[colors]\nprimary = 5", "is not a color"),
         ('syntax = 3\n[colors]\nprimary = "red"', "syntax is no table"),
         ("# " + "x" * 70_000, "larger than 64 KiB"),
     ],

@@ -17,7 +17,7 @@ from ecoshell.untrusted import visible
 
 T = TypeVar("T")
 
-QUIET = "$foreground 60%"
+QUIET = "$foreground-muted"
 """The style of words that only accompany."""
 
 

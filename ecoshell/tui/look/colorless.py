@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
 
-_BRIGHT = 0.25
+_BRIGHT = 0.2
 """Brightness from which on a background is a selection or a cursor, and no tint of the theme's black."""
 _WITHOUT = frozenset({"dumb", "unknown", "vt52", "vt100", "vt102", "vt220", "vt320"})
 

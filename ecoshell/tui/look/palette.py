@@ -21,11 +21,11 @@ _COLORS = (
     "error",
 )  # fmt: skip
 _SYNTAX = ("keyword", "name", "string", "number", "comment")
-_DIFF = ("added", "removed", "hunk", "added_background", "removed_background")
+_DIFF = ("added", "removed", "hunk")
 _SECTIONS = {"colors": _COLORS, "syntax": _SYNTAX, "diff": _DIFF}
 _FLAGS = ("dark", "colorless")
-_MUTED, _SELECTED, _BORDER, _TINT = 0.3, 0.3, 0.3, 0.12
-"""How far muted text goes to the background, and a selection, a border and a diff's ground to their colours."""
+_MUTED, _SELECTED, _BORDER = 0.3, 0.3, 0.3
+"""How far muted text goes to the background, and a selection and a border from it to their colours."""
 
 Palette = dict[str, Color]
 
@@ -105,16 +105,9 @@ def _syntax(given: Palette, colors: Palette) -> Palette:
 
 
 def _diff(given: Palette, colors: Palette) -> Palette:
-    """The colours of changes in files: `diff-added`, `diff-added-background` and so on."""
-    ground = colors["background"]
-    derived = {
-        "added": colors["success"],
-        "removed": colors["error"],
-        "hunk": colors["secondary"],
-        "added_background": ground.blend(colors["success"], _TINT),
-        "removed_background": ground.blend(colors["error"], _TINT),
-    }
-    return {f"diff-{key.replace('_', '-')}": color for key, color in (derived | given).items()}
+    """The colours of changes in files: `diff-added` and so on."""
+    derived = {"added": colors["success"], "removed": colors["error"], "hunk": colors["secondary"]}
+    return {f"diff-{key}": color for key, color in (derived | given).items()}
 
 
 def _variables(colors: Palette) -> dict[str, str]:

@@ -33,6 +33,7 @@ class PromptBar(Vertical):
             background: transparent;
             border: none;
             scrollbar-size-vertical: 1;
+            & .text-area--placeholder { color: $foreground-muted; }
             & .prompt--paste { background: $primary 30%; text-style: bold; }
             & .prompt--shell { color: $primary; text-style: bold; }
         }

@@ -46,7 +46,7 @@ class CompletionList(Widget, can_focus=False):
         text-overflow: ellipsis;
         &.-open { display: block; }
         & .completion--current { background: $primary 25%; text-style: bold; }
-        & .completion--help { color: $foreground 65%; }
+        & .completion--help { color: $foreground-muted; }
         & .completion--matched { text-style: bold underline; }
     }
     """
@@ -119,15 +119,16 @@ class CompletionList(Widget, can_focus=False):
 
     def _row(self, at: int, offer: Offer, column: int) -> Content:
         width = self.content_size.width - _GAP
-        label = Content(_line(offer))
+        label, is_current = Content(_line(offer)), at == self.highlighted
         for place in places(self._words, label.plain.lower()):
             label = label.stylize(self.get_visual_style("completion--matched", partial=True), place, place + 1)
         if offer.by_its_end and label.cell_length > width > 0:
             label = Content("…") + label[len(label.plain) - width + 1 :]
         if offer.help:
-            about = Content(visible_line(offer.help)).stylize(self.get_visual_style("completion--help", partial=True))
+            about = Content(visible_line(offer.help))
+            if not is_current:  # quiet words could not be read on the highlight
+                about = about.stylize(self.get_visual_style("completion--help", partial=True))
             label = label.pad_right(max(_GAP, column - label.cell_length)) + about
-        is_current = at == self.highlighted
         row = (Content("❯ " if is_current else "  ") + label).truncate(width + _GAP, ellipsis=True)
         if is_current:
             row = row.pad_right(max(0, width + _GAP - row.cell_length))

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from ecoshell.messages import Attachment
+if TYPE_CHECKING:
+    from ecoshell.messages import Attachment
 
 _MARK = "\0attachments "
 """How a draft with attachments begins: no text that was typed holds a NUL."""
@@ -27,7 +28,7 @@ class Draft:
     """What is typed, and the large pastes whose markers stand in it."""
 
     text: str = ""
-    attachments: tuple[Attachment, ...] = ()
+    attachments: "tuple[Attachment, ...]" = ()
 
 
 class _Part(TypedDict):
@@ -94,6 +95,8 @@ def _pieces(draft: Draft) -> Iterator[str]:
 
 def _parted(kept: str) -> Draft:
     """The draft in a file's text; raises ValueError, TypeError and KeyError for what is not such a file."""
+    from ecoshell.messages import Attachment  # no first frame waits for it
+
     head, _, body = kept.removeprefix(_MARK).partition("\n")
     parts: list[_Part] = json.loads(head)
     texts: list[Attachment] = []

@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.drafts import Draft
+
+if TYPE_CHECKING:
+    from ecoshell.messages import Attachment
 
 _KEPT = 1_000
 _TAIL = 1_000_000

@@ -2,9 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from ecoshell.messages import Attachment
 from ecoshell.untrusted import visible
+
+if TYPE_CHECKING:
+    from ecoshell.messages import Attachment
 
 _LINES = 20
 _CHARACTERS = 2_000
@@ -43,6 +46,8 @@ class Pastes:
 
     def keep(self, text: str) -> str:
         """Keep a paste aside; gives its marker, `[paste-1 · 312 lines]`."""
+        from ecoshell.messages import Attachment  # no first frame waits for it
+
         self._last += 1
         lines = text.count("\n") + (not text.endswith("\n"))
         size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
@@ -56,7 +61,7 @@ class Pastes:
             if found[0] in self._kept:
                 yield found.span()
 
-    def named_in(self, text: str) -> tuple[Attachment, ...]:
+    def named_in(self, text: str) -> "tuple[Attachment, ...]":
         """The pastes whose markers stand in a text, each once."""
         markers = dict.fromkeys(text[start:end] for start, end in self.spans(text))
         return tuple(self._kept[marker] for marker in markers)
@@ -65,7 +70,7 @@ class Pastes:
         """The text with every paste in the place of its marker."""
         return _MARKER.sub(lambda found: kept.text if (kept := self._kept.get(found[0])) else found[0], text)
 
-    def adopt(self, text: str, attachments: Iterable[Attachment]) -> None:
+    def adopt(self, text: str, attachments: "Iterable[Attachment]") -> None:
         """Take over the pastes that a draft from before names; new ones are numbered after them."""
         by_name = {one.name: one for one in attachments}
         for found in _MARKER.finditer(text):

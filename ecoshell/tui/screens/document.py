@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.dossier import Dossier
     from ecoshell.agent.shell import Shell
 
+_QUIET = "$foreground-muted"
 _BY = {"agent": "by the agent", "user": "by you", "upfront": "from the start of a turn"}
 
 _MAY: Mapping[Effect, str] = {
@@ -59,7 +60,7 @@ class DocumentScreen(ModalScreen[str | None]):
         &.-narrow > Vertical { width: 100%; height: 100%; }
         VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
         VerticalScroll > Static { margin-bottom: 1; }
-        #schema { display: none; color: $foreground 80%; }
+        #schema { display: none; }
         &.-schema #schema { display: block; }
         Footer { background: $surface; }
     }
@@ -132,7 +133,7 @@ def _about(dossier: "Dossier") -> Iterator[Content]:
     document = dossier.document
     yield Content(visible(document.description))
     yield Content("")
-    yield Content.assemble(("● " if dossier.by else "○ ", "$success" if dossier.by else "dim"), _standing(dossier))
+    yield Content.assemble(("● " if dossier.by else "○ ", "$success" if dossier.by else _QUIET), _standing(dossier))
     size = f"{'' if dossier.exact else '≈ '}{dossier.tokens:,} tokens while it is registered"
     cost = f"{money(dossier.price_nano)} a use" if dossier.price_nano else "costs nothing to use"
     yield Content(f"{size} · {cost}")
@@ -140,7 +141,7 @@ def _about(dossier: "Dossier") -> Iterator[Content]:
     effects = ", ".join(_MAY[effect] for effect in dossier.effects)
     yield Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}")
     if dossier.why:
-        yield Content.styled(visible(dossier.why), "dim")
+        yield Content.styled(visible(dossier.why), _QUIET)
 
 
 def _standing(dossier: "Dossier") -> str:
@@ -164,6 +165,6 @@ def _arguments(document: ToolDocument) -> Iterator[Content]:
         known: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
         kind = known.get("type", "any")
         marks = f"{visible_line(str(kind))}{'' if name in required else ', optional'}"
-        yield Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, "dim"))
+        yield Content.assemble("  ", (visible_line(name), "$primary"), "  ", (marks, _QUIET))
         if about := str(known.get("description") or ""):
             yield Content(f"    {visible_line(about)}")

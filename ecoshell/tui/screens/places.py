@@ -37,7 +37,7 @@ class Place:
 
 def places(screen: Screen[Any]) -> list[Place]:
     """The places that can be seen, those where the keys work now first; each kind of widget stands there once."""
-    app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType]
+    app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     active, focused = screen.active_bindings, screen.focused
     here: list[DOMNode] = [*(focused or screen).ancestors_with_self]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
     others: list[DOMNode] = [node for node in screen.walk_children(Widget) if node.display and node not in here]

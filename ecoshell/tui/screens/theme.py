@@ -48,7 +48,8 @@ class ThemePicker(Picker[Look | Broken]):
     async def load(self) -> Sequence[Look | Broken]:
         """The themes by name, and below them the files that cannot be used."""
         themes = await self.app.learn_themes()
-        return [*sorted(themes.all, key=lambda theme: theme.name), *themes.broken]
+        works: Sequence[Look] = sorted(themes.all, key=lambda theme: theme.name)
+        return [*works, *themes.broken]
 
     def key(self, item: Look | Broken) -> str:
         """Its name; a broken one may bear the name of one that works."""

@@ -28,7 +28,7 @@ class SearchBar(Horizontal):
         padding: 0 1;
         #search-sign { width: 3; color: $primary; }
         #search-text { width: 1fr; background: transparent; }
-        #search-count { width: auto; color: $foreground 60%; padding: 0 1; }
+        #search-count { width: auto; color: $foreground-muted; padding: 0 1; }
     }
     """
 
