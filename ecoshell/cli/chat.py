@@ -1,5 +1,6 @@
 """`ecoshell`: the chat on the whole screen."""
 
+import gc
 import os
 import sys
 
@@ -15,6 +16,7 @@ def run(options: Options) -> int:
             "The chat needs a terminal it can draw on.",
             fix='`ecoshell line` works on any terminal and in pipes; `ecoshell ask "…"` asks one question.',
         )
+    gc.disable()  # until the first frame: nothing that starting makes is garbage
     from ecoshell.tui.app import run as chat
 
     return chat(options)

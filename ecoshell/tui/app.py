@@ -1,6 +1,7 @@
 """The Textual chat: shows its first frame, then opens the shell, and leaves the terminal as it was."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -13,37 +14,36 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from ecoshell.agent.person import Person
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ErrorHappened
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen
 from ecoshell.tui.look.themed import ThemedApp
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from ecoshell.agent.person import Person
     from ecoshell.agent.shell import Shell
 
-Build = Callable[[Options, Person], Awaitable["Shell"]]
+Build = Callable[[Options, "Person"], Awaitable["Shell"]]
+_GARBAGE = (50_000, 20, 50)
+"""When Python looks for garbage: a long session is many small values, all of which stay."""
 _TWICE = 2.0
 """Seconds within which a second Ctrl-C quits."""
 
 
-async def build_shell(options: Options, person: Person) -> "Shell":
+async def build_shell(options: Options, person: "Person") -> "Shell":
     """The shell these options ask for, its imports made in a thread, beside the screen; raises EcoshellError."""
     assemble = await asyncio.to_thread(_import_assembly)
     return await assemble(options, person)
 
 
 def _import_assembly() -> Build:
-    for name in ("markdown_it", "pygments.lexers"):  # the first answer will be set with them
-        import_module(name)
+    import_module("ecoshell.tui.talk")
     from ecoshell.assembly.shell import assemble
 
     return assemble
@@ -59,6 +59,7 @@ class ChatApp(ThemedApp[int]):
     """One chat over one shell; returns the exit status."""
 
     TITLE = "ecoshell"
+    CSS_PATH = "chat.tcss"  # of the app: Textual does not read that of a default screen
     COMMANDS = {_palette}  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),
@@ -95,6 +96,10 @@ class ChatApp(ThemedApp[int]):
 
     def after_first_frame(self) -> None:
         """Open the shell; until it is there, what is typed is kept."""
+        gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
+        gc.set_threshold(*_GARBAGE)
+        gc.enable()
+        self.run_worker(self.chat.furnish())
         self.run_worker(self._tell_of_themes())
         self.run_worker(self._open())
 
@@ -102,7 +107,7 @@ class ChatApp(ThemedApp[int]):
         """Say what is wrong with theme files and names."""
         themes = await self.learn_themes()
         if themes.complaints:
-            self.chat.query_one(Transcript).insert(*map(lines.notice, themes.complaints))
+            self.chat.stage.warn(themes.complaints)
 
     async def _open(self) -> None:
         try:
@@ -111,10 +116,10 @@ class ChatApp(ThemedApp[int]):
             self.opened.set()
         except EcoshellError as error:
             self._failed = error.exit_status
-            self.chat.failed(ErrorHappened.of(error))
+            self.chat.failed(error)
         except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen and its draft
             self._failed = 1
-            self.chat.failed(ErrorHappened.of(error, "What you typed is kept."))
+            self.chat.failed(error, "What you typed is kept.")
 
     def action_scroll_transcript(self, by: int) -> None:
         """Scroll the transcript by a page, wherever the focus is."""

@@ -11,12 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 
 from ecoshell import __version__
-from ecoshell.agent.commands import Completion
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ErrorHappened
 from ecoshell.paths import Paths
 from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
-from ecoshell.tui.commands import CHAT_COMMANDS
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile
 from ecoshell.tui.prompt.history import History
@@ -25,17 +22,24 @@ from ecoshell.tui.screens.opening import screen_for
 from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.body import Body
-from ecoshell.tui.side.tools import ToolsPanel
-from ecoshell.tui.stage import Stage
-from ecoshell.tui.talk import Talk
-from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.view import Transcript
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # none of it is needed for the first frame
+    from ecoshell.agent.commands import CommandTable, Completion
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
+    from ecoshell.tui.side.tools import ToolsPanel
+    from ecoshell.tui.stage import Stage
+    from ecoshell.tui.talk import Talk
 
 _LEAVING = frozenset({"/quit", "/exit"})
+
+
+def _own() -> "CommandTable[ChatApp]":
+    """The commands of the screen itself."""
+    from ecoshell.tui.commands import CHAT_COMMANDS
+
+    return CHAT_COMMANDS
 
 
 def _hidden(key: str, action: str, name: str, words: str) -> Binding:
@@ -47,7 +51,6 @@ class ChatScreen(Screen[None]):
     """Where a person asks and watches; what is sent before the shell is ready waits for it."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
-    CSS_PATH = "chat.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
         Binding("f1", "help", "help"),
@@ -88,9 +91,7 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
-        transcript = self.query_one(Transcript)
-        transcript.add(welcome_block(__version__, first=is_first_start(self._paths)))
-        self._stage = Stage(self.query_one(TitleBar), transcript, self.query_one(Body))
+        self.query_one(Transcript).add(welcome_block(__version__, first=is_first_start(self._paths)))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
         prompt.focus()
@@ -101,9 +102,12 @@ class ChatScreen(Screen[None]):
         return ScreenPerson(self.query_one(QuestionSpot))
 
     @property
-    def stage(self) -> Stage:
-        """What follows the conversation; it is there once the screen is."""
-        assert self._stage is not None
+    def stage(self) -> "Stage":
+        """What follows the conversation."""
+        if self._stage is None:
+            from ecoshell.tui.stage import Stage
+
+            self._stage = Stage(self.query_one(TitleBar), self.query_one(Transcript), self.query_one(Body))
         return self._stage
 
     @property
@@ -111,8 +115,15 @@ class ChatScreen(Screen[None]):
         """The shell, once it is there."""
         return self.talk.shell if self.talk is not None else None
 
+    async def furnish(self) -> None:
+        """Put in what the first frame did without."""
+        await self.query_one(Body).furnish()
+
     async def opened(self, shell: "Shell") -> None:
         """Take the shell: show where it stands, and ask what has been waiting for it."""
+        from ecoshell.tui.talk import Talk
+
+        await self.furnish()
         self.query_one(Transcript).drop()
         talk, prompt = Talk(shell, self.stage), self.query_one(Prompt)
         await talk.begin()
@@ -124,12 +135,9 @@ class ChatScreen(Screen[None]):
         if waiting is not None:
             self._send(talk, waiting)
 
-    def failed(self, error: ErrorHappened) -> None:
+    def failed(self, error: Exception, kept: str = "") -> None:
         """Say why there is no shell; what was waiting goes back to the prompt."""
-        transcript = self.query_one(Transcript)
-        transcript.drop()
-        transcript.add(lines.error(error), lines.notice("Sending anything tries to open the shell again."))
-        self.query_one(TitleBar).say("not ready")
+        self.stage.fail(error, kept)
         self._failed = True
         self._put_back(self._waiting)
         self._waiting = None
@@ -157,7 +165,7 @@ class ChatScreen(Screen[None]):
         elif text in _LEAVING:
             bar.take()
             self.post_message(self.Left())
-        elif text.startswith("/") and CHAT_COMMANDS.knows(text):
+        elif text.startswith("/") and _own().knows(text):
             self.action_run(bar.take().text)
         elif self.talk is None:
             self._wait(bar, text)
@@ -172,13 +180,12 @@ class ChatScreen(Screen[None]):
             bar.hint("One question is waiting already; this one stays here until the model is ready.")
             return
         self._waiting = bar.take()
-        self.query_one(Transcript).open(lines.question(text, waiting=f"waits until {self._model} is ready"))
+        self.stage.wait(text, self._model)
         if self._failed:
             self._failed = False
-            self.query_one(TitleBar).say(f"opening {self._model} …")
             self.post_message(self.Reopened())
 
-    def _send(self, talk: Talk, draft: Draft) -> None:
+    def _send(self, talk: "Talk", draft: Draft) -> None:
         """Hand over what was typed, beside everything else that goes on."""
         line = draft.text.strip()
         if line.startswith("/"):
@@ -202,7 +209,7 @@ class ChatScreen(Screen[None]):
 
     def action_run(self, line: str) -> None:
         """Run the slash command that a key stands for."""
-        if CHAT_COMMANDS.knows(line):
+        if _own().knows(line):
             self.run_worker(self._own_command(line.strip()))
         elif self.talk is not None:
             self._send(self.talk, Draft(line))
@@ -210,21 +217,20 @@ class ChatScreen(Screen[None]):
     async def _own_command(self, line: str) -> None:
         """Run a command of the screen's own, for which no shell is needed."""
         try:
-            printed = await CHAT_COMMANDS.run(self._app, line)
+            printed = await _own().run(self._app, line)
         except EcoshellError as error:
-            self.stage.insert(lines.question(line), lines.error(ErrorHappened.of(error)))
-            return
-        if printed.text:
-            self.stage.insert(lines.question(line), lines.plain(printed.text))
+            self.stage.answer(line, error)
+        else:
+            self.stage.answer(line, printed.text)
 
-    async def _command(self, talk: Talk, line: str) -> None:
+    async def _command(self, talk: "Talk", line: str) -> None:
         """Run a command of the shell, or open the screen that finds out which."""
         screen = screen_for(line, talk.shell)
         chosen = line if screen is None else await self._app.push_screen_wait(screen)
         if chosen:
             await self._carry_out(talk, chosen)
 
-    async def _carry_out(self, talk: Talk, line: str) -> None:
+    async def _carry_out(self, talk: "Talk", line: str) -> None:
         printed = await talk.command(line)
         if printed is None:
             return
@@ -236,14 +242,14 @@ class ChatScreen(Screen[None]):
         elif printed.effect == "copy":
             self._app.copy_to_clipboard(printed.value)
 
-    def _complete(self, text: str) -> list[Completion]:
+    def _complete(self, text: str) -> "list[Completion]":
         shell = self.shell
-        return [*(shell.complete(text) if shell else ()), *CHAT_COMMANDS.complete(self._app, text)]
+        return [*(shell.complete(text) if shell else ()), *_own().complete(self._app, text)]
 
     @property
     def overview(self) -> list[tuple[str, str]]:
         """Every slash command as it is typed, and what it does."""
-        return [*(self.shell.overview() if self.shell else ()), *CHAT_COMMANDS.overview()]
+        return [*(self.shell.overview() if self.shell else ()), *_own().overview()]
 
     # -- keys
 
@@ -272,7 +278,7 @@ class ChatScreen(Screen[None]):
         if self.talk is not None:
             self.run_worker(self._document(self.talk, tool))
 
-    async def _document(self, talk: Talk, tool: str) -> None:
+    async def _document(self, talk: "Talk", tool: str) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
         line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool))
@@ -309,18 +315,15 @@ class ChatScreen(Screen[None]):
         """Say it below the prompt."""
         self.query_one(PromptBar).hint(event.text)
 
-    @on(ToolsPanel.DocumentWanted)
-    def document_wanted(self, event: ToolsPanel.DocumentWanted) -> None:
+    def on_tools_panel_document_wanted(self, event: "ToolsPanel.DocumentWanted") -> None:
         """Show a tool's document."""
         self.action_document(event.name)
 
-    @on(ToolsPanel.RegisterWanted)
-    def register_wanted(self, event: ToolsPanel.RegisterWanted) -> None:
+    def on_tools_panel_register_wanted(self, event: "ToolsPanel.RegisterWanted") -> None:
         """Register a tool."""
         self.action_run(f"/register {event.name}")
 
-    @on(ToolsPanel.UnregisterWanted)
-    def unregister_wanted(self, event: ToolsPanel.UnregisterWanted) -> None:
+    def on_tools_panel_unregister_wanted(self, event: "ToolsPanel.UnregisterWanted") -> None:
         """Unregister a tool."""
         self.action_run(f"/unregister {event.name}")
 

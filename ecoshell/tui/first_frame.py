@@ -5,6 +5,7 @@ parent) to the first frame, and `heavy`, which of the modules that may not be lo
 """
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -12,21 +13,8 @@ import time
 from pathlib import Path
 
 from ecoshell.options import Options
-from ecoshell.tui.app import ChatApp
 
 HEAVY = ("litellm", "openai", "mcp", "llama_cpp", "numpy", "pydantic", "httpx")
-
-
-class _OneFrame(ChatApp):
-    """A chat that is over once it has been seen."""
-
-    seconds = 0.0
-    heavy: tuple[str, ...] = ()
-
-    def after_first_frame(self) -> None:
-        self.seconds = time.monotonic() - started_at()
-        self.heavy = tuple(name for name in HEAVY if name in sys.modules)
-        self.exit(0)
 
 
 def started_at() -> float:
@@ -41,9 +29,20 @@ def started_at() -> float:
 
 def main() -> None:
     """Show one frame, on this terminal if there is one, and print what was measured."""
-    app = _OneFrame(Options())
-    asyncio.run(app.run_async(headless=not (sys.__stderr__ and sys.__stderr__.isatty())))
-    sys.stdout.write(json.dumps({"seconds": round(app.seconds, 4), "heavy": app.heavy}) + "\n")
+    gc.disable()  # as the chat starts
+    from ecoshell.tui.app import ChatApp
+
+    class OneFrame(ChatApp):
+        """A chat that is over once it has been seen."""
+
+        def after_first_frame(self) -> None:
+            told["seconds"] = round(time.monotonic() - started_at(), 4)
+            told["heavy"] = [name for name in HEAVY if name in sys.modules]
+            self.exit(0)
+
+    told: dict[str, object] = {}
+    asyncio.run(OneFrame(Options()).run_async(headless=not (sys.__stderr__ and sys.__stderr__.isatty())))
+    sys.stdout.write(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 """The parts of the screen that follow a conversation: its title, the transcript, the panels and their summary."""
 
 import asyncio
-from collections.abc import Sequence
+import gc
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ecoshell.budget.caps import CapState
-from ecoshell.events import Event
+from ecoshell.errors import EcoshellError
+from ecoshell.events import ErrorHappened, Event
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.body import Body
+from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import Block
 from ecoshell.tui.transcript.teller import Teller
 from ecoshell.tui.transcript.view import Transcript
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
 READ_ONLY = "read-only"
+_AGAIN = "Sending anything tries to open the shell again."
 _BREATH = 200
 """Events of an old session told in one go."""
 
@@ -47,6 +52,28 @@ class Stage:
         """Show whether anything can be asked."""
         self._title.say(READ_ONLY if reading else "")
 
+    def fail(self, error: Exception, kept: str = "") -> None:
+        """Say that there is no shell and why."""
+        self._title.say("not ready")
+        self._transcript.drop()
+        self._transcript.add(lines.error(ErrorHappened.of(error, kept)), lines.notice(_AGAIN))
+
+    def warn(self, complaints: Sequence[str]) -> None:
+        """Say what is wrong and stops nothing."""
+        self._transcript.insert(*map(lines.notice, complaints))
+
+    def wait(self, question: str, model: str) -> None:
+        """Show a question that waits for the shell."""
+        self._title.say(f"opening {model} …")
+        self._transcript.open(lines.question(question, waiting=f"waits until {model} is ready"))
+
+    def answer(self, line: str, answer: str | EcoshellError) -> None:
+        """Show what a command came to; the command itself only when there is something to say."""
+        if isinstance(answer, EcoshellError):
+            self.insert(lines.question(line), lines.error(ErrorHappened.of(answer)))
+        elif answer:
+            self.insert(lines.question(line), lines.plain(answer))
+
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is still arriving."""
         self._transcript.insert(*blocks)
@@ -58,9 +85,23 @@ class Stage:
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""
+        with _no_garbage():
+            await self._recall(past)
+
+    async def _recall(self, past: Sequence[Event]) -> None:
         with self._transcript.filling():
             for at, event in enumerate(past):
                 self._teller.tell(event)
                 if at % _BREATH == _BREATH - 1:
                     await asyncio.sleep(0)
         await self._body.recall(past)
+
+
+@contextmanager
+def _no_garbage() -> Generator[None]:
+    """Look for no garbage: all that is made meanwhile stays, and looking at it takes half as long again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import StoreError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell, Standing
 
 _CHANGES_THE_PANELS = (BudgetHeld, BudgetSettled, ToolRegistered, ToolsOffered, TurnFinished)
+_ANSWERS_NEED = ("markdown_it", "pygments.lexers")
 
 
 class Talk:
@@ -105,10 +107,12 @@ class Talk:
         return None
 
     async def warm(self) -> None:
-        """Have the model loaded: a question seems to be on its way."""
+        """Have the model loaded, and what an answer is set with: a question seems to be on its way."""
         self.warmed = True
         with self._fence():
             await self.shell.warm()
+            for name in _ANSWERS_NEED:
+                await asyncio.to_thread(import_module, name)
 
     async def stop(self) -> None:
         """Stop the turn that runs; its last events still arrive."""

@@ -74,8 +74,9 @@ class SideScreen(Screen[None]):
         yield Input(placeholder="the prompt", compact=True)
         yield Footer(show_command_palette=False, compact=True)
 
-    def on_mount(self) -> None:
+    async def on_mount(self) -> None:
         self.query_one(Input).focus()
+        await self.body.furnish()
         for event in self._past:
             self.body.hear(event)
         if self._standing is not None:

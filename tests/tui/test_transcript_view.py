@@ -13,6 +13,7 @@ from tui_play import eventually
 
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, row, rows_of
+from ecoshell.tui.transcript.finish import Finish
 from ecoshell.tui.transcript.search import SearchBar
 from ecoshell.tui.transcript.view import Transcript
 
@@ -60,7 +61,7 @@ def turns(count: int) -> list[Block]:
 def seen(app: Host) -> list[str]:
     """The lines on the screen."""
     transcript = app.transcript
-    return [transcript.render_line(y).text.rstrip() for y in range(transcript.size.height)]
+    return [transcript.render_line(y).text[1:].rstrip() for y in range(transcript.size.height)]
 
 
 async def settled(pilot: Pilot[None]) -> None:
@@ -358,9 +359,9 @@ async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(mo
         app.transcript.stream("The first words", "…", "text")
         await settled(pilot)
         drawn: list[int] = []
-        render = Transcript.render_line
-        monkeypatch.setattr(Transcript, "render_line", lambda self, y: drawn.append(y) or render(self, y))
+        finish = Finish.padded
+        monkeypatch.setattr(Finish, "padded", lambda self, at, strip: drawn.append(at) or finish(self, at, strip))
         app.transcript.stream(" and more", "…", "text")
         await settled(pilot)
-        assert set(drawn) == {app.transcript.size.height - 1}
+        assert set(drawn) == {app.transcript.virtual_size.height - 1}
         assert seen(app)[-1] == "…  The first words and more"

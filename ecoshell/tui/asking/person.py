@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textual.containers import Vertical
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
 from ecoshell.tui.prompt.prompt import Prompt
 
 if TYPE_CHECKING:  # the questions are loaded when the first is asked
+    from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
     from ecoshell.tui.asking.questions import Question
 
 T = TypeVar("T")
@@ -51,19 +51,19 @@ class ScreenPerson:
     def __init__(self, spot: QuestionSpot) -> None:
         self._spot = spot
 
-    async def approve(self, wanted: ApprovalWanted) -> Approval:
+    async def approve(self, wanted: "ApprovalWanted") -> "Approval":
         """Ask whether a call may run, and with which arguments."""
         from ecoshell.tui.asking.approval import ApprovalQuestion
 
         return await self._spot.ask(ApprovalQuestion(wanted))
 
-    async def at_limit(self, hit: LimitHit) -> LimitChoice:
+    async def at_limit(self, hit: "LimitHit") -> "LimitChoice":
         """Ask what to do at a limit."""
         from ecoshell.tui.asking.money import LimitQuestion
 
         return await self._spot.ask(LimitQuestion(hit))
 
-    async def at_cost(self, wanted: CostWanted) -> CostChoice:
+    async def at_cost(self, wanted: "CostWanted") -> "CostChoice":
         """Ask whether an expensive step may go on."""
         from ecoshell.tui.asking.money import CostQuestion
 

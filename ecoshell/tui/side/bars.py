@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from ecoshell.budget.caps import CapState
 from ecoshell.tui.figures import amount, money, tokens
-from ecoshell.tui.side.budget import cap_word, tightest
+from ecoshell.tui.side.closeness import cap_word, tightest
 from ecoshell.tui.side.sheet import fit, left, model_name
 from ecoshell.untrusted import visible_line
 

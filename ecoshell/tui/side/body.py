@@ -3,36 +3,33 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.containers import Horizontal
+from textual.containers import Container, Horizontal
 from textual.events import Resize
 from textual.widget import Widget
 
 from ecoshell.budget.caps import CapState
-from ecoshell.events import Event
 from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
 from ecoshell.tui.side.bars import SummaryLine
-from ecoshell.tui.side.budget import BudgetPanel
-from ecoshell.tui.side.panel import Panel
-from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.splitter import Splitter
-from ecoshell.tui.side.stack import SidePanels
 from ecoshell.tui.side.tabs import TABS, TabRow
-from ecoshell.tui.side.tools import ToolsPanel
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
+    from ecoshell.events import Event
+    from ecoshell.tui.side.stack import SidePanels
 
 _NARROWEST, _WIDEST = 38, 60
 """Columns the side takes unasked: three tenths of the screen, between these."""
 _LEAST, _LEAST_BESIDE = 24, 40
 """Columns that the side and what is beside it keep, however the line between them is moved."""
 _STEP = 2
-_FIRST: dict[str, type[Panel]] = {"tools": ToolsPanel, "plan": PlanPanel, "cost": BudgetPanel}
-"""The panel of each tab that takes the focus."""
+_FIRST = {"tools": "tools", "plan": "plan", "cost": "budget"}
+"""The name of the panel that takes the focus, of each tab."""
 
 
 def side_width(wanted: int | None, whole: int) -> int:
@@ -57,17 +54,17 @@ class Body(Horizontal):
         & > SummaryLine { dock: bottom; display: none; }
     }
     .-wide Body.-hidden {
-        & > Splitter, & > SidePanels { display: none; }
+        & > Splitter, & > .side { display: none; }
         & > SummaryLine { display: block; }
     }
     .-narrow Body {
-        & > Splitter, & > SidePanels { display: none; }
+        & > Splitter, & > .side { display: none; }
         & > SummaryLine { display: block; }
     }
     .-narrow Body.-tab {
         & > .main { display: none; }
         & > TabRow { display: block; }
-        & > SidePanels { display: block; }
+        & > .side { display: block; }
         Panel { display: none; }
     }
     .-narrow Body.-tools ToolsPanel { display: block; }
@@ -83,7 +80,9 @@ class Body(Horizontal):
         self._arrangement = Arrangement()
         self._unsaved: Arrangement | None = None
         self._tab = ""
-        self.side = SidePanels()
+        self._frame = Container(classes="side")
+        self._side: SidePanels | None = None
+        self._furnishing = asyncio.Lock()
         self.summary = SummaryLine()
 
     def compose(self) -> ComposeResult:
@@ -92,22 +91,40 @@ class Body(Horizontal):
         self._main.add_class("main")
         yield self._main
         yield Splitter()
-        yield self.side
+        yield self._frame
         yield self.summary
 
     def on_mount(self) -> None:
         """Arrange everything as it was the last time."""
         self._arrangement = self._file.read()
-        self.side.fold(self._arrangement.folded)
         self.set_class(self._arrangement.hidden, "-hidden")
         self._fit(self.screen.size.width)
+
+    @property
+    def side(self) -> "SidePanels":
+        """The panels; there are none before `furnish`."""
+        assert self._side is not None
+        return self._side
+
+    async def furnish(self) -> None:
+        """Put the panels into their place, once: no first frame waits for them."""
+        async with self._furnishing:
+            if self._side is not None:
+                return
+            await asyncio.to_thread(import_module, "ecoshell.tui.side.stack")
+            from ecoshell.tui.side.stack import SidePanels
+
+            side = SidePanels()
+            await self._frame.mount(side)
+            side.fold(self._arrangement.folded)
+            self._side = side
 
     def on_unmount(self) -> None:
         """Keep what has not been kept yet."""
         if self._unsaved is not None:
             self._file.write(self._unsaved)
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: "Event") -> None:
         """Take an event of the session into account."""
         self.side.hear(event)
 
@@ -116,13 +133,14 @@ class Body(Horizontal):
         self.side.show(standing, caps)
         self.summary.show(standing, caps)
 
-    async def recall(self, past: Iterable[Event]) -> None:
+    async def recall(self, past: "Iterable[Event]") -> None:
         """Show another session, from its events so far."""
         await self.side.recall(past)
 
     async def open(self, tab: str) -> None:
         """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place."""
-        panel = self.side.query_one(_FIRST[tab])
+        await self.furnish()
+        panel = self.side.panel(_FIRST[tab])
         if panel.has_focus:
             await self.leave()
             return
@@ -137,7 +155,7 @@ class Body(Horizontal):
             await (self.leave() if self._tab else self.open(TABS[0][0]))
             return
         self._arrange(hidden=not self._arrangement.hidden)
-        if self.has_class("-hidden") and self.screen.focused in set(self.side.panels):
+        if self.has_class("-hidden") and self._side is not None and self._side.has_focus_within:
             await self.leave()
 
     async def leave(self) -> None:
@@ -157,7 +175,7 @@ class Body(Horizontal):
         """Show the tab that was clicked."""
         await (self.open(event.tab) if event.tab and event.tab != self._tab else self.leave())
 
-    def on_side_panels_widened(self, event: SidePanels.Widened) -> None:
+    def on_side_panels_widened(self, event: "SidePanels.Widened") -> None:
         """Make the side wider or narrower."""
         self._widen(side_width(self._arrangement.width, self.size.width) + _STEP * event.steps)
 
@@ -187,12 +205,13 @@ class Body(Horizontal):
             self._arrange()
 
     def _fit(self, whole: int) -> None:
-        self.side.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
+        self._frame.styles.width = "1fr" if self._narrow else side_width(self._arrangement.width, whole)
 
     def _arrange(self, *, hidden: bool | None = None) -> None:
         """Follow what the person arranged, and keep it; writing it down waits for no one."""
         hidden = self._arrangement.hidden if hidden is None else hidden
-        arrangement = replace(self._arrangement, hidden=hidden, folded=self.side.folded)
+        folded = self._arrangement.folded if self._side is None else self._side.folded
+        arrangement = replace(self._arrangement, hidden=hidden, folded=folded)
         self.set_class(hidden, "-hidden")
         idle, self._arrangement, self._unsaved = self._unsaved is None, arrangement, arrangement
         if idle:

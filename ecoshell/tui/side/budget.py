@@ -1,30 +1,15 @@
 """The budget panel: what may be spent, what is, and what the next step could cost."""
 
-from collections.abc import Sequence
-
 from ecoshell.budget.caps import CapState
 from ecoshell.tui.figures import amount, money, tokens
 from ecoshell.tui.side.board import Board
+from ecoshell.tui.side.closeness import cap_word, tightest
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.sheet import Line, Tone, bar, ends, fit, percent, row
 from ecoshell.untrusted import visible_line
 
-NEAR = 0.8
-"""The share of a cap from which on it is called near."""
 _WORDS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
-
-
-def cap_word(cap: CapState) -> str:
-    """How a cap stands, in a word: the colour of its bar says no more than this."""
-    if cap.left == 0:
-        return "reached"
-    return "near" if cap.spent + cap.held >= NEAR * cap.limit else ""
-
-
-def tightest(caps: Sequence[CapState]) -> CapState | None:
-    """The cap of which the smallest share is left."""
-    return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
 
 
 def cap_lines(cap: CapState, width: int) -> list[Line]:

@@ -70,6 +70,10 @@ class SidePanels(Widget):
         """The panels from top to bottom."""
         return iter(self.query_children(Panel))
 
+    def panel(self, name: str) -> Panel:
+        """The panel of this name."""
+        return next(panel for panel in self.panels if name == panel.NAME)
+
     @property
     def folded(self) -> tuple[str, ...]:
         """The names of the panels that are folded."""

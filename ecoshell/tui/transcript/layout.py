@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone
-from ecoshell.tui.transcript.reader import sections_of_markdown
 from ecoshell.tui.transcript.sections import LONGEST, MOST_LINES, Rows, Section
 
 GAP = Rows((Row(()),))
@@ -16,7 +15,7 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
     """All sections of a block; one that is opened has nothing folded away."""
     yield from head_of(block)
     if block.markdown:
-        yield from sections_of_markdown(block.markdown)
+        yield from _sections_of_markdown(block.markdown)
     for body in block.bodies:
         yield from _sections_of_body(body, opened=opened)
 
@@ -35,13 +34,19 @@ def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:
     if body.head is not None:
         yield Rows((replace(body.head, folds=body.is_headed and bool(more)),))
     if shown and body.kind == "markdown":
-        yield from sections_of_markdown(shown, indent=body.indent)
+        yield from _sections_of_markdown(shown, body.indent)
     elif shown:
         yield from in_sections(_rows_of_body(shown, body))
     if not whole and not body.is_headed:
         yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
     elif whole and more:
         yield FOLDING
+
+
+def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
+    from ecoshell.tui.transcript.reader import sections_of_markdown  # no first frame waits for it
+
+    yield from sections_of_markdown(text, indent=indent)
 
 
 def _rows_of_body(text: str, body: Body) -> Iterator[Row]:

@@ -4,7 +4,6 @@ from typing import Protocol
 
 from ecoshell.tui.transcript.blocks import Block, Piece, Tone, row, rows_of
 from ecoshell.tui.transcript.layout import in_sections
-from ecoshell.tui.transcript.reader import Reader
 from ecoshell.tui.transcript.sections import LONGEST, Section
 from ecoshell.untrusted import visible
 
@@ -53,7 +52,7 @@ class Live:
     def __init__(self, sign: str, tone: Tone) -> None:
         self.sign = sign
         self.tone: Tone = tone
-        self._reader: Reading = Reader() if tone == "text" else PlainReader(tone)
+        self._reader: Reading = _markdown_reader() if tone == "text" else PlainReader(tone)
         self._arrived: list[str] = []
         self._held = ""
         """White space at the end, of which nobody knows yet whether anything follows."""
@@ -96,3 +95,9 @@ class Live:
         if self.tone == "text":
             return Block(self.sign, self.tone, markdown=self.text)
         return Block(self.sign, self.tone, rows_of(self.text, self.tone))
+
+
+def _markdown_reader() -> Reading:
+    from ecoshell.tui.transcript.reader import Reader  # no first frame waits for it
+
+    return Reader()

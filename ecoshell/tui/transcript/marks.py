@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from ecoshell.tui.transcript.finding import Search
 from ecoshell.tui.transcript.item import Item
 from ecoshell.tui.transcript.painter import MARGIN, Line
+
+if TYPE_CHECKING:
+    from ecoshell.tui.transcript.finding import Search
 
 CURSOR = "┃"
 """Stands in the margin of the block the cursor is on."""
@@ -41,7 +44,7 @@ class _Found:
 class Highlights:
     """The hits of a search in the sections that are on the screen, looked for once for each painting of them."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: "Search") -> None:
         self._search = search
         self._known: dict[tuple[Item, int], _Found] = {}
 

@@ -3,26 +3,31 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from time import monotonic, perf_counter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.events import Click, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
 from ecoshell.tui.transcript.blocks import TONES, Block, Tone
 from ecoshell.tui.transcript.column import STREAM, Column, Spot
 from ecoshell.tui.transcript.copying import selected
-from ecoshell.tui.transcript.finding import Search
+from ecoshell.tui.transcript.finish import Finish
 from ecoshell.tui.transcript.item import Item
 from ecoshell.tui.transcript.marks import Highlights, marked, with_cursor
 from ecoshell.tui.transcript.painter import Painter
 
-_REPAINT = 1 / 30
+if TYPE_CHECKING:
+    from ecoshell.tui.transcript.finding import Search
+
+_REPAINT = 1 / 25
 """Seconds between two paintings of what arrives, at least."""
 _AHEAD = 0.1
 """Seconds of quiet before what is near the screen is painted ahead."""
@@ -67,7 +72,7 @@ class Transcript(ScrollView, can_focus=True):
         scrollbar-size-vertical: 1;
         scrollbar-gutter: stable;
         .transcript--text { color: $foreground; }
-        .transcript--muted { color: $foreground 60%; }
+        .transcript--muted { color: $foreground-muted; }
         .transcript--question { color: $foreground; text-style: bold; }
         .transcript--thought { color: $secondary; text-style: italic; }
         .transcript--tool { color: $primary; }
@@ -81,7 +86,7 @@ class Transcript(ScrollView, can_focus=True):
         .transcript--name { color: $secondary; }
         .transcript--string { color: $success; }
         .transcript--number { color: $warning; }
-        .transcript--comment { color: $foreground 60%; text-style: italic; }
+        .transcript--comment { color: $foreground-muted; text-style: italic; }
         .transcript--added { color: $success; }
         .transcript--removed { color: $error; }
         .transcript--hunk { color: $secondary; text-style: italic; }
@@ -103,7 +108,7 @@ class Transcript(ScrollView, can_focus=True):
         self._column = Column()
         self._due = self._ahead_due = self._moving = self._stale = False
         self._shown_at = 0.0
-        self._base = Style()
+        self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
         self._following = True
         self._anchor: Spot | None = None
         """What stands at the top of the view while it does not follow the end."""
@@ -166,18 +171,25 @@ class Transcript(ScrollView, can_focus=True):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Some lines of the view, for Textual's compositor."""
-        self._base = self.rich_style  # found out once, and not for each line
-        return super().render_lines(crop)
+        look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
+        finish = self._finish = self._finish if self._finish == look else look
+        strips = [self._line(finish, self.scroll_offset.y + y) for y in crop.line_range]
+        if crop.column_span != (0, self.outer_size.width):
+            return [strip.crop(*crop.column_span) for strip in strips]
+        return strips
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view, for Textual's compositor."""
-        at = self.scroll_offset.y + y
-        line, base = self._column.line(at), self._base
-        strip = line.strip.crop_extend(0, self.size.width, base).apply_style(base)
-        strip = marked(strip, self._marks(at, line.lead))
-        if self._cursor is not None and self.has_focus and at in self._column.span(self._cursor):
-            strip = with_cursor(strip, base + self._look("cursor"))
-        return strip.apply_offsets(0, at)
+        """One line of the view, from edge to edge."""
+        return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
+
+    def _line(self, finish: Finish, at: int) -> Strip:
+        line = self._column.line(at)
+        marks = list(self._marks(at, line.lead))
+        pointed = self._cursor is not None and self.has_focus and at in self._column.span(self._cursor)
+        if not marks and not pointed:
+            return finish.line(at, line.strip)
+        strip = marked(finish.extended(line.strip), marks)
+        return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
 
     def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
         if self._highlights is not None and (spot := self._column.spot(at)) is not None:
@@ -234,7 +246,7 @@ class Transcript(ScrollView, can_focus=True):
     # -- what is seen
 
     def _changed(self, *, whole: bool = True) -> None:
-        """Show what has changed, soon and not more than thirty times a second; not the whole when only text arrived."""
+        """Show what has changed, soon, at most 25 times a second; not the whole when only text arrived."""
         self._stale = self._stale or whole
         if not self._due:
             self._due = True
@@ -264,7 +276,11 @@ class Transcript(ScrollView, can_focus=True):
     def _fit(self, top: int) -> None:
         """Take the column's height as the content's, and stand at this line of it."""
         self._moving = True
-        self.virtual_size = Size(self.scrollable_content_region.width, self._column.height)
+        size = Size(self.scrollable_content_region.width, self._column.height)
+        if size != self.virtual_size:
+            # without its watchers, which would have the whole screen laid out again for every line
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+            self._scroll_update(size)
         self.scroll_to(y=top, animate=False, immediate=True, force=True)
         self._moving = False
         self._anchor = self._column.spot(self.scroll_offset.y)
@@ -431,8 +447,10 @@ class Transcript(ScrollView, can_focus=True):
             row = next(node for node in self.screen.children if self in node.walk_children(with_self=True))
             self.screen.mount(SearchBar(self), after=row)
 
-    def search_for(self, text: str) -> Search:
+    def search_for(self, text: str) -> "Search":
         """A new search, its hits shown as they are found."""
+        from ecoshell.tui.transcript.finding import Search  # no first frame waits for it
+
         self._search = Search(text, self._column)
         if spot := self._column.spot(self.scroll_offset.y):
             self._search.begin_at = spot.item
