@@ -63,7 +63,6 @@ class Cast:
             found.append(self.counted[text, exact])
         return found
 
-
     def sizes_at_hand(self, texts: Iterable[str]) -> tuple[list[int], bool]:
         """The same for a look, and whether it is exact: estimated while counting would load a model."""
         if self.model.loaded:

@@ -83,7 +83,7 @@ class Casting:
         if name.startswith(LOCAL):
             return self._local(Path(name.removeprefix(LOCAL)).expanduser(), name, context=self._settings.local.context)
         if name.startswith(SCRIPT):
-            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.price(name))
+            return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.given(name))
         return self._remote(name)
 
     def _remote(self, name: str) -> RemoteModel:

@@ -41,7 +41,8 @@ class _Portraits(Casting):
         if name == EMBEDDED:
             return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
         here = name.startswith((LOCAL, SCRIPT))
-        return _Portrait(name, ZERO_PRICE if here else self._book.price(name), local=here)
+        price = (self._book.given(name) or ZERO_PRICE) if here else self._book.price(name)
+        return _Portrait(name, price, local=here)
 
 
 class _Portrait:

@@ -42,7 +42,7 @@ class ModelFacts:
 
 
 class PriceBook:
-    """Prices and facts by litellm's model names; `user` prices win. Nothing is read before the first question."""
+    """Prices and facts by litellm's model names; `user` prices win. Nothing is read before a model is looked up."""
 
     def __init__(self, user: Mapping[str, Price] | None = None, file: Path | None = None) -> None:
         self._user = dict(user or {})
@@ -58,6 +58,10 @@ class PriceBook:
             return ZERO_PRICE if _is_self_hosted(model) else None
         name, entry = found
         return self._user.get(name) or price_of(name, entry)
+
+    def given(self, model: str) -> Price | None:
+        """What the person says it costs; the file is not asked."""
+        return self._user.get(model)
 
     def facts(self, model: str) -> ModelFacts | None:
         """Context size, output limit and the like; None for a model the file does not have."""

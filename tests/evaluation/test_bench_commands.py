@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ecoshell.errors import UsageError
-from ecoshell.evaluation import commands, speed
+from ecoshell.evaluation import commands
 from ecoshell.evaluation.measurement import Measurement
+from ecoshell.evaluation.speed import measure
 
 
 def bench(*arguments: str) -> int:
@@ -100,11 +101,17 @@ def test_the_speed_rows_are_printed_as_they_are_measured(
 ) -> None:
     def measured(repeat: int) -> Iterator[Measurement]:
         yield Measurement("version", 0.02 * repeat, "s", 0.02, 1.0 * repeat)
+        yield Measurement("typing_p95_ms", 12.5, "ms")
 
-    monkeypatch.setattr(speed, "measure_speed", measured)
+    monkeypatch.setattr(measure, "measure_speed", measured)
     bench("speed", "--repeat", "2", "--json")
     assert printed(capsys) == {
-        "rows": [{"what": "version", "value": 0.04, "unit": "s", "baseline": 0.02, "ratio": 2.0}]
+        "rows": [
+            {"what": "version", "value": 0.04, "unit": "s", "baseline": 0.02, "ratio": 2.0},
+            {"what": "typing_p95_ms", "value": 12.5, "unit": "ms", "baseline": None, "ratio": None},
+        ]
     }
     bench("speed", "--repeat", "2")
-    assert "version" in capsys.readouterr().out
+    version, typing = capsys.readouterr().out.splitlines()
+    assert version.split() == ["version", "0.04", "s", "baseline", "0.02", "ratio", "2.00"]
+    assert typing.split() == ["typing_p95_ms", "12.5", "ms", "baseline", "–", "ratio", "–"]

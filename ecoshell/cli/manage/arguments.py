@@ -74,7 +74,9 @@ def _add_config(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     add("check", "everything that is wrong with the settings")
     change = add("set", "write settings into the file, whose comments stay")
     change.add_argument("pairs", nargs="+", metavar="KEY VALUE", help="such as budget.session 0.50")
-    add("unset", "take settings out of the file").add_argument("keys", nargs="+", metavar="KEY", help="such as tui.theme")
+    add("unset", "take settings out of the file").add_argument(
+        "keys", nargs="+", metavar="KEY", help="such as tui.theme"
+    )
 
 
 def _add_models(commands: "Commands", as_json: argparse.ArgumentParser) -> None:

@@ -84,7 +84,7 @@ def _path(key: str) -> tuple[str, ...]:
         return parted(key)
     except ValueError as error:
         raise UsageError(
-            f"{error}.", fix='Keys are written as in budget.session or \'models."openai/x".context\'.'
+            f"{error}.", fix="Keys are written as in budget.session or 'models.\"openai/x\".context'."
         ) from error
 
 

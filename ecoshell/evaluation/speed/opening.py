@@ -1,12 +1,13 @@
 """Going on with a very long session: how soon its end can be read."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Literal
 
 from ecoshell.budget.caps import CapState
 from ecoshell.evaluation.measurement import Measurement
-from ecoshell.evaluation.speed.apps import READY, TAKES_OVER, Home, new_home
+from ecoshell.evaluation.speed.apps import READY, Home, new_home
 from ecoshell.evaluation.speed.terminal import Terminal
 from ecoshell.evaluation.speed.timing import Take, against
 from ecoshell.events import (
@@ -50,13 +51,13 @@ _USAGE = Usage(input=900, output=60)
 
 
 def measure_opening(repeat: int, turns: int = TURNS) -> Measurement:
-    """Seconds from the taken screen to the last lines of a stored session; the baseline opens a new one."""
+    """Seconds from `/resume` in an open chat to the last lines of a stored session; the baseline has one turn."""
     with new_home() as home:
-        session = store_session(home, turns)
-        last = home.chat("--model", home.script(), "--resume", session)
-        new = home.chat("--model", home.script())
-        end = _END.format(number=turns)
-        return against("open_2000_turns", _opened(home, last, end), _opened(home, new, READY), max(1, repeat // 5))
+        long, short = store_session(home, turns), store_session(home, 1)
+        chat = home.chat("--model", home.script())
+        return against(
+            "open_2000_turns", _resumed(home, chat, long, turns), _resumed(home, chat, short, 1), max(1, repeat // 5)
+        )
 
 
 def store_session(home: Home, turns: int) -> str:
@@ -93,12 +94,16 @@ def _step(step: int, text: str, channel: Literal["thought", "answer"]) -> Iterat
     yield BudgetSettled(step, "single", _MODEL, 1_550_000, _USAGE, reported=True, seconds=1.0)
 
 
-def _opened(home: Home, command: Sequence[str], shown: str) -> Take:
+def _resumed(home: Home, chat: Sequence[str], session: str, turns: int) -> Take:
     def run() -> float:
-        terminal = Terminal(command, environ=home.environ)
+        terminal = Terminal(chat, environ=home.environ)
         try:
-            taken_over = terminal.wait_for(TAKES_OVER)
-            return terminal.wait_for(shown) - taken_over
+            terminal.wait_for(READY)
+            terminal.type(f"/resume {session}")
+            terminal.wait_for(session)
+            since, asked = terminal.length, time.monotonic()
+            terminal.type("\r")
+            return terminal.wait_for(_END.format(number=turns), since) - asked
         finally:
             terminal.close()
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import re
-import urllib.request
 from typing import TYPE_CHECKING, Annotated
 
 from ecoshell.errors import ToolError
@@ -125,6 +124,8 @@ def _web_address(text: str) -> "httpx.URL":
 
 def _proxy_for(url: "httpx.URL") -> str | None:
     """The proxy the environment names for this address."""
+    import urllib.request  # half a megabyte that no open chat needs before a page is fetched
+
     if urllib.request.proxy_bypass(url.host):
         return None
     proxies = urllib.request.getproxies()
