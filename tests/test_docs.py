@@ -10,6 +10,7 @@ from ecoshell.agent.command_list import COMMANDS
 from ecoshell.cli.parser import build_parser
 from ecoshell.models.script import ScriptModel
 from ecoshell.settings.load import read_settings
+from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -33,7 +34,8 @@ def test_every_command_line_shown_can_be_parsed(line):
 
 
 def test_every_slash_command_shown_exists():
-    known = {name.split()[0].removeprefix("/") for name, _ in COMMANDS.overview()}
+    overview = (*COMMANDS.overview(), *CHAT_COMMANDS.overview())
+    known = {name.split()[0].removeprefix("/") for name, _ in overview}
     shown = {name for page in PAGES for block in blocks(page, "text") for name in re.findall(r"(?<!\S)/(\w+)", block)}
     assert shown
     assert shown <= known
