@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from ecoshell.errors import EcoshellError
 from ecoshell.options import Options
@@ -130,7 +130,10 @@ class ChatApp(ThemedApp[int]):
         self.chat.query_one(Prompt).focus()
 
     def action_interrupt(self) -> None:
-        """Copy what is selected; else stop the turn or clear the prompt; twice in a row, quit."""
+        """Close what is open over the chat; copy what is selected; stop the turn or clear the prompt; twice, quit."""
+        if isinstance(self.screen, ModalScreen):
+            self.screen.dismiss(None)
+            return
         selected = self.screen.get_selected_text() or self.chat.query_one(Prompt).selected_text
         if selected:
             self.copy_to_clipboard(selected)

@@ -1,6 +1,7 @@
 """The chat: the screen a person lives in, its widgets in their places and the shell behind them."""
 
 from collections.abc import Awaitable
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import on
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.tui.talk import Talk
 
 _LEAVING = frozenset({"/quit", "/exit"})
+_WIDE = 100
+"""Columns from which on the panels stand beside the transcript."""
 
 
 def _own() -> "CommandTable[ChatApp]":
@@ -43,14 +46,15 @@ def _own() -> "CommandTable[ChatApp]":
 
 
 def _hidden(key: str, action: str, name: str, words: str) -> Binding:
-    """A key that the palette and the help tell of, and the footer has no room for."""
-    return Binding(key, action, name, show=False, tooltip=words)
+    """A key that the palette and the help tell of, and the footer has no room for; it works in the prompt too."""
+    return Binding(key, action, name, show=False, tooltip=words, priority=True)
 
 
 class ChatScreen(Screen[None]):
     """Where a person asks and watches; what is sent before the shell is ready waits for it."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (_WIDE, "-wide")]  # noqa: RUF012 - declared so by Textual
+    AUTO_FOCUS = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
         Binding("f1", "help", "help"),
@@ -61,7 +65,7 @@ class ChatScreen(Screen[None]):
         _hidden("f6", "run('/model')", "models", "choose another model"),
         _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
         _hidden("f9", "panels", "panels", "hide the panels, or show them"),
-        Binding("ctrl+f", "search", "search", show=False, tooltip="search the transcript", priority=True),
+        _hidden("ctrl+f", "search", "search", "search the transcript"),
         _hidden("ctrl+o", "unfold", "open the last fold", "open or fold the newest long output"),
     ]
     HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
@@ -73,7 +77,8 @@ class ChatScreen(Screen[None]):
         """The person sent something although the shell could not be opened; it may be possible now."""
 
     def __init__(self, paths: Paths, model: str) -> None:
-        super().__init__()
+        wide = get_terminal_size().columns >= _WIDE
+        super().__init__(classes="-wide" if wide else "-narrow")  # or Textual would style everything twice to say so
         self._paths = paths
         self._model = model
         self._waiting: Draft | None = None
@@ -94,7 +99,6 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).add(welcome_block(__version__, first=is_first_start(self._paths)))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
-        prompt.focus()
 
     @property
     def person(self) -> ScreenPerson:

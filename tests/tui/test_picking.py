@@ -11,6 +11,7 @@ from ecoshell.messages import ToolDocument
 from ecoshell.models.listing import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.document import DocumentScreen
+from ecoshell.tui.screens.help import HelpScreen
 from ecoshell.tui.screens.models import ModelPicker
 from ecoshell.tui.screens.picker import Picker
 from ecoshell.tui.screens.sessions import SessionPicker
@@ -62,6 +63,19 @@ async def test_a_command_with_its_argument_opens_nothing(make_app, shell):
         await pilot.press(*"/model embedded", "enter")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == ["/model embedded"]
+
+
+@pytest.mark.parametrize(("key", "kind"), [("f5", SessionPicker), ("f6", ModelPicker), ("f1", HelpScreen)])
+async def test_a_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_app, shell, key, kind):
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(key)
+        await opened(pilot, app, kind)
+        await pilot.press("ctrl+c")
+        await eventually(pilot, lambda: app.screen is app.chat)
+        await pilot.press("a")
+        assert app.chat.query_one(Prompt).text == "a"
 
 
 @pytest.mark.parametrize("line", ["/sessions", "/resume"])

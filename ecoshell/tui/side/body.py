@@ -88,7 +88,7 @@ class Body(Horizontal):
     def compose(self) -> ComposeResult:
         """The tabs, what is beside the side, the line between them, the side, the summary."""
         yield TabRow()
-        self._main.add_class("main")
+        self._main.add_class("main", update=False)  # its styles are found once it is there
         yield self._main
         yield Splitter()
         yield self._frame
