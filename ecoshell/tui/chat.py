@@ -259,7 +259,7 @@ class ChatScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the key that stops while there is nothing to stop."""
-        return None if action == "stop" and not self._busy else True
+        return None if action == "stop" and not self._stoppable else True
 
     def action_stop(self) -> None:
         """Stop the turn that runs."""
@@ -307,7 +307,7 @@ class ChatScreen(Screen[None]):
 
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""
-        if self._busy:
+        if self._stoppable:
             self.action_stop()
             return True
         return self.query_one(PromptBar).clear()
@@ -336,5 +336,5 @@ class ChatScreen(Screen[None]):
         return cast("Any", self.app)  # pyright: ignore[reportUnknownMemberType]
 
     @property
-    def _busy(self) -> bool:
-        return self.talk is not None and self.talk.busy
+    def _stoppable(self) -> bool:
+        return self.talk is not None and self.talk.stoppable

@@ -43,6 +43,11 @@ class Talk:
         self._stale = asyncio.Event()
         self._standing: Standing | None = None
 
+    @property
+    def stoppable(self) -> bool:
+        """Whether there is anything to stop: a turn, or a command that takes a while, such as `/compact`."""
+        return self.busy or self._sent.locked()
+
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
         await self._stage.recall(await self.shell.past())

@@ -7,6 +7,7 @@ import pytest
 from textual.events import Paste
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
+from ecoshell.agent.commands import Printed
 from ecoshell.agent.person import LimitChoice
 from ecoshell.errors import ModelMissing
 from ecoshell.events import BudgetChanged, ErrorHappened, Rationale, TextArrived
@@ -403,3 +404,21 @@ async def test_lone_surrogates_and_control_characters_do_not_break_the_screen(ma
         await ask(pilot, app)
         await eventually(pilot, lambda: "\\ud800 ok" in seen(app))
         assert "\x1b" not in app.export_screenshot().encode().decode()
+
+
+async def test_esc_stops_a_command_that_takes_a_while(make_app, monkeypatch):
+    shell = FakeShell()
+    app = make_app(shell)
+
+    async def compact(line):
+        await shell.stopped.wait()
+        return Printed("Stopped. Everything stays as it was.")
+
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        monkeypatch.setattr(shell, "command", compact)
+        await pilot.press(*"/compact", "enter")
+        await eventually(pilot, lambda: app.chat.talk.stoppable)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: "Everything stays as it was." in seen(app))
+        assert not app.chat.talk.stoppable
