@@ -393,6 +393,8 @@ AnyEvent = (
 )
 _NESTED: Mapping[str, Callable[..., Any]] = {"caps": CapState, "attachments": Attachment, "offers": ModelOffer}
 """Fields that hold several values of their own."""
+_PLAIN = (str, int, float, bool, int | None)
+"""Types of fields that JSON keeps as they are."""
 _BY_NAME: dict[str, type[Event]] = {cls.type: cls for cls in get_args(AnyEvent)}
 
 
@@ -406,18 +408,19 @@ def from_json(record: Mapping[str, Any]) -> Event:
     found = _BY_NAME.get(str(record.get("type")))
     if found is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")
-    values: dict[str, Any] = {}
-    for name in _field_names(found):
-        if name in record:
-            value = record[name]
-            values[name] = _revive(name, value) if isinstance(value, (list, dict)) else value
+    names, nested = _field_names(found)
+    values = {name: record[name] for name in names if name in record}
+    for name in nested:
+        if name in values:
+            values[name] = _revive(name, values[name])
     return found(**values)
 
 
 @cache
-def _field_names(kind: type[Event]) -> tuple[str, ...]:
-    """The fields of an event; a long session asks for them tens of thousands of times."""
-    return tuple(spec.name for spec in dataclasses.fields(kind))
+def _field_names(kind: type[Event]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of an event, and those of them that JSON does not keep as they are; a long session asks very often."""
+    specs = dataclasses.fields(kind)
+    return tuple(spec.name for spec in specs), tuple(spec.name for spec in specs if spec.type not in _PLAIN)
 
 
 def _revive(name: str, value: Any) -> Any:

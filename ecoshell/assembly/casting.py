@@ -1,4 +1,4 @@
-"""From a model's name to a model ready to play."""
+"""From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,20 +16,14 @@ from ecoshell.errors import UsageError
 from ecoshell.models.base import Model
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.engine import EngineOptions
 from ecoshell.models.keys import Keys
 from ecoshell.models.listing import ModelRow
-from ecoshell.models.local import LocalModel
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.remote import RemoteModel, RemoteOptions
-from ecoshell.models.remote_process import RemoteProcess
-from ecoshell.models.script import ScriptModel
-from ecoshell.modes.single import Single
-from ecoshell.modes.stepwise import Stepwise
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.settings.schema import Settings
 
 SCRIPT = "script:"
@@ -48,15 +42,19 @@ class Casting:
         self._told = _told_price(settings, options)
         self._book = price_book(settings, self._told)
         self._keys = Keys()
-        self._process = RemoteProcess()
+        self._process: RemoteProcess | None = None
 
     def cast(self, name: str) -> Cast:
         """The cast of this model; may block; raises ModelMissing, ModelBroken and UsageError."""
         model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
         agent = self._settings.agent
         if model.traits.small and model.can_score:
+            from ecoshell.modes.stepwise import Stepwise
+
             rank, document = self._ranker.rank, self._catalog.document
             return Cast(model, Stepwise(model, rank=rank, document=document, answer_tokens=agent.answer_tokens))
+        from ecoshell.modes.single import Single
+
         return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
@@ -71,7 +69,8 @@ class Casting:
 
     async def aclose(self) -> None:
         """End the helper process for remote models, if one was started."""
-        await self._process.aclose()
+        if self._process is not None:
+            await self._process.aclose()
 
     def _model(self, name: str) -> Model:
         if not name:
@@ -83,17 +82,26 @@ class Casting:
         if name.startswith(LOCAL):
             return self._local(Path(name.removeprefix(LOCAL)).expanduser(), name, context=self._settings.local.context)
         if name.startswith(SCRIPT):
+            from ecoshell.models.script import ScriptModel
+
             return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.given(name))
         return self._remote(name)
 
-    def _remote(self, name: str) -> RemoteModel:
+    def _remote(self, name: str) -> Model:
+        from ecoshell.models.remote import RemoteModel, RemoteOptions
+        from ecoshell.models.remote_process import RemoteProcess
+
+        self._process = self._process or RemoteProcess()
         given = self._settings.models.get(name)
         options = RemoteOptions(given.base_url, given.native_tools, given.context) if given else RemoteOptions()
         model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
         model.check()
         return model
 
-    def _local(self, path: Path, name: str, *, context: int) -> LocalModel:
+    def _local(self, path: Path, name: str, *, context: int) -> Model:
+        from ecoshell.models.engine import EngineOptions
+        from ecoshell.models.local import LocalModel
+
         given = self._settings.local
         threads = None if given.threads == "auto" else given.threads
         return LocalModel(path, name=name, options=EngineOptions(given.n_gpu_layers, threads, context))

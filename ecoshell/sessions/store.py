@@ -35,6 +35,7 @@ _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """No letters that are read as one another."""
 _PAGE = 500
 """Events read at a time, so that a reader holds up no writer for long."""
+_decode = json.JSONDecoder().decode
 _LAST = 2**62
 """A place behind every event."""
 _PIECE = f'{{"type":"{TextArrived.type}"*'
@@ -250,7 +251,7 @@ def _no_session(name: str) -> UsageError:
 
 def _event(line: str) -> Event | None:
     try:
-        return from_json(json.loads(line))
+        return from_json(_decode(line))
     except (ValueError, TypeError, KeyError):  # an unknown type, or fields this version does not have
         return None
 

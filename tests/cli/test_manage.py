@@ -119,7 +119,10 @@ class TestSessions:
         session = talked()
         assert "'word count'" in shell("sessions", "rename", session[:5], "word", "count")
         assert "the whole id" in shell("sessions", "delete", session[:5], status=2)
+        copies = user_paths().undo_folder / session / "1"
+        copies.mkdir(parents=True)
         assert "word count" in shell("sessions", "delete", session)
+        assert not copies.parent.exists()
         assert "There is no session" in shell("sessions", "show", session, status=2)
 
     def test_a_damaged_store_is_an_error_that_says_what_to_do(self, shell: Shell) -> None:
