@@ -27,7 +27,7 @@ from ecoshell.tui.transcript.painter import Painter
 if TYPE_CHECKING:
     from ecoshell.tui.transcript.finding import Search
 
-_REPAINT = 1 / 25
+_REPAINT = 1 / 22
 """Seconds between two paintings of what arrives, at least."""
 _AHEAD = 0.1
 """Seconds of quiet before what is near the screen is painted ahead."""
@@ -246,7 +246,7 @@ class Transcript(ScrollView, can_focus=True):
     # -- what is seen
 
     def _changed(self, *, whole: bool = True) -> None:
-        """Show what has changed, soon, at most 25 times a second; not the whole when only text arrived."""
+        """Show what has changed, soon, at most 22 times a second; not the whole when only text arrived."""
         self._stale = self._stale or whole
         if not self._due:
             self._due = True
