@@ -14,7 +14,10 @@ from pathlib import Path
 
 from ecoshell.options import Options
 
-HEAVY = ("litellm", "openai", "mcp", "llama_cpp", "numpy", "pydantic", "httpx")
+HEAVY = (
+    *("litellm", "openai", "mcp", "llama_cpp", "numpy", "pydantic", "httpx", "sqlite3"),
+    *("markdown_it", "pygments", "ecoshell.events", "ecoshell.agent"),
+)
 
 
 def started_at() -> float:
