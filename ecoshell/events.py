@@ -132,11 +132,101 @@ class CallFinished(Event):
     truncated: bool
     seconds: float
     refused: str = ""
-    """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved); empty when the tool
+    ran."""
     spent_nano: int = 0
     """What the tool itself cost; model calls are settled on their own."""
     changes: str = ""
     """What changed in files, as a unified diff; empty when nothing did."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallJudged(Event):
+    """Whether a call's result helped, which decides what it may still be used for (BTP §2.4)."""
+
+    type: ClassVar[str] = "call_judged"
+    id: str
+    name: str
+    helpful: bool | None
+    """None when nobody could tell."""
+    by: str
+    """`rules`, `classifier` or `model`; empty when nobody judged."""
+    reason: str = ""
+    note: str = ""
+    """What the model reads after the result: what may not be used any more, and what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMarked(Event):
+    """The person's own word on a result, which outweighs any other."""
+
+    type: ClassVar[str] = "call_marked"
+    turn: int
+    id: str
+    name: str
+    helpful: bool | None
+    """None takes the mark back."""
+
+
+PlanState = Literal["planned", "forbidden", "unplanned"]
+PlanWhy = Literal["value", "new", "budget", "quota", "blacklist", "below τ", "not needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One tool in the plan; `cost` and `spread` are in the plan's unit, for one use."""
+
+    tool: str
+    value: float
+    """0 to 1 (SPEC §2)."""
+    cost: int
+    spread: int
+    """One standard deviation of the cost; 0 when there is too little experience."""
+    bound: int
+    """How often it should be used at most for this question, by experience."""
+    planned: int
+    """How often it may be used in this turn in all, uses so far included."""
+    used: int
+    state: PlanState
+    why: PlanWhy
+    """`value`: by its value; `new`: without history; `budget`, `quota`, `blacklist`: forbidden by that; `below τ`:
+    not worth a use; `not needed`: worth one, but other tools are worth more of this budget."""
+
+    @property
+    def left(self) -> int:
+        """Uses that are left."""
+        return max(0, self.planned - self.used) if self.state == "planned" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChanged(Event):
+    """The plan as it stands: what the budget allows of each tool (SPEC §2). Amounts are in `unit`."""
+
+    type: ClassVar[str] = "plan_changed"
+    mode: str
+    """`btp`, `prompt`, `btp+prompt`."""
+    reason: str
+    """What made it: the question, or what has changed since."""
+    number: int
+    """1 for the turn's first plan; each replanning counts one up."""
+    rows: tuple[PlanRow, ...]
+    """Those worth showing, most valuable first."""
+    others: int
+    """Tools that are not among the rows."""
+    unit: Unit
+    cap: int | None
+    """What the caps leave this turn in all; None without a cap."""
+    reserved: int
+    """Of it, what is set aside for the prompts and the answer."""
+    budget: int | None
+    """R: what uses of tools may still cost; None without a cap."""
+    planned_cost: int
+    """What the planned uses that are left are expected to cost."""
+    enforced: bool
+    """Whether tools outside the plan are forbidden; without a cap the plan is advice."""
+    low: int | None = None
+    """The turn's estimated price from here, at the least and at the most likely; None when a price is unknown."""
+    high: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +464,9 @@ AnyEvent = (
     | ToolUnregistered
     | CallStarted
     | CallFinished
+    | CallJudged
+    | CallMarked
+    | PlanChanged
     | BudgetHeld
     | BudgetSettled
     | BudgetChanged
@@ -391,9 +484,14 @@ AnyEvent = (
     | ErrorHappened
     | TurnFinished
 )
-_NESTED: Mapping[str, Callable[..., Any]] = {"caps": CapState, "attachments": Attachment, "offers": ModelOffer}
+_NESTED: Mapping[str, Callable[..., Any]] = {
+    "caps": CapState,
+    "attachments": Attachment,
+    "offers": ModelOffer,
+    "rows": PlanRow,
+}
 """Fields that hold several values of their own."""
-_PLAIN = (str, int, float, bool, int | None)
+_PLAIN = (str, int, float, bool, int | None, bool | None)
 """Types of fields that JSON keeps as they are."""
 _BY_NAME: dict[str, type[Event]] = {cls.type: cls for cls in get_args(AnyEvent)}
 

@@ -114,9 +114,17 @@ class Observation:
     truncated: bool = False
     seconds: float = 0.0
     refused: str = ""
-    """Which guard refused the call (unknown, unregistered, unaffordable, unapproved); empty when the tool ran."""
+    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved); empty when the tool
+    ran."""
     changes: str = ""
     """What changed in files, as a unified diff: for the person, not for the model."""
+    note: str = ""
+    """What the model reads after the text: what may not be used any more, and what is left of the budget."""
+
+    @property
+    def told(self) -> str:
+        """All that the model reads."""
+        return f"{self.text}\n\n{self.note}" if self.note else self.text
 
 
 @dataclass(frozen=True, slots=True)

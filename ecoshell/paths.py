@@ -26,6 +26,15 @@ class Paths:
         return self.data / "sessions.sqlite"
 
     @property
+    def experience_file(self) -> Path:
+        return self.data / "experience.sqlite"
+
+    @property
+    def judge_file(self) -> Path:
+        """The weights of the classifier that `ecoshell experience train` makes."""
+        return self.data / "judge.json"
+
+    @property
     def approvals_file(self) -> Path:
         return self.data / "approvals.json"
 

@@ -17,7 +17,7 @@ def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
     messages = [Message("user", opening)]
     for step in path.steps:
         messages.append(Message("assistant", step.rationale, step.call))
-        messages.append(Message("tool", step.observation.text, step.call))
+        messages.append(Message("tool", step.observation.told, step.call))
     return tuple(messages)
 
 

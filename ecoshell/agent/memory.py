@@ -11,6 +11,7 @@ from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
     CallFinished,
+    CallJudged,
     CallStarted,
     CommandRan,
     Compacted,
@@ -81,6 +82,13 @@ class _OpenTurn:
     def step(self, call: Call, seen: Observation) -> None:
         self.path = self.path.then(Step(self.rationale, call, seen))
         self.rationale, self.call = "", None
+
+    def add_note(self, call: str, note: str) -> None:
+        """What the model reads after the result of the last call."""
+        if self.path.steps and self.path.steps[-1].call.id == call:
+            last = self.path.steps[-1]
+            noted = replace(last, observation=replace(last.observation, note=note))
+            self.path = replace(self.path, steps=(*self.path.steps[:-1], noted))
 
     def closed(self, status: str, spent_nano: int | None) -> PastTurn:
         """The turn as one that is over; a call that never came back is told as stopped."""
@@ -211,6 +219,8 @@ class Memory:
                 turn.step(
                     turn.call, Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
                 )
+            case CallJudged() if event.note:
+                turn.add_note(event.id, event.note)
             case _:
                 pass
 

@@ -29,6 +29,18 @@ class View:
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
     along: str = ""
     """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
+    forbidden: frozenset[str] = frozenset()
+    """Names among the known that the plan does not allow now."""
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """Names of tools that may be registered or called now."""
+        return tuple(name for name in self.known if name not in self.forbidden)
+
+    @property
+    def closed(self) -> bool:
+        """Whether tools are known and none may be used any more, so that only answering is left."""
+        return bool(self.known) and not self.usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.steering import Steering, Unsteered
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.skills import SkillLibrary
@@ -28,6 +29,7 @@ class Frame:
     large: bool = False
     along: str = ""
     """What goes along with the question: attachments, and what commands put out."""
+    plan: Steering = field(default_factory=Unsteered)
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
@@ -46,6 +48,7 @@ class Frame:
             presentation=self.presentation,
             large=self.large,
             along=self.along,
+            forbidden=frozenset(self.plan.forbidden),
         )
 
 
@@ -113,6 +116,7 @@ class Turn:
         return await self._source.act(want.call, scene)
 
     async def _think(self, path: Path) -> Thought:
+        await self._frame.plan.refresh(self._emit)
         view, agreed = self._frame.view(path), ""
         while True:
             try:

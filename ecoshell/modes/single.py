@@ -93,7 +93,10 @@ class Single:
         return again
 
     def _step(self, view: View) -> Request:
-        return self._in_context(self._request(view))
+        step = self._request(view)
+        if view.closed:  # nothing may be called any more, so what is left is the answer
+            step = replace(self._concluding(step), max_tokens=self._max_tokens)
+        return self._in_context(step)
 
     def _conclusion(self, view: View) -> Request:
         return self._in_context(self._concluding(self._request(view)))
@@ -112,10 +115,11 @@ class Single:
     def _request(self, view: View) -> Request:
         array = view.presentation.array(view.registered, large=view.large)
         shown = {document.name for document in array}
+        may = (*array, *(document for document in view.registered if document.name not in shown))
         return Request(
             messages=(self._system, *view.history, *path_messages(view.opening, view.path)),
             tools=array,
-            callable_now=(*array, *(document for document in view.registered if document.name not in shown)),
+            callable_now=tuple(document for document in may if document.name not in view.forbidden),
             max_tokens=self._max_tokens,
         )
 

@@ -110,6 +110,31 @@ class AgentSettings(Section):
     """A model that may write the summary of /compact, besides the session's and those of [models]."""
 
 
+class PlanSettings(Section):
+    """What the budget allows of each tool, planned before tools are used."""
+
+    mode: Literal["off", "btp", "prompt", "btp+prompt"] = "btp"
+    """Whether a plan says what may be used (btp), costs and budget are written into the prompt (prompt), or both."""
+    threshold: Annotated[float, BeforeValidator(_plain_number), Field(ge=0, le=1)] = 0.15
+    """The value from which on a tool with a history is worth a use; the paper's τ."""
+    earned_uses: Flag = True
+    """Whether a use that helped earns the tool a further one in the same turn, as long as the budget has room."""
+    judge: Literal["rules", "classifier", "model"] = "rules"
+    """Who says whether a result helped: rules, the classifier of `ecoshell experience train`, or the model, which
+    costs a call each time."""
+    time_price: DollarsOrOff = "off"
+    """What an hour of waiting is worth in dollars, counted into the cost of each tool."""
+
+
+class ExperienceSettings(Section):
+    """What is remembered of each use of a tool; nothing of it leaves this machine."""
+
+    record: Flag = True
+    """Whether uses are recorded."""
+    similarity: Literal["auto", "words", "embeddings"] = "auto"
+    """How questions are compared: by their words, or by the model of the `embeddings` extra where that is installed."""
+
+
 class RegistrationSettings(Section):
     """When names alone are too many."""
 
@@ -189,6 +214,8 @@ class Settings(Section):
     """Who answers: embedded, local:FILE.gguf, or a name such as openai/gpt-4o-mini."""
     budget: BudgetSettings = BudgetSettings()
     agent: AgentSettings = AgentSettings()
+    plan: PlanSettings = PlanSettings()
+    experience: ExperienceSettings = ExperienceSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
     approval: ApprovalSettings = ApprovalSettings()

@@ -70,7 +70,7 @@ class Stepwise:
 
     def foresee(self, view: View) -> Foreseen:
         """Choosing among the names, filling in the largest document's arguments, or talking."""
-        names = choosing.shortlist([name for name in view.known if name not in META_TOOLS], {})
+        names = choosing.shortlist([name for name in view.usable if name not in META_TOOLS], {})
         scoring = choosing.score_request(_gist(view), names)
         scored = "".join((scoring.prefix, *scoring.contexts, *scoring.targets))
         ranking = Request((Message("user", scored),), want="text", max_tokens=0, purpose="rank")
@@ -117,7 +117,7 @@ class Stepwise:
 
     async def _choose(self, view: View, part: str, emit: Emit) -> Thought:
         ranked = dict(self._rank(part))
-        names = choosing.shortlist([name for name in view.known if name not in META_TOOLS], ranked)
+        names = choosing.shortlist([name for name in view.usable if name not in META_TOOLS], ranked)
         if view.along:  # what is asked about is here already, so a tool must be asked for by its words
             names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
         chosen = await self._best(view, part, names, ranked, emit) if names else None

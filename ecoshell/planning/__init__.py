@@ -1,0 +1,1 @@
+"""Planning: what a budget allows of each tool, computed and never acted on."""
