@@ -7,6 +7,7 @@ from typing import Literal
 
 Registration = Literal["auto", "names", "all"]
 Presentation = Literal["auto", "grow", "stable"]
+StrategyName = Literal["react", "dfsdt", "tot"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,4 +30,4 @@ class Options:
     price: tuple[Decimal, Decimal] | None = None
     """The model's price: dollars per million input and output tokens."""
     mode: Literal["single"] | None = None
-    strategy: Literal["react"] | None = None
+    strategy: StrategyName | None = None

@@ -15,6 +15,8 @@ from ecoshell.tools.base import Previewing, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 _HARMLESS: frozenset[Effect] = frozenset({"read"})
+LASTING: frozenset[Effect] = frozenset({"write", "execute"})
+"""Effects that going back in a search does not undo."""
 _CHAINING = frozenset(";&|`$<>(){}\n\r\\")
 """Signs that let one shell command carry another: a wildcard never approves them."""
 _EFFECT_WORDS: Mapping[Effect, str] = {
@@ -61,10 +63,17 @@ class Petition:
     """As the catalog names the tool."""
     rationale: str = ""
     """Why the agent makes the call."""
+    searching: bool = False
+    """Whether the agent may go back from here and try another way."""
 
     @property
     def effects(self) -> frozenset[Effect]:
         return self.tool.effects
+
+    @property
+    def outlasts(self) -> bool:
+        """Whether a search that goes back leaves behind what the call does."""
+        return self.searching and bool(self.effects & LASTING)
 
     def changes(self) -> str:
         """What the call would change in files, where the tool can tell; may block."""
@@ -82,7 +91,7 @@ class Petition:
             self.call.name,
             dict(self.call.arguments),
             tuple(sorted(self.effects)),
-            _reason(self.call, self.effects),
+            _reason(self),
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
             changes=self.changes(),
@@ -121,14 +130,18 @@ class Approvals:
         return self._rules.read_only
 
     async def rule(self, petition: Petition, emit: Emit) -> Ruling:
-        """Whether the call may run, by the rules or by the person's word."""
+        """Whether the call may run, by the rules or by the person's word.
+
+        In a search, what cannot be undone by going back is asked about each time, but for `--yes`.
+        """
         call = petition.call
         verdict = self._rules.verdict(call, petition.effects)
-        if verdict == "allow" or (verdict == "ask" and grant(call, petition.effects) in self._granted):
-            return Ruling(call)
         if verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
             return self._forbidden(call)
+        allowed = verdict == "allow" or grant(call, petition.effects) in self._granted
+        if allowed and (self._rules.yes or not petition.outlasts):
+            return Ruling(call)
         asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
         return await self._settle(asked, *await self._ask(asked, emit), emit)
 
@@ -172,9 +185,13 @@ def grant(call: Call, effects: frozenset[Effect]) -> str:
     return f"{call.name}:{_main_argument(call.arguments)}" if "execute" in effects else call.name
 
 
-def _reason(call: Call, effects: frozenset[Effect]) -> str:
+def _reason(petition: Petition) -> str:
+    effects = petition.effects
     would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - _HARMLESS)) or "read"
-    always = "this very call" if "execute" in effects else f"every {call.name}"
+    always = "this very call" if "execute" in effects else f"every {petition.call.name}"
+    if petition.outlasts:
+        stays = "Going back to try another way does not undo it, so a search asks each time"
+        return f"It would {would}. {stays}. “Always” allows {always} in turns that do not search."
     return f"It would {would}. “Always” allows {always}."
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.resources import files
 
 from ecoshell.agent.context import fit, path_messages
 from ecoshell.agent.mode import Foreseen, View
@@ -13,15 +12,12 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, Message
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.prompts import prompt
+from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
 
 ASIDE_SLACK = 1024
 """Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
-
-
-def prompt(name: str) -> str:
-    """The text of a prompt file beside this module."""
-    return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 class Single:
@@ -62,10 +58,14 @@ class Single:
     async def think(self, view: View, emit: Emit) -> Thought:
         request = await asyncio.to_thread(self._step, view)
         reply = await self._model.ask(request, emit, role=self.role)
-        if reply.fault:
+        if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
         _tell_if_cut(reply, emit)
         return Thought(reply.text.strip(), reply.call)
+
+    async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
+        reply = await self._model.ask(ranking_request(view, one, other), emit, role=RANKER)
+        return {"A": one, "B": other}.get(verdict(reply.text))
 
     async def conclude(self, view: View, emit: Emit) -> str:
         request = await asyncio.to_thread(self._payable, view)
@@ -115,9 +115,10 @@ class Single:
     def _request(self, view: View) -> Request:
         array = view.presentation.array(view.registered, large=view.large)
         shown = {document.name for document in array}
+        told = (tried_message(view),) if view.tried else ()
         may = (*array, *(document for document in view.registered if document.name not in shown))
         return Request(
-            messages=(self._system, *view.history, *path_messages(view.opening, view.path)),
+            messages=(self._system, *view.history, *path_messages(view.opening, view.path), *told),
             tools=array,
             callable_now=tuple(document for document in may if document.name not in view.forbidden),
             max_tokens=self._max_tokens,

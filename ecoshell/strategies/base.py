@@ -1,6 +1,6 @@
 """What strategies yield, what they are sent, and the path they build.
 
-A strategy is a generator: it yields a `Think` or an `Act`, is sent a `Thought` or an `Observation`, and returns an
+A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Leave`), is sent what became of it, and returns an
 `Outcome`. One driver (agent/turn) runs them all, so each can be tested without a model.
 """
 
@@ -8,7 +8,12 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Observation
+
+_NO_RESULTS = META_TOOLS - {TOOL_CALL}
+"""Calls that only prepare others, or end the path."""
+FOUND_MOST = "the search is over, and this way found most"
+"""Why a search without an answer goes back to its best path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,30 @@ class Path:
         )
         return tuple(dict.fromkeys(names))
 
+    @property
+    def results(self) -> int:
+        """How many of its steps gave a result: registrations, searches for tools and failures do not."""
+        return sum(step.observation.ok and step.call.name not in _NO_RESULTS for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A next step that is known at a node already, so that the model proposes another."""
+
+    call: Call
+    outcome: str = ""
+    """Why the search came back from it; empty when it was proposed and not taken yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Think:
     """Asks for the next thought on this path; the reply is a `Thought`."""
 
     path: Path
+    tried: tuple[Tried, ...] = ()
+    """The siblings the thought would have."""
+    proposal: bool = False
+    """Whether the thought is one of several to choose from, so that it may never be acted upon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +88,35 @@ class Act:
     call: Call
 
 
-Want = Think | Act
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Asks which of two thoughts on this path is better; the reply is that one, or None when it cannot be told."""
+
+    path: Path
+    one: Thought
+    other: Thought
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Says that this path came to nothing and the search goes on from `to`; there is no reply."""
+
+    path: Path
+    to: Path
+    reason: str
+
+
+Want = Think | Act | Rank | Leave
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a strategy ended; `exhausted` means the step limit came first."""
+    """How a strategy ended; `exhausted` means that neither an answer nor a reason to give up was found."""
 
     ending: Literal["answered", "gave_up", "exhausted"]
     answer: str
     path: Path
+    """The path that led there; without an answer, the one with the most results."""
 
 
 Thinking = Generator[Want, Any, Outcome]
@@ -82,14 +124,34 @@ Strategy = Callable[[str, int], Thinking]
 """Takes the question and the step limit."""
 
 
-def think(path: Path) -> Generator[Want, Any, Thought]:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A strategy as one chooses it."""
+
+    name: str
+    strategy: Strategy
+    about: str
+    """What it does, in a sentence."""
+    searches: bool = False
+    """Whether it goes back and tries another way, which undoes nothing."""
+
+
+def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Want, Any, Thought]:
     """Yield for the next thought, with the reply's type."""
-    return (yield Think(path))
+    return (yield Think(path, tried, proposal))
 
 
 def act(path: Path, call: Call) -> Generator[Want, Any, Observation]:
     """Yield for a call, with the reply's type."""
     return (yield Act(path, call))
+
+
+def is_better(path: Path, other: Thought, one: Thought) -> Generator[Want, Any, bool]:
+    """Whether `other` beats the earlier `one` by pairwise comparison in both orders (SPEC §2).
+
+    Disagreement falls to the earlier one, so the second order is asked for only where it could still change that.
+    """
+    return (yield Rank(path, one, other)) == other and (yield Rank(path, other, one)) == other
 
 
 def ending(thought: Thought, path: Path) -> Outcome | None:

@@ -1,6 +1,6 @@
 """ReAct: one path, thought and action in turn (EcoAct §3.1)."""
 
-from ecoshell.strategies.base import Outcome, Path, Step, Thinking, act, ending, think
+from ecoshell.strategies.base import Outcome, Path, Step, Thinking, Way, act, ending, think
 
 
 def react(question: str, max_steps: int) -> Thinking:
@@ -14,3 +14,6 @@ def react(question: str, max_steps: int) -> Thinking:
         observation = yield from act(path, thought.call)
         path = path.then(Step(thought.rationale, thought.call, observation))
     return Outcome("exhausted", "", path)
+
+
+REACT = Way("react", react, "one path, until there is an answer")

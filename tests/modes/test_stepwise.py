@@ -17,9 +17,11 @@ from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation,
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.choosing import CHAT
-from ecoshell.strategies.base import Outcome, Think
+from ecoshell.strategies.base import Act, Leave, Outcome, Rank, Strategy, Think, Thought, Tried
 from ecoshell.strategies.base import Path as Trajectory
+from ecoshell.strategies.dfsdt import dfsdt
 from ecoshell.strategies.react import react
+from ecoshell.strategies.tot import tot
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -58,23 +60,30 @@ class Run:
         self.calls: list[Call] = []
         self.refuse = ""
 
-    def view(self, path, history: tuple[Message, ...] = ()) -> View:
+    def view(self, path, history: tuple[Message, ...] = (), tried: tuple[Tried, ...] = ()) -> View:
         registered = tuple(self._tools[name].document for name in path.registered)
-        return View(path, path.question, history, tuple(self._tools), registered, GROW)
+        return View(path, path.question, history, tuple(self._tools), registered, GROW, tried=tried)
 
-    async def ask(self, question: str) -> Outcome:
-        thinking = react(question, 12)
+    async def ask(self, question: str, strategy: Strategy = react) -> Outcome:
+        thinking = strategy(question, 24)
         sent = None
         try:
             while True:
-                want = thinking.send(sent)
-                if isinstance(want, Think):
-                    sent = await self.mode.think(self.view(want.path), lambda event: None)
-                else:
-                    self.calls.append(want.call)
-                    sent = await self._act(want.call)
+                sent = await self._fulfil(thinking.send(sent))
         except StopIteration as end:
             return end.value
+
+    async def _fulfil(self, want):
+        match want:
+            case Think():
+                return await self.mode.think(self.view(want.path, tried=want.tried), lambda event: None)
+            case Rank():
+                return await self.mode.prefer(self.view(want.path), want.one, want.other, lambda event: None)
+            case Act():
+                self.calls.append(want.call)
+                return await self._act(want.call)
+            case Leave():
+                return None
 
     async def _act(self, call: Call) -> Observation:
         if call.name == TOOL_REGISTER:
@@ -199,6 +208,48 @@ async def test_concluding_with_nothing_found_out_says_so(root):
     assert "Nothing" in await run.mode.conclude(run.view(outcome.path), lambda event: None)
 
 
+def registering(name: str) -> Thought:
+    return Thought("", Call(TOOL_REGISTER, {"tool_name": name}))
+
+
+async def test_a_step_that_was_tried_is_not_proposed_again(root):
+    run = Run(StandIn("count_text"), root)
+    tried = (Tried(Call(TOOL_REGISTER, {"tool_name": "count_text"}), "given up: nothing"),)
+    view = run.view(Trajectory("How many lines has README.md?"), tried=tried)
+    thought = await run.mode.think(view, lambda event: None)
+    assert thought.call is not None
+    assert (thought.call.name, thought.call.subject == "count_text") == (TOOL_REGISTER, False)
+
+
+async def test_where_no_other_tool_fits_it_gives_up_with_what_was_tried_before(root):
+    run = Run(StandIn("calculate"), root)
+    tried = (Tried(Call(TOOL_REGISTER, {"tool_name": "calculate"}), "given up: too hard"),)
+    thought = await run.mode.think(run.view(Trajectory("Xyzzy?"), tried=tried), lambda event: None)
+    assert thought.call == Call(FINISH, {"answer": "No other tool fits. given up: too hard", "give_up": True})
+
+
+@pytest.mark.parametrize(("one", "other"), [("calculate", "read_file"), ("read_file", "calculate")])
+async def test_of_two_steps_the_one_with_the_likelier_tool_is_preferred_in_either_order(root, one, other):
+    run = Run(StandIn("calculate"), root)
+    pair = (registering(one), registering(other))
+    better = await run.mode.prefer(run.view(Trajectory("Xyzzy?")), *pair, lambda event: None)
+    assert better == registering("calculate")
+
+
+async def test_steps_that_do_not_name_two_tools_are_not_compared(root):
+    run, view = Run(StandIn("calculate"), root), Run(StandIn(""), root).view(Trajectory("Xyzzy?"))
+    same = Thought("", Call("calculate", {"expression": "1"}))
+    for other in (registering("calculate"), Thought("42"), Thought("", Call(FINISH, {"answer": "42"}))):
+        assert await run.mode.prefer(view, same, other, lambda event: None) is None
+
+
+async def test_a_search_tries_another_tool_where_the_first_one_fails(root):
+    run = Run(StandIn("count_text"), root)
+    outcome = await run.ask("Read the text file missing.txt", dfsdt)
+    assert list(dict.fromkeys(call.subject for call in run.calls))[:2] == ["count_text", "read_file"]
+    assert outcome.ending == "gave_up"
+
+
 class Ungated:
     """The embedded model, asked directly."""
 
@@ -265,3 +316,16 @@ async def test_what_goes_along_is_talked_about_unless_the_question_asks_for_a_to
     counting = replace(view, path=Trajectory("how many words has @notes.txt?"))
     thought = await Run(StandIn("count_text"), root).mode.think(counting, lambda event: None)
     assert thought.call == Call(TOOL_REGISTER, {"tool_name": "count_text"})
+
+
+@pytest.mark.parametrize("strategy", [dfsdt, tot])
+@pytest.mark.parametrize(
+    ("question", "tool", "fact"),
+    [("What is 17 * 23?", "calculate", "391"), ("How many lines has README.md?", "count_text", "3 lines")],
+)
+async def test_the_embedded_model_answers_in_a_search_too(root, embedded, strategy, question, tool, fact):
+    run = Run(embedded, root)
+    outcome = await run.ask(question, strategy)
+    assert outcome.ending == "answered"
+    assert fact in outcome.answer
+    assert tool in [call.name for call in run.calls]

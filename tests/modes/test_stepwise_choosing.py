@@ -1,4 +1,4 @@
-from ecoshell.modes.stepwise.choosing import CHAT, SHORTLIST, best_name, score_request, shortlist
+from ecoshell.modes.stepwise.choosing import CHAT, SHORTLIST, best_name, score_request, shortlist, totals
 
 NAMES = ("read_file", "calculate")
 
@@ -11,17 +11,17 @@ def test_the_request_is_scored_after_each_name_and_after_chat():
 
 
 def test_the_name_that_makes_the_request_likeliest_is_chosen():
-    assert best_name(NAMES, (-30.0, -12.0, -20.0), {}, {}) == "calculate"
+    assert best_name(totals(NAMES, (-30.0, -12.0, -20.0), {}, {})) == "calculate"
 
 
 def test_talk_is_chosen_when_no_name_beats_it_clearly():
-    assert best_name(NAMES, (-30.0, -19.0, -20.0), {}, {}) is None
-    assert best_name((), (-20.0,), {}, {}) is None
+    assert best_name(totals(NAMES, (-30.0, -19.0, -20.0), {}, {})) is None
+    assert best_name(totals((), (-20.0,), {}, {})) is None
 
 
 def test_local_ranking_and_misfitting_parameters_tip_the_balance():
-    assert best_name(NAMES, (-12.0, -12.5, -20.0), {"calculate": 1.0}, {}) == "calculate"
-    assert best_name(NAMES, (-12.0, -13.0, -20.0), {}, {"read_file": 1}) == "calculate"
+    assert best_name(totals(NAMES, (-12.0, -12.5, -20.0), {"calculate": 1.0}, {})) == "calculate"
+    assert best_name(totals(NAMES, (-12.0, -13.0, -20.0), {}, {"read_file": 1})) == "calculate"
 
 
 def test_a_large_pool_is_cut_to_the_names_that_rank_best():

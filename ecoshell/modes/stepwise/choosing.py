@@ -39,14 +39,18 @@ def score_request(request: str, names: Sequence[str]) -> ScoreRequest:
     return ScoreRequest(shots, contexts, (f" {text}\n",) * len(contexts))
 
 
-def best_name(
+def totals(
     names: Sequence[str], logprobs: Sequence[float], ranked: Mapping[str, float], misfits: Mapping[str, int]
-) -> str | None:
-    """The tool to use, or None to talk; `logprobs` are those of `score_request`, chat's the last."""
+) -> dict[str, float]:
+    """The score of each tool; `logprobs` are those of `score_request`, chat's the last."""
     *scores, chat = logprobs
-    totals = {
+    return {
         name: score - chat - CHAT_LEAD + RANK_WEIGHT * ranked.get(name, 0.0) - MISFIT_COST * misfits.get(name, 0)
         for name, score in zip(names, scores, strict=True)
     }
-    best = max(totals, key=totals.__getitem__, default=None)
-    return best if best is not None and totals[best] > 0 else None
+
+
+def best_name(scores: Mapping[str, float]) -> str | None:
+    """The tool to use by its total, or None to talk."""
+    best = max(scores, key=scores.__getitem__, default=None)
+    return best if best is not None and scores[best] > 0 else None

@@ -15,6 +15,7 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, Message, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.siblings import RANKER
 from ecoshell.modes.stepwise import answering, arguments, choosing
 from ecoshell.strategies.base import Step, Thought
 
@@ -89,12 +90,21 @@ class Stepwise:
         seen = _results(view.path.steps)
         return answering.quotation(seen) if seen else "Nothing was found out before the limit."
 
+    async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
+        """The thought whose tool's name makes the request likelier; None where they do not name two tools."""
+        names = [thought.call.subject for thought in (one, other) if thought.call is not None]
+        if len(set(names) - META_TOOLS) < 2:
+            return None
+        part = _part(view, answering.parts(_gist(view)))
+        scores = await self._scores(view, part, names, dict(self._rank(part)), emit, role=RANKER)
+        return one if scores[names[0]] >= scores[names[1]] else other
+
     async def think(self, view: View, emit: Emit) -> Thought:
         """The next step: choose, register, call, or finish."""
         steps = view.path.steps
         wanted = answering.parts(_gist(view))
-        part = wanted[min(len(_results(steps)), len(wanted) - 1)]
-        if not steps:
+        part = _part(view, wanted)
+        if not steps or view.tried:
             return await self._choose(view, part, emit)
         last = steps[-1]
         if last.call.name == TOOL_REGISTER:
@@ -116,25 +126,39 @@ class Stepwise:
             )
 
     async def _choose(self, view: View, part: str, emit: Emit) -> Thought:
-        ranked = dict(self._rank(part))
-        names = choosing.shortlist([name for name in view.usable if name not in META_TOOLS], ranked)
+        """A tool for this part of the question, other than those that were tried; else an answer."""
+        ranked, tried = dict(self._rank(part)), {one.call.subject for one in view.tried}
+        usable = [name for name in view.usable if name not in META_TOOLS and name not in tried]
+        names = choosing.shortlist(usable, ranked)
         if view.along:  # what is asked about is here already, so a tool must be asked for by its words
             names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
         chosen = await self._best(view, part, names, ranked, emit) if names else None
-        if chosen is None:
-            return await (self._answer(view, emit) if _results(view.path.steps) else self._talk(view, emit))
-        document = _document(view, chosen)
+        if chosen is not None:
+            return await self._use(chosen, part, view, emit)
+        if _results(view.path.steps):
+            return await self._answer(view, emit)
+        return _no_other(view) if view.tried else await self._talk(view, emit)
+
+    async def _use(self, name: str, part: str, view: View, emit: Emit) -> Thought:
+        """Call the tool, or register it first."""
+        document = _document(view, name)
         if document is None:
-            return Thought(f"{chosen} fits best.", Call(TOOL_REGISTER, {"tool_name": chosen}))
+            return Thought(f"{name} fits best.", Call(TOOL_REGISTER, {"tool_name": name}))
         return await self._call(document, part, view, emit)
 
     async def _best(
         self, view: View, part: str, names: Sequence[str], ranked: Mapping[str, float], emit: Emit
     ) -> str | None:
         """The tool whose name makes this part of the question likely; None to talk."""
-        scores = await self._model.score(choosing.score_request(part, names), emit, role=self.role)
+        return choosing.best_name(await self._scores(view, part, names, ranked, emit, role=self.role))
+
+    async def _scores(
+        self, view: View, part: str, names: Sequence[str], ranked: Mapping[str, float], emit: Emit, *, role: str
+    ) -> dict[str, float]:
+        """How well each tool goes with this part of the question."""
+        scores = await self._model.score(choosing.score_request(part, names), emit, role=role)
         misfits = {name: arguments.misfits(self._document(name), _gist(view)) for name in names}
-        return choosing.best_name(names, scores.logprobs, ranked, misfits)
+        return choosing.totals(names, scores.logprobs, ranked, misfits)
 
     async def _after_registration(self, view: View, part: str, last: Step, emit: Emit) -> Thought:
         document = _document(view, str(last.call.arguments.get("tool_name")))
@@ -212,6 +236,11 @@ def _gist(view: View) -> str:
     return without_marks(view.path.question[:MOST_CHARACTERS])
 
 
+def _part(view: View, wanted: Sequence[str]) -> str:
+    """The part of the question that is next: each result so far has done with one."""
+    return wanted[min(len(_results(view.path.steps)), len(wanted) - 1)]
+
+
 def _results(steps: Sequence[Step]) -> list[Step]:
     """The steps in which a tool did something, meta-tools left out."""
     return [step for step in steps if step.call.name not in META_TOOLS and step.observation.ok]
@@ -223,6 +252,12 @@ def _document(view: View, name: str) -> ToolDocument | None:
 
 def _finish(answer: str) -> Thought:
     return Thought("", Call(FINISH, {"answer": answer}))
+
+
+def _no_other(view: View) -> Thought:
+    """Give up, because no tool is left that was not tried."""
+    before = " ".join(one.outcome for one in view.tried)
+    return Thought("", Call(FINISH, {"answer": f"No other tool fits. {before}".strip(), "give_up": True}))
 
 
 def _given_up(last: Step) -> Thought:

@@ -1,0 +1,151 @@
+"""Depth-first search over thoughts and calls, which DFSDT and ToT-DFS share: nodes, dead ends, and going back.
+
+A node is a path; its children are the steps taken from it, `WIDTH` at most. A path comes to a dead end when the model
+gives up on it, when it is as deep as it may be and still acts, when `FAILURES` calls in a row failed, or when the model
+proposes again what was tried there. The search then goes back to the nearest node above that has a child left to try.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ecoshell.messages import Call
+from ecoshell.strategies.base import (
+    FOUND_MOST,
+    Leave,
+    Outcome,
+    Path,
+    Step,
+    Thinking,
+    Thought,
+    Tried,
+    Want,
+    act,
+    ending,
+    think,
+)
+
+WIDTH = 2
+FAILURES = 3
+"""Calls in a row that fail before a branch is left, from before the first of them."""
+_REASON = 300
+"""Characters of a reason that siblings are told."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A place in the tree: the path to it, the children that came to nothing, and the proposals that wait."""
+
+    path: Path
+    tried: tuple[Tried, ...] = ()
+    waiting: list[Thought] = field(default_factory=list[Thought])
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEnd:
+    """Why a path is left, and how many of its last steps are not worth another try from between them."""
+
+    reason: str
+    steps: int = 1
+
+
+class Search:
+    """The nodes from the root to where the search is, the thoughts that are left, and the best path seen."""
+
+    def __init__(self, question: str, max_steps: int, depth: int) -> None:
+        self.left = max_steps
+        """Thoughts that may still be asked for, over the whole tree."""
+        self.best = Path(question)
+        """The latest of the paths with the most results."""
+        self.given_up = ""
+        """The last reason the model gave for giving up on a path."""
+        self._depth = depth
+        self._nodes = [Node(self.best)]
+
+    @property
+    def here(self) -> Node:
+        """The node whose children are being tried."""
+        return self._nodes[-1]
+
+    @property
+    def deepest(self) -> bool:
+        """Whether no step may follow here but one that ends the path."""
+        return len(self.here.path.steps) >= self._depth
+
+    def think(self, *tried: Tried, proposal: bool = False) -> Generator[Want, Any, Thought]:
+        """Yield for a thought here, and count it."""
+        self.left -= 1
+        return (yield from think(self.here.path, tried, proposal=proposal))
+
+    def refuse(self, call: Call, outcome: Outcome | None) -> DeadEnd | None:
+        """Why this call, which brings about this outcome, is not made but ends the path."""
+        if outcome is not None:
+            self.given_up = outcome.answer
+            return DeadEnd(f"given up: {outcome.answer}")
+        if any(same(call, tried.call) for tried in self.here.tried):
+            return DeadEnd("nothing else was found to try")
+        return DeadEnd(f"no answer after {self._depth} steps") if self.deepest else None
+
+    def enter(self, step: Step) -> DeadEnd | None:
+        """Go one step further; why that is no place to go on from, if it is none."""
+        self._nodes.append(Node(self.here.path.then(step)))
+        self._arrive()
+        last = self.here.path.steps[-FAILURES:]
+        if len(last) < FAILURES or any(one.observation.ok for one in last):
+            return None
+        return DeadEnd(f"{FAILURES} calls in a row failed, at last with: {step.observation.text}", FAILURES)
+
+    def back(self, end: DeadEnd) -> bool:
+        """Go back to the nearest node above that has a child left to try; says whether there is one."""
+        reason = " ".join(end.reason.split())[:_REASON]
+        del self._nodes[len(self._nodes) - end.steps + 1 :]
+        while len(self._nodes) > 1:
+            child, node = self._nodes.pop(), self._nodes[-1]
+            node.tried += (Tried(child.path.steps[-1].call, reason),)
+            if len(node.tried) < WIDTH:
+                self._arrive()
+                return True
+        return False
+
+    def settle(self, path: Path) -> Generator[Want, Any, Path]:
+        """Go from this path to the best one, where that is another: without an answer, it has what there is to tell."""
+        if self.best is not path:
+            yield Leave(path, self.best, FOUND_MOST)
+        return self.best
+
+    def _arrive(self) -> None:
+        if self.here.path.results >= self.best.results:
+            self.best = self.here.path
+
+
+def depth_first(
+    question: str, max_steps: int, *, depth: int, propose: Callable[[Search], Generator[Want, Any, Thought]]
+) -> Thinking:
+    """Search until the first answer; `propose` gives the next thought to act upon where the search is.
+
+    `max_steps` counts thoughts over the whole tree; when they run out, the outcome is `exhausted`, with the best path.
+    """
+    search = Search(question, max_steps, depth)
+    path = search.here.path
+    while search.left > 0:
+        path = search.here.path
+        thought = yield from propose(search)
+        outcome, call = ending(thought, path), thought.call
+        if call is None or (outcome is not None and outcome.ending == "answered"):
+            return outcome or Outcome("answered", thought.rationale, path)
+        end = search.refuse(call, outcome)
+        if end is None:
+            observation = yield from act(path, call)
+            end = search.enter(Step(thought.rationale, call, observation))
+            path = search.here.path
+        if end is not None and not search.back(end):
+            best = yield from search.settle(path)
+            return Outcome("gave_up" if search.given_up else "exhausted", search.given_up, best)
+        if end is not None and search.left > 0:
+            yield Leave(path, search.here.path, end.reason)
+    return Outcome("exhausted", "", (yield from search.settle(path)))
+
+
+def same(one: Call, other: Call) -> bool:
+    """Whether two calls do the same."""
+    return one.name == other.name and dict(one.arguments) == dict(other.arguments)

@@ -1,0 +1,48 @@
+"""ToT-DFS: depth-first search; two next steps are proposed and compared before one is taken (BTP §3.1, SPEC §2)."""
+
+from collections.abc import Generator
+from typing import Any
+
+from ecoshell.strategies.base import Thinking, Thought, Tried, Want, Way, ending, is_better
+from ecoshell.strategies.search import Search, depth_first, same
+
+DEPTH = 8
+
+
+def tot(question: str, max_steps: int) -> Thinking:
+    """Propose two next steps, rank them, take the better one; the other waits in case the search comes back.
+
+    A child is a proposed thought with its call, ranked *before* it is carried out. Executing both to compare what came
+    of them would pay for the loser's tool each time, and have its side effects; ranking proposals spends on the loser
+    only a thought. An answer proposed first ends the search at once; one proposed second is ranked like any step.
+    """
+    return depth_first(question, max_steps, depth=DEPTH, propose=_best_of_two)
+
+
+def _best_of_two(search: Search) -> Generator[Want, Any, Thought]:
+    """The better of two new proposals; after coming back the one that waits or, where none does, another thought."""
+    node = search.here
+    if node.waiting:
+        return node.waiting.pop()
+    if node.tried:
+        return (yield from search.think(*node.tried))
+    one = yield from search.think(proposal=True)
+    if one.call is None or ending(one, node.path) or search.deepest or not search.left:
+        return one
+    other = yield from search.think(Tried(one.call), proposal=True)
+    if _adds_nothing(other, one, search):
+        return one
+    if (yield from is_better(node.path, other, one)):
+        one, other = other, one
+    node.waiting.append(other)
+    return one
+
+
+def _adds_nothing(other: Thought, one: Thought, search: Search) -> bool:
+    """Whether there is nothing to compare: the second proposal is the first once more, or gives up."""
+    outcome = ending(other, search.here.path)
+    given_up = outcome is not None and outcome.ending == "gave_up"
+    return given_up or (one.call is not None and other.call is not None and same(one.call, other.call))
+
+
+TOT = Way("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)

@@ -1,0 +1,321 @@
+"""Searching strategies through the whole shell: branches, registrations, approvals, money, and what is remembered."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.approval import Rules
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.budget.money import parse_amount
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    ApprovalWanted,
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    LimitHit,
+    Notice,
+    Rationale,
+    StepProposed,
+    StepStarted,
+    ToolRegistered,
+)
+from ecoshell.strategies.dfsdt import DEPTH
+
+COUNT = say("Count them.", "count_text", path="notes.txt")
+LIST = say("Look around.", "list_files")
+READ = say("Read it.", "read_file", path="notes.txt")
+WRITE = say("Write it.", "write_file", path="x.txt", content="x")
+A, B = say("A"), say("B")
+PRICE = (Decimal(1), Decimal(4))
+
+
+def give_up(why="This leads nowhere."):
+    return finish(why, give_up=True)
+
+
+class Says:
+    """A person who approves with these words, and answers from what there is at a limit."""
+
+    def __init__(self, *decisions):
+        self.decisions = list(decisions)
+        self.asked = []
+
+    async def approve(self, wanted):
+        self.asked.append(wanted)
+        return Approval(self.decisions.pop(0))
+
+    async def at_limit(self, hit):
+        return LimitChoice("answer")
+
+
+def texts(messages):
+    return "\n".join(message.text for message in messages)
+
+
+def is_replayed(shell):
+    """Whether the session read from the store is the session as it is."""
+    stored = [event for _, event in shell.store.events(shell.session)]
+    live, again = shell.conversation.memory, Memory(shell.kit.catalog, stored)
+    return (live.messages, live.shown, live.library, live.turns) == (
+        again.messages,
+        again.shown,
+        again.library,
+        again.turns,
+    )
+
+
+async def test_a_search_goes_back_and_tells_the_model_what_was_tried(play):
+    lines = [COUNT, give_up("A count says nothing."), READ, finish("three lines")]
+    async with play(lines, strategy="dfsdt", registration="all") as shell:
+        events = await turn(shell)
+        second = shell.requests[2]
+    assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "three lines", 4)
+    (left,) = of(events, BranchLeft)
+    assert (left.path, left.left, left.reason) == ((), 1, "given up: A count says nothing.")
+    assert "count_text(path=" in second.messages[-1].text
+    assert "given up: A count says nothing." in second.messages[-1].text
+    assert "3 lines" not in texts(second.messages)
+
+
+async def test_a_branch_has_only_what_its_own_path_registered(play):
+    lines = [register("count_text"), give_up(), COUNT, register("count_text"), COUNT, finish("3")]
+    async with play(lines, strategy="dfsdt", registration="names", presentation="grow") as shell:
+        events = await turn(shell)
+        requests = shell.requests
+    refused, counted = of(events, CallFinished)
+    assert (refused.refused, counted.refused, counted.ok) == ("unregistered", "", True)
+    assert of(events, BranchLeft)[0].unregistered == ("count_text",)
+    assert "count_text" in [tool.name for tool in requests[1].tools]
+    assert "count_text" not in [tool.name for tool in requests[2].tools]
+    assert [event.name for event in of(events, ToolRegistered)] == ["count_text", "count_text"]
+
+
+@pytest.mark.parametrize("presentation", ["grow", "stable"])
+async def test_later_turns_are_told_of_the_path_that_answered_live_and_resumed(play, presentation):
+    lines = [
+        register("list_files"),
+        LIST,
+        give_up(),
+        give_up("Nor this."),
+        register("count_text", "need it"),
+        COUNT,
+        finish("3"),
+        finish("still 3"),
+    ]
+    async with play(lines, strategy="dfsdt", registration="names", presentation=presentation) as shell:
+        await turn(shell)
+        assert shell.conversation.library.names == ("count_text",)
+        assert is_replayed(shell)
+        before = shell.conversation.memory.messages
+        assert [message.call.name for message in before if message.speaker == "tool"] == ["tool_register", "count_text"]
+        assert shell.requests[6].messages == (shell.requests[6].messages[0], *before[:-1])
+        await shell.open(shell.session)
+        assert shell.conversation.memory.messages == before
+        await turn(shell, "And now?")
+        assert shell.requests[7].messages[1 : len(before) + 1] == before
+        assert shell.conversation.memory.turns[0].ran == {"list_files", "count_text"}
+
+
+async def test_calls_that_a_provider_numbers_anew_are_told_apart(play):
+    async with play([LIST, give_up(), COUNT, finish("3")], strategy="dfsdt", registration="all") as shell:
+        stream = shell.kit.cast.model._model.stream
+
+        async def same_ids(request):
+            async for piece in stream(request):
+                call = getattr(piece, "call", None)
+                yield replace(piece, call=replace(call, id="call_0")) if call else piece
+
+        shell.kit.cast.model._model.stream = same_ids
+        events = await turn(shell)
+        assert is_replayed(shell)
+    ids = [event.id for event in of(events, CallStarted)]
+    assert len(set(ids)) == 2
+
+
+async def test_two_steps_are_proposed_and_the_better_one_is_made(play):
+    lines = [LIST, COUNT, B, A, finish("3")]
+    async with play(lines, strategy="tot", registration="all") as shell:
+        events = await turn(shell)
+        proposing, ranking = shell.requests[1], shell.requests[2]
+        assert is_replayed(shell)
+    assert [event.step for event in of(events, StepProposed)][:2] == ["list_files()", 'count_text(path="notes.txt")']
+    assert [event.name for event in of(events, CallFinished)] == ["count_text"]
+    assert [event.text for event in of(events, Rationale)] == ["Count them."]
+    assert "list_files(): proposed" in proposing.messages[-1].text
+    assert (ranking.purpose, ranking.tools) == ("rank", ())
+    assert [event.role for event in of(events, BudgetSettled)][:4] == ["single", "single", "ranker", "ranker"]
+    assert events[-1].steps == len(of(events, StepStarted)) == 3
+
+
+async def test_a_verdict_that_cannot_be_read_takes_the_first_proposal(play):
+    async with play([LIST, COUNT, say("Hm."), finish("ok")], strategy="tot", registration="all") as shell:
+        events = await turn(shell)
+    assert [event.name for event in of(events, CallFinished)] == ["list_files"]
+
+
+async def test_the_losing_proposal_is_made_after_going_back_with_its_own_rationale(play):
+    lines = [LIST, COUNT, A, give_up(), finish("3")]
+    async with play(lines, strategy="tot", registration="all") as shell:
+        events = await turn(shell)
+        steps = [
+            message for message in shell.conversation.memory.messages if message.call and message.speaker != "tool"
+        ]
+    assert [event.name for event in of(events, CallFinished)] == ["list_files", "count_text"]
+    assert [(step.text, step.call.name) for step in steps] == [("Count them.", "count_text")]
+
+
+async def test_the_step_limit_answers_from_the_path_that_found_most(play):
+    lines = [COUNT, READ, give_up(), say("", "read_file", path="none"), say("Three, from the first way.")]
+    async with play(lines, strategy="dfsdt", registration="all", max_steps=4) as shell:
+        events = await turn(shell)
+        told = texts(shell.requests[-1].messages)
+        assert is_replayed(shell)
+        later = texts(shell.conversation.memory.messages)
+    assert (events[-1].status, events[-1].answer) == ("limit", "Three, from the first way.")
+    assert "3 lines" in told
+    assert "two" in told
+    assert "two" in later
+
+
+async def test_a_search_without_a_way_left_answers_from_what_there_is(play):
+    wrong = [say("", "read_file", path=f"none{at}") for at in range(6)]
+    async with play([*wrong, say("Nothing was found.")], strategy="dfsdt", registration="all") as shell:
+        events = await turn(shell)
+    assert events[-1].answer == "Nothing was found."
+    assert "Every way that was tried came to nothing; answering from what there is." in [
+        event.text for event in of(events, Notice)
+    ]
+
+
+async def test_giving_up_everywhere_is_giving_up(play):
+    async with play(
+        [COUNT, give_up("No."), READ, give_up("Not at all.")], strategy="dfsdt", registration="all"
+    ) as shell:
+        events = await turn(shell)
+        assert is_replayed(shell)
+    assert (events[-1].status, events[-1].answer) == ("gave_up", "Not at all.")
+
+
+WORK = {"react": [COUNT, READ], "dfsdt": [COUNT, READ, give_up()], "tot": [COUNT, READ, B, A]}
+
+
+@pytest.mark.parametrize("plan", ["off", "btp"])
+@pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
+@pytest.mark.parametrize("budget", ["0.004", "0.012", "0.03"])
+async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
+    async with play(WORK[strategy] * 20, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
+        shell.kit.planning.mode = plan
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    paid = sum(event.spent_nano for event in of(events, BudgetSettled))
+    assert cap.spent == paid <= cap.limit
+    assert cap.held == 0
+    assert events[-1].status in ("limit", "answered", "gave_up")
+
+
+async def test_at_the_limit_of_a_ranking_the_first_proposal_is_taken(play):
+    async with play([LIST, COUNT, say("A few files.")], strategy="tot", registration="all", price=PRICE) as shell:
+        await shell.set_cap("session", parse_amount("1"))
+        model = shell.kit.cast.model._model
+        stream = model.stream
+
+        async def lower_the_cap(request):
+            async for piece in stream(request):
+                if len(model.requests) == 2:
+                    await shell.kit.purse.set_cap("session", parse_amount("0.000001"))
+                yield piece
+
+        model.stream = lower_the_cap
+        events = await turn(shell)
+    assert any("could not be compared" in event.text for event in of(events, Notice))
+    assert [event.name for event in of(events, CallFinished)] == ["list_files"]
+    assert of(events, LimitHit)
+    assert events[-1].status == "limit"
+    assert events[-1].answer == "A few files."
+
+
+async def test_in_a_search_what_writes_is_asked_each_time_even_where_always_was_said(play):
+    person = Says("session", "once")
+    lines = [WRITE, finish("done"), WRITE, finish("done")]
+    async with play(lines, strategy="dfsdt", registration="all", person=person) as shell:
+        await turn(shell)
+        await turn(shell)
+        lines_asked = [wanted.reason for wanted in person.asked]
+    assert len(lines_asked) == 2
+    assert all("Going back to try another way does not undo it" in reason for reason in lines_asked)
+
+
+async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
+    person = Says("session")
+    async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", person=person) as shell:
+        shell.kit.strategy = "dfsdt"
+        await turn(shell)
+        shell.kit.strategy = "react"
+        events = await turn(shell)
+    assert not of(events, ApprovalWanted)
+    assert of(events, CallFinished)[0].ok
+
+
+async def test_a_rule_that_allows_does_not_answer_for_a_search_and_nobody_declines(play):
+    async with play([WRITE, finish("done")], strategy="dfsdt", registration="all") as shell:
+        shell.kit.approvals.follow(Rules(allow=("write_file",)))
+        events = await turn(shell)
+    assert of(events, CallFinished)[0].refused == "unapproved"
+
+
+async def test_yes_answers_for_a_search_and_going_back_says_what_stays(play, home):
+    lines = [WRITE, give_up(), READ, finish("done")]
+    async with play(lines, strategy="dfsdt", registration="all", yes=True) as shell:
+        events = await turn(shell)
+        assert (home / "x.txt").read_text() == "x"
+        assert "What write_file did on the way that was left is not undone by going back." in [
+            event.text for event in of(events, Notice)
+        ]
+        await shell.command("/undo")
+    assert not (home / "x.txt").exists()
+
+
+async def test_a_call_that_was_refused_leaves_nothing_behind_to_warn_of(play):
+    async with play([WRITE, give_up(), READ, finish("done")], strategy="dfsdt", registration="all") as shell:
+        events = await turn(shell)
+    assert of(events, BranchLeft)
+    assert not of(events, Notice)
+
+
+async def test_the_strategy_is_shown_and_changed_by_a_command(play):
+    async with play([COUNT, give_up(), READ, finish("3")], registration="all") as shell:
+        shown = (await shell.command("/strategy")).text
+        assert "❯  react" in shown
+        changed = (await shell.command("/strategy dfsdt")).text
+        assert "❯  dfsdt" in changed
+        assert (await shell.standing()).strategy == "dfsdt"
+        events = await turn(shell)
+    assert (events[0].strategy, len(of(events, BranchLeft))) == ("dfsdt", 1)
+
+
+async def test_a_strategy_that_is_not_there_is_refused_with_those_that_are(play):
+    async with play([]) as shell:
+        with pytest.raises(UsageError, match="react, dfsdt, tot"):
+            await shell.command("/strategy bfs")
+        assert shell.kit.strategy == "react"
+
+
+async def test_the_strategy_is_not_changed_while_a_turn_runs(play):
+    async with play([COUNT, finish("3")], registration="all") as shell:
+        async for event in shell.ask("How many?"):
+            if isinstance(event, CallStarted):
+                with pytest.raises(UsageError, match="under way"):
+                    await shell.command("/strategy tot")
+        assert shell.kit.strategy == "react"
+
+
+async def test_a_path_that_goes_on_for_ever_is_left_at_its_depth(play):
+    steps = [say("", "count_text", path="notes.txt") for _ in range(DEPTH + 1)]
+    async with play([*steps, finish("3")], strategy="dfsdt", registration="all") as shell:
+        events = await turn(shell)
+    assert (events[-1].status, len(of(events, CallFinished))) == ("answered", DEPTH)
