@@ -71,6 +71,8 @@ class Evidence:
     """Σ w·F(q, t) over past queries that used it; where it never helped, F counts as at most one."""
     chance: float = 0.0
     """Share of the weight of all past queries whose task used it, 0 to 1: near queries count most."""
+    chance_weight: float = 0.0
+    """That weight of all past queries: how much experience there is with tasks like the new one."""
     price: Figure = field(default_factory=Figure)
     """Nano-dollars of the tool itself."""
     seconds: Figure = field(default_factory=Figure)

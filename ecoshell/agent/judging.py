@@ -1,0 +1,124 @@
+"""Who says whether a result helped: rules, the classifier the person has trained, or the model.
+
+The model is asked only about what rules cannot tell without reading: failures, empty results and mistakes of the caller
+cost nothing. Its call passes the gate like every other (BTP §2.1). Whatever keeps a judge from judging, the rules'
+verdict stands, and the turn goes on.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from ecoshell.agent.kit import Cast
+from ecoshell.errors import BudgetError, EcoshellError, ModelBroken, ModelError, StoreError, UsageError
+from ecoshell.events import Emit, Notice
+from ecoshell.messages import Call, Message, Observation
+from ecoshell.models.base import Request, ScoreRequest
+from ecoshell.models.metered import MeteredModel
+from ecoshell.planning.judging.classifier import Classifier, judgeable, load
+from ecoshell.planning.judging.judges import Verdict, by_rules
+from ecoshell.planning.judging.payload import unwrapped
+from ecoshell.tools.limits import clip
+from ecoshell.untrusted import visible_line
+
+ROLE = "judge"
+MAX_TOKENS = 16
+_QUESTION = 800
+_CALL = 300
+_RESULT = 1_500
+"""Characters of each that the model reads."""
+_SMALL = 240
+"""Characters of question and of result that a small model reads, which has to be quick."""
+_WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+
+
+class Judge:
+    """Judges as `kind` says at the moment, with the model of the moment (`cast`) or the classifier in `file`."""
+
+    def __init__(
+        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], Cast], file: Path
+    ) -> None:
+        self._kind = kind
+        self._cast = cast
+        self._file = file
+        self._loaded: tuple[tuple[int, int], Classifier] | None = None
+        self._told: set[str] = set()
+        """Why judging fell back to rules, as far as the person has been told."""
+
+    async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> Verdict:
+        """The verdict on one result; never raises for a judge that cannot judge."""
+        ruled = await asyncio.to_thread(by_rules, query, call, observation)
+        kind = self._kind()
+        try:
+            if kind == "classifier" and judgeable(ruled):
+                return await asyncio.to_thread(self._by_classifier, query, call, observation)
+            if kind == "model" and not ruled.sure:
+                return await self._by_model(query, call, observation, emit)
+        except (BudgetError, ModelError, StoreError, UsageError) as error:
+            return self._fallen_back(kind, ruled, error, emit)
+        return ruled
+
+    def _fallen_back(self, kind: str, ruled: Verdict, error: EcoshellError, emit: Emit) -> Verdict:
+        """The rules' verdict, with the reason; the person is told once of each kind of reason."""
+        if type(error).__name__ not in self._told:
+            self._told.add(type(error).__name__)
+            emit(Notice(f"Results are judged by rules: {visible_line(str(error))}"))
+        return replace(ruled, reason=f"{ruled.reason}; the {kind} could not judge it: {visible_line(error.message)}")
+
+    def _by_classifier(self, query: str, call: Call, observation: Observation) -> Verdict:
+        return self._classifier().judge(query, call, observation)
+
+    def _classifier(self) -> Classifier:
+        """The classifier in the file, read again once it has been trained again; raises UsageError and StoreError."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return load(self._file)  # which says what is wrong with it
+        state = (found.st_mtime_ns, found.st_size)
+        if self._loaded is None or self._loaded[0] != state:
+            self._loaded = (state, load(self._file))
+        return self._loaded[1]
+
+    async def _by_model(self, query: str, call: Call, observation: Observation, emit: Emit) -> Verdict:
+        model = self._cast().model
+        if model.traits.small and model.can_score:
+            helpful = await _scored(model, query, call, observation, emit)
+        else:
+            helpful = await _answered(model, query, call, observation, emit)
+        return Verdict(helpful, "model", f"{model.traits.name} says that it {'helped' if helpful else 'did not help'}")
+
+
+async def _answered(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
+    """What the model says in a word."""
+    reply = await model.ask(_request(query, call, observation), emit, role=ROLE)
+    said = _WORD.search(reply.text)
+    if said is None:
+        raise ModelBroken(f"{model.traits.name} answered neither yes nor no.")
+    return said[1].lower() == "yes"
+
+
+async def _scored(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
+    """Which word a model finds likelier that is too small to be asked."""
+    shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
+    asked, told = _beginning(query, _SMALL), _beginning(unwrapped(observation.text)[0], _SMALL)
+    prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"
+    request = ScoreRequest(prompt, ("", ""), (" yes", " no"))
+    yes, no = (await model.score(request, emit, role=ROLE, purpose="judge")).logprobs
+    return yes >= no
+
+
+def _request(query: str, call: Call, observation: Observation) -> Request:
+    system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
+    result = clip(unwrapped(observation.text)[0], _RESULT)[0]
+    asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
+    told = f"{asked}\n\nResult:\n{result}\n\nDid it help? yes or no"
+    messages = (Message("system", system), Message("user", told))
+    return Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge")
+
+
+def _beginning(text: str, characters: int) -> str:
+    return clip(" ".join(text.split()), characters)[0]

@@ -1,0 +1,82 @@
+"""The best plan among a few tools: a search in depth that leaves every branch which cannot be better."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+Tool = tuple[int, int, int, int, int]
+"""Rank, value, cost, bound, and its place among the tools given; value, cost and bound are above zero.
+
+The rank is its value per cost in units of 1/budget², fine enough to put any two tools in their order."""
+Best = tuple[Sequence[int], int, int]
+"""The best plan so far: how often each tool, what that is worth, and what it leaves of the budget."""
+Grain = tuple[int, int]
+"""The least by which plans can differ, if they do: a common divisor of all values, and one of all costs."""
+NOTHING: Best = ((), -1, 0)
+"""What every plan is better than."""
+
+
+def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves: int) -> tuple[Best, bool]:
+    """The best plan (`best` if none is better), and whether so many plans were enough to prove it.
+
+    Tools come by falling rank. Better is what is worth more, or as much for less. The first plan is the greedy one;
+    each further one takes back a use of the last before it, and goes on from there unless what is left cannot pay for
+    a better plan even where the tools that follow may be used in parts.
+    """
+    worth, price = _totals(tools)
+    if price[-1] <= budget:
+        return ([bound for _, _, _, bound, _ in tools], worth[-1], budget - price[-1]), True
+    found, best_value, best_left = best
+    more, less = grain
+    counts, value, left, rest = [0] * len(tools), 0, budget, 0
+    for _ in range(leaves):
+        value, left = _fill(counts, tools, rest, value, left)
+        if value > best_value or (value == best_value and left > best_left):
+            found, best_value, best_left = counts[:], value, left
+        for at in range(len(tools) - 1, -1, -1):
+            if counts[at]:
+                _, gain, cost, _, _ = tools[at]
+                counts[at] -= 1
+                value, left, rest = value - gain, left + cost, at + 1
+                goal = worth[rest] + best_value - value
+                if goal <= worth[-1]:
+                    part = bisect_left(worth, goal, rest) - 1
+                    _, full, dear, _, _ = tools[part]
+                    after = left + price[rest] - price[part] + (worth[part] - goal) * dear // full
+                    if after >= best_left + less:
+                        break
+                    goal += more
+                    if after >= 0 and goal <= worth[-1]:
+                        part = bisect_left(worth, goal, part) - 1
+                        _, full, dear, _, _ = tools[part]
+                        if left + price[rest] - price[part] + (worth[part] - goal) * dear // full >= 0:
+                            break
+                if count := counts[at]:
+                    counts[at], value, left = 0, value - count * gain, left + count * cost
+        else:
+            return (found, best_value, best_left), True
+    return (found, best_value, best_left), False
+
+
+def _fill(counts: list[int], tools: Sequence[Tool], rest: int, value: int, left: int) -> tuple[int, int]:
+    """Use each tool from here on as often as its bound and what is left allow; gives value and what is left then."""
+    for at in range(rest, len(tools)):
+        _, gain, cost, count, _ = tools[at]
+        if cost <= left:
+            if count * cost > left:
+                count = left // cost
+            counts[at] = count
+            value += count * gain
+            left -= count * cost
+    return value, left
+
+
+def _totals(tools: Sequence[Tool]) -> tuple[list[int], list[int]]:
+    """Value and cost of all uses of all tools before each place, and of all."""
+    worth, price = [0], [0]
+    value = cost = 0
+    for _, gain, each, bound, _ in tools:
+        value += gain * bound
+        cost += each * bound
+        worth.append(value)
+        price.append(cost)
+    return worth, price

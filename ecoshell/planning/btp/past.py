@@ -1,0 +1,134 @@
+"""What the past says of tools for a new question: the experience store, kept in memory as numbers (BTP §2.2)."""
+
+import threading
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from ecoshell.errors import StoreError
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
+from ecoshell.planning.btp.encoders import Encoder
+from ecoshell.planning.btp.history import Columns, History
+from ecoshell.planning.btp.similarity import Index
+
+if TYPE_CHECKING:
+    from ecoshell.planning.btp.weighing import Floats
+
+
+class Store(Protocol):
+    """What is read of an experience store; ids grow, and `after` gives what came later than one."""
+
+    @property
+    def generation(self) -> object:
+        """Changes when a use that was there is changed or removed."""
+        ...
+
+    def queries(self, after: int = 0) -> Sequence[tuple[int, str]]: ...
+    def columns(self, after: int = 0) -> Columns: ...
+    def vectors(self, encoder: str, after: int = 0) -> Sequence[tuple[int, bytes]]: ...
+    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None: ...
+
+
+class Past:
+    """Past uses as evidence; follows the store, whoever writes to it. Blocks, and any thread may ask.
+
+    Raises StoreError when the store cannot be read.
+    """
+
+    def __init__(self, store: Store, encoder: Encoder) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self._generation: object = None
+        self._forget()
+
+    def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
+        """What is known of each tool in `hashes`, which gives the hash of its present document (BTP §2.2).
+
+        Steps are priced as those of `model`.
+        """
+        with self._lock:
+            self._catch_up()
+            if not self._last_use:
+                return dict.fromkeys(hashes, NO_EVIDENCE)
+            return self._history.evidence(self._questions.cosines(query), hashes, model)
+
+    def _forget(self) -> None:
+        self._last_use = 0
+        self._history = History()
+        self._questions = _Questions(self._store, self._encoder)
+
+    def _catch_up(self) -> None:
+        """Read what is new; read all again when something that was read has changed."""
+        generation = self._store.generation  # first, so that a change while reading is seen the next time
+        if generation != self._generation:
+            self._forget()
+        self._generation = None  # until all is read: where this fails midway, the next call begins anew
+        columns = self._store.columns(self._last_use)
+        if columns.id:
+            self._questions.read()  # after the uses, so that their questions are there
+            self._history.add(columns, self._questions.places)
+            self._last_use = max(columns.id)
+        self._questions.encode_some()
+        self._generation = generation
+
+
+class _Questions:
+    """Past questions and the index of those that are encoded; one that is not yet has a cosine of 0 with all."""
+
+    def __init__(self, store: Store, encoder: Encoder) -> None:
+        self.places: dict[int, int] = {}
+        """Where each question, by its id, stands among the cosines."""
+        self._store = store
+        self._encoder = encoder
+        self._indexed = array("q")
+        """The place of each vector in the index."""
+        self._waiting: dict[int, str] = {}
+        """Texts that are still to be encoded, the oldest first."""
+        self._last = 0
+
+    @cached_property
+    def _index(self) -> Index:
+        """Made with the first vectors: it loads numpy, which a shell without experience need not."""
+        return self._encoder.index()
+
+    def read(self) -> None:
+        """Take in further questions, with the vectors that are kept of them."""
+        for number, text in self._store.queries(self._last):
+            self.places[number] = len(self.places)
+            self._waiting[number] = text
+        self._take(
+            (number, vector)
+            for number, vector in self._store.vectors(self._encoder.name, self._last)
+            if number in self._waiting
+        )
+        self._last = max(self.places, default=0)
+
+    def encode_some(self) -> None:
+        """Encode what is not kept, the latest first and for about a second, so that no answer waits for thousands."""
+        latest = [*islice(reversed(self._waiting.items()), self._encoder.batch)]
+        if not latest:
+            return
+        numbers, texts = zip(*latest, strict=True)
+        rows = [*zip(numbers, self._encoder.encode(texts), strict=True)]
+        self._take(rows)
+        with suppress(StoreError):  # a vector that could not be kept is made again the next time
+            self._store.keep_vectors(self._encoder.name, rows)
+
+    def cosines(self, text: str) -> "Floats":
+        """The cosine of this text and each past question, by place."""
+        import numpy as np
+
+        cosines = np.zeros(len(self.places))
+        cosines[np.frombuffer(self._indexed, np.int64)] = self._index.cosines(self._encoder.encode([text])[0])
+        return cosines
+
+    def _take(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        taken = [*rows]
+        self._index.add([vector for _, vector in taken])
+        self._indexed.extend(self.places[number] for number, _ in taken)
+        for number, _ in taken:
+            del self._waiting[number]

@@ -1,0 +1,127 @@
+"""The plan of one task: what the budget allows of each tool, counted down by uses (BTP §2.2 to §2.4).
+
+Budget, quotas and blacklist belong to the task, whatever branches a search takes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ecoshell.events import PlanRow, PlanState, PlanWhy
+from ecoshell.planning.btp.knapsack import solve
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tool as the plan sees it; `cost` and `spread` are of one use, in the unit of the budget."""
+
+    tool: str
+    value: float
+    bound: int
+    """The frequency bound F (planning/btp/value)."""
+    cost: int
+    spread: int = 0
+    known: bool = True
+    """Whether it has a history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What may be used from here, and why: a row for each candidate, in their order."""
+
+    rows: tuple[PlanRow, ...] = ()
+    budget: int | None = None
+    """R as it was planned with; None without a cap."""
+    _by_tool: Mapping[str, PlanRow] = field(default_factory=dict[str, PlanRow], compare=False, repr=False)
+
+    @classmethod
+    def of(cls, rows: Iterable[PlanRow], budget: int | None) -> "Plan":
+        """A plan of these rows."""
+        known = {row.tool: row for row in rows}
+        return cls(tuple(known.values()), budget, known)
+
+    def row(self, tool: str) -> PlanRow | None:
+        """The tool's row; None for a tool that was no candidate."""
+        return self._by_tool.get(tool)
+
+    @property
+    def forbidden(self) -> dict[str, PlanWhy]:
+        """Tools that may not be used now, each with the reason (SPEC §2: f = 0, or a cost above what remains)."""
+        return {row.tool: row.why for row in self.rows if row.state != "planned"}
+
+    @property
+    def cost(self) -> int:
+        """What the uses that are left are expected to cost."""
+        return sum(row.left * row.cost for row in self.rows)
+
+
+class TaskPlan:
+    """Counts uses and judgments of one task, and plans what remains."""
+
+    def __init__(self, candidates: Sequence[Candidate], *, earned: bool = False, blacklisting: bool = True) -> None:
+        """`earned`: a use that helped, or that says nothing about the tool, earns a further one, beyond the paper."""
+        self._candidates = tuple(candidates)
+        self._earned = earned
+        self._blacklisting = blacklisting
+        self._uses: Counter[str] = Counter()
+        self._helped: Counter[str] = Counter()
+        self._unjudged: Counter[str] = Counter()
+        self._blacklist: set[str] = set()
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return self._candidates
+
+    @property
+    def uses(self) -> Mapping[str, int]:
+        """How often each tool was used so far."""
+        return self._uses
+
+    def consider(self, candidates: Sequence[Candidate]) -> None:
+        """Plan with these from now on: their costs have changed."""
+        self._candidates = tuple(candidates)
+
+    def count(self, tool: str, helpful: bool | None) -> None:
+        """Count one use and its judgment; a tool that has not helped yet is blacklisted for it (BTP §2.4)."""
+        self._uses[tool] += 1
+        if helpful:
+            self._helped[tool] += 1
+            self._blacklist.discard(tool)
+        elif helpful is None:
+            self._unjudged[tool] += 1
+        elif self._blacklisting and not self._helped[tool]:
+            self._blacklist.add(tool)
+
+    def bound(self, candidate: Candidate) -> int:
+        """How often the tool may be used in this task, whatever it costs."""
+        if candidate.tool in self._blacklist:
+            return self._uses[candidate.tool]
+        spared = self._helped[candidate.tool] + self._unjudged[candidate.tool]
+        return max(candidate.bound, spared + 1) if self._earned and spared else candidate.bound
+
+    def solve(self, budget: int | None) -> Plan:
+        """The plan for what remains of the budget, in the candidates' unit; None is no limit."""
+        left = [max(0, self.bound(one) - self._uses[one.tool]) for one in self._candidates]
+        if budget is None:
+            counts: Sequence[int] = left
+        else:
+            values = [one.value for one in self._candidates]
+            counts = solve(values, [one.cost for one in self._candidates], left, budget)
+        pairs = zip(self._candidates, counts, strict=True)
+        return Plan.of((self._row(one, int(count)) for one, count in pairs), budget)
+
+    def _row(self, one: Candidate, count: int) -> PlanRow:
+        state, why = self._state(one, count)
+        used = self._uses[one.tool]
+        return PlanRow(
+            one.tool, round(one.value, 4), one.cost, one.spread, self.bound(one), used + count, used, state, why
+        )
+
+    def _state(self, one: Candidate, count: int) -> tuple[PlanState, PlanWhy]:
+        if count:
+            return "planned", "value" if one.known else "new"
+        if one.tool in self._blacklist:
+            return "forbidden", "blacklist"
+        if one.bound == 0 and not self._uses[one.tool]:
+            return "unplanned", "below τ"
+        return "forbidden", "quota" if self.bound(one) <= self._uses[one.tool] else "budget"

@@ -1,0 +1,41 @@
+"""What evidence says of one tool: its expected value, how often it may be used, how likely it is used (BTP §2.2)."""
+
+import math
+
+from ecoshell.planning.btp.base import Evidence
+
+HELPFUL_PRIOR = 0.1
+WEIGHT_PRIOR = 1.0
+"""A tool begins as if used once for the same question with a tenth of a helpful result; not in the paper, but in its
+authors' code: without it a tool that nobody tried has no value at all (SPEC §2)."""
+
+RANKER_WEIGHT = 0.2
+"""How much the ranker's chance weighs beside past tasks, of which one with the same question weighs 1.
+
+Chosen together with `weighing.NEARNESS`, which says how and what it is worth.
+"""
+
+
+def value(evidence: Evidence) -> float:
+    """v = (Σ w·helpful + 0.1) / (Σ w + 1.0), the expected value of one use (BTP §2.2, eq. 3; SPEC §2); in (0, 1)."""
+    return (evidence.helpful_weight + HELPFUL_PRIOR) / (evidence.weight + WEIGHT_PRIOR)
+
+
+def frequency_bound(evidence: Evidence, value: float, threshold: float) -> int:
+    """F, how often the tool may be used in one task (BTP §2.2, eq. 4; SPEC §2).
+
+    Without a judged use it is 1, whatever the threshold; below the threshold 0; else the weighted mean of the uses per
+    past task, halves rounded up, at least 1.
+    """
+    if evidence.weight <= 0:
+        return 1
+    if value < threshold:
+        return 0
+    mean = evidence.frequency_weight / evidence.query_weight if evidence.query_weight else 1.0
+    return max(1, math.floor(round(mean, 9) + 0.5))  # a half is one whatever the order in which it was summed
+
+
+def chance(evidence: Evidence, prior: float) -> float:
+    """How likely a task uses the tool: its share of past tasks like this one beside the ranker's chance."""
+    weight = evidence.chance_weight
+    return (RANKER_WEIGHT * prior + weight * evidence.chance) / (RANKER_WEIGHT + weight)

@@ -1,0 +1,167 @@
+"""The shapes of results that did not help: a failure, a mistake of the caller, nothing at all."""
+
+import re
+
+from ecoshell.messages import Call
+from ecoshell.planning.judging import reports
+from ecoshell.planning.judging.payload import Payload
+
+SHORT = 600
+"""Characters up to which a text may be an error message as a whole; a longer one is a document, of whatever."""
+BRIEF = 300
+"""Characters up to which a text may say, as a whole, that nothing was found."""
+
+
+def _any(*patterns: str, start: bool = False) -> re.Pattern[str]:
+    """One of these, anywhere in a text or only at its start (after signs such as ❌ or **)."""
+    joined = "|".join(f"(?:{pattern})" for pattern in patterns)
+    return re.compile(rf"[\W_]{{0,20}}(?:{joined})" if start else joined, re.IGNORECASE | re.MULTILINE)
+
+
+_ERROR = _any(
+    r"(?:[\w.]{0,80}(?:error|exception|failure)|fatal|panic)\b[^\n:]{0,80}:",  # Error: …; sqlite3.OperationalError: …
+    r"http(?:/[\d.]+)?\s*(?:status|error|code)?[\s:]*[45]\d\d\b",
+    r"[45]\d\d[\s:]+(?:bad|not|unauth|forbidden|internal|service|gateway|too|method|request)",
+    r"(?:failed|unable) to \w+",
+    r"(?:could not|cannot|can't|couldn't) \w+",
+    r"[^\n]{0,60}\b(?:timed out|rate limit(?:ed)?|quota exceeded|too many requests)\b",
+    r"(?:not found|unauthorized|forbidden|access denied|internal server error|service unavailable)\W*$",
+    r"(?:unknown|no such|invalid) (?:tool|function|method|endpoint)\b",
+    start=True,
+)
+_TRACE = _any(r"Traceback \(most recent call last\)", r"[\w.]{1,80}(?:Error|Exception): [^\n]*\n\s+at ", start=True)
+_MARKED = _any(r"<error>", r"\bdoes(?:n't| not) exist\W*\Z")
+
+_ILL_FORMED = _any(
+    r"validation errors?\b",
+    r"invalid[_ ](?:type|arguments?|parameters?|params|input)\b",
+    r"-32602\b",
+    r"was not run: ",
+    r"(?:missing|required) (?:required )?(?:argument|parameter|field|property|positional)",
+    r"is a required (?:property|argument|parameter|field)",
+)
+"""The arguments do not fit the tool's parameters."""
+_OUTAGE = _any(
+    r"time[ds]?[ -]?out",
+    r"did not answer",
+    r"took longer",
+    r"connect(?:ion|ing|ed)?\b",
+    r"network (?:error|is unreachable)",
+    r"(?:fetch|name resolution|request) failed",
+    r"could not be fetched",
+    r"temporar(?:y|ily)",
+    r"unavailable",
+    r"rate limit|too many requests|quota|overloaded",
+    r"api[ _-]?key|unauthori[sz]ed|credentials?\b",
+    r"internal (?:server )?error|bad gateway",
+    r"(?:http|status|code|error|answered)\D{0,12}(?:40[12378]|429|5\d\d)\b",
+)
+"""The tool, or what it stands on, does not work."""
+_WRONG_VALUE = _any(
+    r"no such (?:file|directory|folder)|there is no such|file not found|ENOENT|EISDIR|ENOTDIR",
+    r"(?:is|not) an? (?:file|folder|directory|regular file|unit|binary file|JMESPath query|UTC offset|web address)",
+    r"is not (?:JSON|UTF-8|one of|allowed)|not allowed|outside the workspace",
+    r"permission denied|cannot be (?:read|computed|converted|applied|found|fetched: only)",
+    r"division by zero|syntax ?error|was expected|nested too deeply|takes \d+ argument",
+    r"no (?:unit|time zone) is called|has several times",
+    r"is not known|does not reach|is empty:|nothing to run|is before `|must (?:be|have)\b|give (?:either )?`",
+    r"does not occur|\boccurs \d+ times|is too (?:large|long|small)|or too small|too long to match",
+)
+"""The arguments fit, and what they say is wrong."""
+_ABSENT = _any(
+    r"not found", r"\b404\b", r"no such", r"does(?:n't| not) exist", r"unknown", r"invalid", r"unrecogni[sz]ed",
+    r"unsupported", r"there is no", r"is not ", r"must ", r"expected", r"required", r"missing", r"ambiguous",
+)  # fmt: skip
+"""Words for what is not there or not right, which are the caller's fault when they are said of what the caller gave."""
+_PROGRAM = re.compile(r"^\[(?:exit status -?\d+|ended by signal \d+|stopped: the time limit was reached)\]\Z", re.M)
+"""How a program ended that the caller wrote."""
+
+_KINDS = (
+    "results?|match(?:es)?|hits?|items?|records?|entries|rows|documents?|articles?|papers?|data|objects?|pages?|files?"
+)
+_SAID_OF_NOTHING = r"for\b|in\b|found|match|available|returned|was|were"
+_NOTHING = _any(
+    rf"(?:no|zero|0) (?:[\w'-]+ ){{0,3}}?(?:{_KINDS})\b *(?:$|[.!,:;(]|{_SAID_OF_NOTHING})",
+    r"nothing (?:was |is )?(?:found|matches|matched|to show)\b",
+    r"(?:no|none)\b[^\n.]{0,60}\bfound\b\W*$",
+    r"(?:total|count|found)[^\n:]{0,30}: *0\b",
+    r"(?:none|null|nil|empty|n/a|undefined|nan)\W*\Z",
+    start=True,
+)
+_UNFINISHED = re.compile(r"\bloading\s*(?:\.{3}|…)\s*\Z", re.IGNORECASE)
+_NO_OUTPUT = re.compile(r"^\[no output\b[^\n]*\Z|\boutput:\Z", re.IGNORECASE | re.MULTILINE)
+_PLACE_EMPTY = re.compile(r"The (?:file|folder) [^\n]* is empty\.\Z")
+_ACTING_WORDS = (
+    "activate add append book cancel cd change chmod click close copy cp create delete echo edit fill insert lock log"
+    " mkdir move mv navigate open place post press put remove rename rm rmdir save send set start stop store submit"
+    " switch touch unlock update upload write"
+)
+_ACTING = frozenset(_ACTING_WORDS.split())
+_ASKING_WORDS = "check count fetch find get grep list look lookup query read search show view"
+_ASKING = frozenset(_ASKING_WORDS.split())
+_NAME_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def failure(said: Payload) -> str:
+    """What went wrong, where a result says so though the call was reported as done; empty for any other result."""
+    if said.is_json:
+        return reports.failing(said.value)[:BRIEF]
+    if _TRACE.match(said.text):
+        return _gist(said.text)
+    shown = len(said.text) <= SHORT and bool(_ERROR.match(said.text))
+    marked = len(said.text) <= BRIEF and bool(_MARKED.search(said.text))
+    return _gist(said.text) if shown or marked else ""
+
+
+def complaint(said: Payload) -> str:
+    """What went wrong, of a call that was reported as failed."""
+    return (reports.failing(said.value)[:BRIEF] if said.is_json else "") or _gist(said.text)
+
+
+def mistake(call: Call, message: str) -> bool:
+    """Whether the caller is to blame and can correct it: arguments that do not fit, or name what is not there."""
+    if _PROGRAM.search(message) or _ILL_FORMED.search(message):
+        return True
+    absent = bool(_ABSENT.search(message))
+    if absent and any(re.search(rf"[`'\"]{re.escape(name)}[`'\"]", message) for name in call.arguments):
+        return True
+    if _OUTAGE.search(message):
+        return False
+    return bool(_WRONG_VALUE.search(message)) or (absent and _quotes(message, call))
+
+
+def nothing(said: Payload) -> bool:
+    """Whether a result is empty: no text, null, nothing but empty lists, or words that say so."""
+    if said.is_json:
+        return reports.empty(said.value)
+    text = said.text
+    if len(text) > BRIEF:
+        return False
+    return not text or bool(_UNFINISHED.search(text) or _NOTHING.match(text)) or _heading_alone(text)
+
+
+def silent(said: Payload) -> bool:
+    """Whether a result only says that there is nothing to show, which may be just as it should be."""
+    return not said.is_json and bool(_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text))
+
+
+def acts(tool: str) -> bool:
+    """Whether a tool, by its name, does something rather than look something up, so that it may well say nothing."""
+    words = (word.lower() for word in _NAME_WORDS.findall(tool))
+    return next((word in _ACTING for word in words if word in _ACTING or word in _ASKING), False)
+
+
+def _gist(text: str) -> str:
+    """The line that says what went wrong: the last of a stack trace or a program's output, else the first."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    last = bool(_TRACE.match(text)) and "Traceback" in text
+    return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:BRIEF]
+
+
+def _heading_alone(text: str) -> bool:
+    return text.endswith(":") and text.count("\n") <= 1
+
+
+def _quotes(message: str, call: Call) -> bool:
+    """Whether a message holds a value that the call gave."""
+    return any(len(value) > 1 and value in message for value in reports.texts(dict(call.arguments)))

@@ -1,0 +1,57 @@
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.costs import Step, expected_cost, with_sample, with_use
+
+STEP = Step(nano=2_000, tokens=300)
+
+
+def test_before_any_use_the_declared_price_and_the_estimated_step_are_expected():
+    cost = expected_cost(NO_EVIDENCE, 500, STEP, "usd")
+    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread, cost.seen) == (500, 2_000, 0, 2_500, 0, 0)
+
+
+def test_means_of_past_uses_replace_declared_prices_and_estimates():
+    past = Evidence(uses=4, price=Figure(4, 700.2, 3.0), step_nano=Figure(4, 1_000.0, 4.0), seconds=Figure(4, 2.0, 0.0))
+    cost = expected_cost(past, 500, STEP, "usd")
+    assert (cost.tool, cost.step, cost.total) == (701, 1_000, 1_701)
+    assert cost.spread == 5
+
+
+def test_waiting_costs_what_an_hour_is_worth():
+    past = Evidence(uses=1, seconds=Figure(1, 36.0, 0.0))
+    cost = expected_cost(past, 0, STEP, "usd", hour_nano=1_000_000)
+    assert cost.time == 10_000
+
+
+def test_in_tokens_only_the_model_step_counts():
+    past = Evidence(uses=2, price=Figure(2, 9e9, 0.0), step_tokens=Figure(2, 250.5, 1.5))
+    cost = expected_cost(past, 500, STEP, "tokens", hour_nano=10**9)
+    assert (cost.tool, cost.step, cost.time, cost.total, cost.spread) == (0, 251, 0, 251, 2)
+
+
+def test_a_step_of_unknown_price_leaves_the_tool_and_the_time():
+    assert expected_cost(NO_EVIDENCE, 500, Step(None, 300), "usd").total == 500
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
+def test_a_running_figure_is_the_mean_and_the_deviation_of_its_samples(samples):
+    figure = Figure()
+    for sample in samples:
+        figure = with_sample(figure, sample)
+    assert figure.count == len(samples)
+    assert figure.mean == pytest.approx(statistics.fmean(samples), abs=1e-3)
+    assert figure.spread == pytest.approx(statistics.pstdev(samples), abs=1.0)
+
+
+def test_a_use_in_this_task_changes_the_costs_and_not_the_value():
+    past = Evidence(uses=1, weight=0.5, helpful_weight=0.5, price=Figure(1, 100.0, 0.0))
+    now = with_use(past, price=300, seconds=1.5, step=Step(None, 40))
+    assert (now.uses, now.weight, now.helpful_weight) == (2, 0.5, 0.5)
+    assert now.price.mean == pytest.approx(200.0)
+    assert now.step_nano.count == 0
+    assert now.step_tokens == Figure(1, 40.0, 0.0)

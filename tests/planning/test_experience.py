@@ -1,0 +1,200 @@
+import sqlite3
+import threading
+from dataclasses import replace
+from multiprocessing import get_context
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.planning.btp.base import Use
+from ecoshell.planning.btp.experience import Choice, ExperienceStore
+from ecoshell.planning.btp.interchange import from_lines, to_line
+
+USE = Use(
+    query="How many lines has notes.txt?",
+    tool="count_text",
+    document_hash="d1",
+    arguments='{"path": "notes.txt"}',
+    result="3 lines",
+    result_hash="r1",
+    ok=True,
+    helpful=True,
+    judged_by="rules",
+    model="embedded",
+    price_nano=0,
+    step_nano=None,
+    step_tokens=120,
+    seconds=0.5,
+    size_level=0,
+    session="abcd-ef",
+    turn=1,
+    call="c1",
+    at="2026-11-20T10:00:00+00:00",
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = ExperienceStore(tmp_path / "experience.sqlite")
+    yield store
+    store.close()
+
+
+def test_what_is_kept_comes_back_as_it_was(store):
+    other = replace(USE, call="c2", helpful=None, judged_by="", ok=False, step_nano=7)
+    store.add([USE, other])
+    assert [*store.uses()] == [USE, other]
+    assert [one.use for one in store.find()] == [other, USE]
+    assert store.queries() == [(1, USE.query)]
+
+
+def test_a_use_that_is_there_already_is_replaced_and_readers_can_tell(store):
+    store.add([USE])
+    before = store.generation
+    store.add([replace(USE, helpful=False)])
+    assert [use.helpful for use in store.uses()] == [False]
+    assert store.generation != before
+
+
+def test_uses_without_a_session_are_all_kept(store):
+    bare = replace(USE, session="", call="")
+    store.add([bare, bare])
+    assert len([*store.uses()]) == 2
+
+
+def test_a_mark_outweighs_the_judge_and_gives_way_when_it_is_taken_back(store):
+    store.add([USE])
+    before = store.generation
+    assert store.mark("abcd-ef", 1, "c1", helpful=False)
+    (marked,) = store.uses()
+    assert (marked.helpful, marked.judged_by) == (False, "you")
+    assert store.columns().helpful == [0]
+    assert store.generation != before
+    assert store.mark("abcd-ef", 1, "c1", helpful=None)
+    assert [*store.uses()] == [USE]
+
+
+def test_a_mark_on_a_use_that_is_not_kept_says_so(store):
+    assert not store.mark("abcd-ef", 9, "c1", helpful=True)
+
+
+def test_columns_are_what_came_after_a_use(store):
+    store.add([USE, replace(USE, tool="read_file", call="c2", step_nano=5)])
+    assert store.columns(1).tool == ["read_file"]
+    assert (store.columns().step_nano, store.columns().query) == ([None, 5], [1, 1])
+    assert store.columns(2).id == []
+
+
+def test_uses_can_be_chosen_by_tool_question_and_time(store):
+    late = replace(USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00")
+    store.add([USE, late])
+    assert [one.use.tool for one in store.find(Choice(tool="read_file"))] == ["read_file"]
+    assert [one.use.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
+    assert [one.use.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
+    with pytest.raises(UsageError, match="no use 7"):
+        store.use(7)
+
+
+def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(store, tmp_path):
+    secret = replace(USE, query="my unusual zebracorn", result="zebracorn", call="c2")
+    store.add([USE, secret])
+    store.keep_vectors("words", [(1, b"one"), (2, b"two")])
+    assert store.forget(Choice(ids=(2,))) == 1
+    assert [*store.uses()] == [USE]
+    assert store.queries() == [(1, USE.query)]
+    assert store.vectors("words") == [(1, b"one")]
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"zebracorn" not in left
+    assert b"notes.txt" in left
+
+
+def test_vectors_are_kept_by_encoder_and_only_of_questions_that_are_there(store):
+    store.add([USE])
+    store.keep_vectors("words", [(1, b"one"), (9, b"nine")])
+    assert store.vectors("words") == [(1, b"one")]
+    assert store.vectors("others") == []
+    assert store.vectors("words", after=1) == []
+
+
+def _writes(path, number):
+    store = ExperienceStore(path)
+    store.add(replace(USE, turn=number, call=f"c{call}") for call in range(25))
+    store.close()
+
+
+def test_several_processes_write_at_once_and_nothing_is_lost(store, tmp_path):
+    context = get_context("spawn")
+    processes = [context.Process(target=_writes, args=(tmp_path / "experience.sqlite", turn)) for turn in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    assert len([*store.uses()]) == 75
+
+
+def test_threads_may_write_and_read_at_once(store):
+    threads = [threading.Thread(target=lambda turn=turn: store.add([replace(USE, turn=turn)])) for turn in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(use.turn for use in store.uses()) == [*range(8)]
+
+
+def test_a_file_that_is_no_database_says_what_to_do(tmp_path):
+    file = tmp_path / "experience.sqlite"
+    file.write_text("this is no database, however long it is " * 40)
+    with pytest.raises(StoreError, match="damaged"):
+        ExperienceStore(file)
+
+
+def test_a_store_of_a_newer_version_is_left_alone(tmp_path):
+    file = tmp_path / "experience.sqlite"
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="newer ecoshell"):
+        ExperienceStore(file)
+
+
+texts = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
+
+
+@given(texts, texts, st.text(max_size=30), st.none() | st.booleans(), st.none() | st.integers(0, 2**62))
+def test_lines_written_are_the_lines_read(query, tool, result, helpful, step_nano):
+    use = replace(USE, query=query, tool=tool, result=result, helpful=helpful, step_nano=step_nano)
+    assert [*from_lines([to_line(use)], "x")] == [use]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("nonsense", "is not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"query": "q"}', "`format` is not"),
+        ('{"format": "ecoshell-experience/2", "query": "q"}', "`format` is not"),
+        ('{"format": "ecoshell-experience/1", "query": "q", "helpful": true, "judged_by": ""}', "`tool` is missing"),
+        (to_line(replace(USE, seconds=-1)), "`seconds` must be at least 0"),
+        (to_line(replace(USE, seconds=float("nan"))), "`seconds` must be at least 0"),
+        (to_line(replace(USE, price_nano=2**70)), "`price_nano` must be at least 0, and within 64 bits"),
+        (to_line(replace(USE, size_level=4)), "`size_level` must be 0 to 3"),
+        (to_line(replace(USE, step_tokens=True)), "`step_tokens` must be a whole number"),
+        (to_line(replace(USE, helpful="yes")), "`helpful` must be true or false"),
+        (to_line(replace(USE, judged_by="me")), "`judged_by` must be one of"),
+        (to_line(replace(USE, query=" ")), "`query` must not be empty"),
+        (to_line(replace(USE, at="yesterday")), "`at` must be a time"),
+        (to_line(replace(USE, model=3)), "`model` must be a text"),
+    ],
+)
+def test_a_line_that_is_no_use_is_named_with_what_is_wrong(line, why):
+    with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use") as caught:
+        [*from_lines([to_line(USE), line], "uses.jsonl")]
+    assert why in caught.value.message
+    assert caught.value.kept == "Nothing was imported."
+
+
+def test_fields_of_later_versions_of_the_format_are_passed_over():
+    line = to_line(USE).replace('{"format"', '{"mood": "good", "format"')
+    assert [*from_lines([line, "", "  "], "x")] == [USE]

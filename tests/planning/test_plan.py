@@ -1,0 +1,119 @@
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
+
+candidate_lists = st.lists(
+    st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6
+).map(lambda given: [Candidate(f"t{i}", value, bound, cost) for i, (value, bound, cost) in enumerate(given)])
+
+
+def test_what_fits_is_planned_by_its_value_or_as_new():
+    plan = TaskPlan([Candidate("a", 0.8, 2, 5), Candidate("b", 0.1, 1, 5, known=False)]).solve(20)
+    assert [(row.tool, row.state, row.why, row.planned, row.left) for row in plan.rows] == [
+        ("a", "planned", "value", 2, 2),
+        ("b", "planned", "new", 1, 1),
+    ]
+    assert plan.forbidden == {}
+    assert plan.cost == 15
+
+
+def test_a_tool_that_does_not_fit_beside_better_ones_is_forbidden_by_the_budget():
+    plan = TaskPlan([Candidate("a", 0.8, 1, 6), Candidate("b", 0.3, 1, 6)]).solve(10)
+    assert plan.forbidden == {"b": "budget"}
+
+
+def test_a_tool_below_the_threshold_is_unplanned_and_may_not_be_used():
+    plan = TaskPlan([Candidate("a", 0.1, 0, 1)]).solve(10)
+    assert [(row.state, row.why) for row in plan.rows] == [("unplanned", "below τ")]
+    assert plan.forbidden == {"a": "below τ"}
+
+
+def test_a_used_up_quota_forbids_and_a_helpful_use_earns_another_only_where_that_is_wanted():
+    for earned, expected in ((False, {"a": "quota"}), (True, {})):
+        task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=earned)
+        task.count("a", helpful=True)
+        assert task.solve(10).forbidden == expected
+
+
+def test_a_result_that_says_nothing_about_the_tool_blacklists_nothing_and_spares_the_quota_where_uses_are_earned():
+    for earned, expected in ((False, {"a": "quota"}), (True, {})):
+        task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=earned)
+        task.count("a", helpful=None)
+        assert task.solve(10).forbidden == expected
+
+
+def test_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before():
+    task = TaskPlan([Candidate("a", 0.8, 3, 1), Candidate("b", 0.8, 3, 1)])
+    task.count("a", helpful=False)
+    task.count("b", helpful=True)
+    task.count("b", helpful=False)
+    plan = task.solve(10)
+    assert plan.forbidden == {"a": "blacklist"}
+    assert plan.row("b").left == 1
+
+
+def test_without_the_blacklist_an_unhelpful_tool_may_be_used_again():
+    task = TaskPlan([Candidate("a", 0.8, 3, 1)], blacklisting=False)
+    task.count("a", helpful=False)
+    assert task.solve(10).forbidden == {}
+
+
+def test_without_a_cap_the_bounds_alone_are_planned():
+    plan = TaskPlan([Candidate("a", 0.8, 2, 10**12)]).solve(None)
+    assert plan.row("a").left == 2
+    assert plan.budget is None
+
+
+def test_a_budget_below_zero_plans_nothing():
+    plan = TaskPlan([Candidate("a", 0.8, 2, 0), Candidate("b", 0.8, 2, 1)]).solve(-1)
+    assert plan.forbidden == {"a": "budget", "b": "budget"}
+
+
+@given(candidate_lists, st.integers(0, 40), st.integers(0, 2**32), st.booleans())
+def test_whatever_is_used_in_whatever_order_the_planned_uses_never_pass_the_budget(candidates, budget, seed, earned):
+    draw = random.Random(seed)
+    task, left = TaskPlan(candidates, earned=earned), budget
+    for _ in range(20):
+        plan = task.solve(left)
+        assert plan.cost <= left
+        allowed = [row for row in plan.rows if row.left]
+        if not allowed:
+            break
+        row = draw.choice(allowed)
+        left -= row.cost
+        task.count(row.tool, draw.choice([True, False, None]))
+    assert left >= 0
+
+
+@given(candidate_lists, st.integers(0, 40))
+def test_no_tool_is_planned_beyond_its_bound(candidates, budget):
+    plan = TaskPlan(candidates).solve(budget)
+    assert all(row.planned <= row.bound for row in plan.rows)
+    assert sum(Fraction(row.cost) * row.planned for row in plan.rows) <= budget
+
+
+def test_rows_say_what_is_left_only_while_the_tool_may_be_used():
+    task = TaskPlan([Candidate("a", 0.8, 3, 4)])
+    task.count("a", helpful=True)
+    row = task.solve(3).row("a")
+    assert (row.used, row.planned, row.left, row.state) == (1, 1, 0, "forbidden")
+    assert task.uses == {"a": 1}
+
+
+def test_new_costs_are_planned_with_from_then_on():
+    task = TaskPlan([Candidate("a", 0.8, 1, 4)])
+    assert task.solve(5).forbidden == {}
+    task.consider([Candidate("a", 0.8, 1, 6)])
+    assert task.solve(5).forbidden == {"a": "budget"}
+
+
+def test_a_tool_that_was_no_candidate_has_no_row():
+    plan = TaskPlan([Candidate("a", 0.8, 1, 4)]).solve(5)
+    assert plan.row("b") is None
+    with pytest.raises(AttributeError):
+        plan.budget = 3

@@ -1,0 +1,210 @@
+"""The classifier of results: trained on marks, measured on marks it has not seen, kept as JSON."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.messages import Call, Observation
+from ecoshell.planning.btp.base import Use
+from ecoshell.planning.judging.classifier import DIMENSIONS, Classifier, features, load, save
+from ecoshell.planning.judging.training import LEAST, train
+
+TOWNS = "Oslo Bergen Tromsø Bodø Narvik Hamar Voss Molde Ålesund Drammen Moss Larvik Skien Arendal"
+PLACES = TOWNS.split()
+
+
+def use(query, result, helpful, *, tool="search", by="you", ok=True, arguments="{}"):
+    return Use(query, tool, "d", arguments, result, "r", ok, helpful, by, "m", 0, None, 0, 0.0, 0)
+
+
+def marks():
+    """A person who likes timetables and has no use for advertisements, which rules cannot tell apart."""
+    good = [use(f"Trains to {place}?", f"Timetable {place}: departs 06:12, platform 4", True) for place in PLACES]
+    bad = [
+        use(f"Buses to {place}?", f"Book your dream holiday in {place} now! Cheap offers", False) for place in PLACES
+    ]
+    return [*good, *bad]
+
+
+TIMES = Observation("Timetable Kiruna: departs 07:00, platform 1")
+ADVERTISEMENT = Observation("Book a dream holiday in Kiruna! Offers for you")
+
+
+@pytest.fixture(scope="module")
+def training():
+    return train(marks())
+
+
+def test_it_learns_what_rules_cannot_know(training):
+    judge = training.classifier.judge
+    call = Call("search", {"text": "Kiruna"})
+    liked, disliked = judge("Trains to Kiruna?", call, TIMES), judge("Ships to Kiruna?", call, ADVERTISEMENT)
+    assert (liked.helpful, liked.by, liked.sure) == (True, "classifier", True)
+    assert (disliked.helpful, disliked.by) == (False, "classifier")
+    assert "likely to help" in disliked.reason
+
+
+def test_its_accuracy_stands_beside_the_rules_and_the_majority_on_the_same_folds(training):
+    assert (training.helpful, training.unhelpful, training.left_out, training.folds) == (14, 14, 0, 5)
+    assert training.accuracy.mean == 1.0
+    assert training.rules.mean == pytest.approx(0.5, abs=0.1)
+    assert training.majority.mean <= 0.5
+    assert training.pays
+
+
+def test_marks_that_follow_no_pattern_do_not_pay():
+    texts = [f"Note {place}" for place in PLACES * 2]
+    noise = [use(f"Question about {text}", text, place % 2 == 0) for place, text in enumerate(texts)]
+    training = train(noise)
+    assert not training.pays
+    assert training.accuracy.mean < 0.8
+
+
+def test_the_same_marks_make_the_same_classifier(training):
+    assert train(iter(marks())) == training
+
+
+def test_marks_of_one_question_stand_in_one_fold():
+    """Seen questions would be recognised by their words; unseen ones cannot be."""
+    asked = [use(f"{place} or not", "something came back", place < "J") for place in PLACES for _ in range(8)]
+    assert train(asked).accuracy.mean < 0.8
+
+
+@pytest.mark.parametrize("kept", [[], marks()[: 14 + LEAST - 1]])
+def test_too_few_marks_say_how_to_mark(kept):
+    with pytest.raises(UsageError, match=f"{LEAST} results of either kind") as refused:
+        train(kept)
+    assert "+ or -" in refused.value.fix
+    assert "--all-judged" in refused.value.fix
+
+
+def test_only_the_persons_marks_count_unless_all_judgments_do():
+    by_others = [replace(mark, judged_by="model" if mark.helpful else "rules") for mark in marks()]
+    with pytest.raises(UsageError, match="0 helpful and 0 unhelpful"):
+        train(by_others)
+    assert train(by_others, all_judged=True).helpful == 14
+
+
+def test_it_does_not_learn_from_its_own_verdicts():
+    with pytest.raises(UsageError):
+        train([replace(mark, judged_by="classifier") for mark in marks()], all_judged=True)
+
+
+def test_mistakes_of_the_caller_are_left_out():
+    typo = use(
+        "Read it", "nots.txt: there is no such file or folder.", False, ok=False, arguments='{"path": "nots.txt"}'
+    )
+    training = train([*marks(), typo, use("Go", "", None)])
+    assert (training.left_out, training.unhelpful) == (1, 14)
+
+
+def test_a_mistake_of_the_caller_is_left_to_the_rules(training):
+    seen = Observation("nots.txt: there is no such file or folder.", ok=False)
+    verdict = training.classifier.judge("Read it", Call("read_file", {"path": "nots.txt"}), seen)
+    assert (verdict.helpful, verdict.by) == (None, "")
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "a…', "[1]", "[" * 9_999, ""])
+def test_arguments_that_were_shortened_do_not_matter(arguments):
+    assert train([replace(mark, arguments=arguments) for mark in marks()]).helpful == 14
+
+
+def test_without_scikit_learn_it_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sklearn"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # as importing finds it where it is not installed
+    with pytest.raises(UsageError, match="scikit-learn") as refused:
+        train(marks())
+    assert "pip install 'ecoshell[learn]'" in refused.value.fix
+
+
+def test_a_kept_classifier_judges_as_before(training, tmp_path):
+    file = tmp_path / "new" / "judge.json"
+    save(training.classifier, file)
+    assert load(file) == training.classifier
+    assert [found.name for found in file.parent.iterdir()] == ["judge.json"]
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_judging_needs_no_library(training, tmp_path):
+    save(training.classifier, tmp_path / "judge.json")
+    code = f"""
+import sys
+from pathlib import Path
+from ecoshell.messages import Call, Observation
+from ecoshell.planning.judging.classifier import load
+judge = load(Path({str(tmp_path / "judge.json")!r})).judge
+verdict = judge("Ships?", Call("search"), Observation("Book a holiday! Offers"))
+print(verdict.by, *[name for name in ("numpy", "scipy", "sklearn") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["classifier"]
+
+
+WHOLE = {"format": "ecoshell judge", "version": 1, "dimensions": DIMENSIONS, "bias": 0.0, "weights": {"3": 1.5}}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        pytest.param("[" * 100_000, "not JSON", id="deep"),
+        ("[1]", "no JSON object"),
+        ("{}", "something else"),
+        (json.dumps({**WHOLE, "version": 2}), "another version"),
+        (json.dumps({**WHOLE, "dimensions": 8}), "another version"),
+        (json.dumps({**WHOLE, "weights": [1]}), "no weights"),
+        (json.dumps({**WHOLE, "weights": {"-1": 1}}), "not a feature"),
+        (json.dumps({**WHOLE, "weights": {str(DIMENSIONS): 1}}), "not a feature"),
+        (json.dumps({**WHOLE, "weights": {"3": "x"}}), "not a number"),
+        (json.dumps({**WHOLE, "weights": {"3": True}}), "not a number"),
+        (json.dumps({**WHOLE, "bias": None}), "not a number"),
+        (json.dumps({**WHOLE, "bias": float("nan")}), "not a number"),
+        (json.dumps({**WHOLE, "bias": 10**40}), "not a number"),
+        pytest.param(" " * 5_000_000, "too large", id="large"),
+    ],
+)
+def test_a_broken_file_is_named_and_left_as_it_is(text, why, tmp_path):
+    file = tmp_path / "judge.json"
+    file.write_text(text)
+    with pytest.raises(StoreError, match=why) as broken:
+        load(file)
+    assert str(file) in broken.value.message
+    assert "experience train" in broken.value.fix
+    assert file.read_text() == text
+
+
+def test_without_a_file_it_says_how_to_train(tmp_path):
+    with pytest.raises(UsageError, match="No classifier"):
+        load(tmp_path / "judge.json")
+    with pytest.raises(StoreError):
+        load(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_keeps_what_was_there(training, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(StoreError, match="cannot be written"):
+        save(training.classifier, tmp_path / "file" / "judge.json")
+
+
+@given(st.text(max_size=200), st.text(max_size=20), st.text(max_size=600), st.booleans())
+def test_any_result_has_features_and_a_chance(query, tool, text, ok):
+    call, seen = Call(tool), Observation(text, ok)
+    found = features(query, call, seen)
+    assert all(0 <= place < DIMENSIONS for place in found)
+    assert 0 <= Classifier(-3.0, dict.fromkeys(found, 1e6)).chance(query, call, seen) <= 1
+
+
+def test_what_was_recorded_has_the_features_of_what_was_seen():
+    """Of a result only its beginning is recorded, and features are the same for both."""
+    whole = Observation("Timetable: " + "departs 06:12. " * 200)
+    assert features("Trains?", Call("search"), whole) == features(
+        "Trains?", Call("search"), replace(whole, text=whole.text[:400])
+    )
