@@ -55,6 +55,8 @@ class ToolsOffered(Event):
     why: str
     listing: str = ""
     """The text that stands before the question: names and documents the model was not told before."""
+    advice: str = ""
+    """What stands after it: what the plan says of costs and of what may not be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,31 @@ class Rationale(Event):
     type: ClassVar[str] = "rationale"
     text: str
     role: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepProposed(Event):
+    """A next step that is compared with another before either is taken; the one that is taken is told again."""
+
+    type: ClassVar[str] = "step_proposed"
+    rationale: str
+    step: str
+    """The call as a person reads it, `answer` or `give up`."""
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchLeft(Event):
+    """A search goes on from another path; what was done on the one it leaves stays done."""
+
+    type: ClassVar[str] = "branch_left"
+    path: tuple[str, ...]
+    """The ids of the calls that lead to where it goes on, the first one first; empty at the beginning."""
+    left: int
+    """How many steps are not followed any further."""
+    reason: str
+    unregistered: tuple[str, ...] = ()
+    """Tools whose documents only the left steps had registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +196,7 @@ class CallMarked(Event):
 
 
 PlanState = Literal["planned", "forbidden", "unplanned"]
-PlanWhy = Literal["value", "new", "budget", "quota", "blacklist", "below τ", "not needed"]
+PlanWhy = Literal["value", "new", "budget", "quota", "blacklist", "below τ"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +216,8 @@ class PlanRow:
     used: int
     state: PlanState
     why: PlanWhy
-    """`value`: by its value; `new`: without history; `budget`, `quota`, `blacklist`: forbidden by that; `below τ`:
-    not worth a use; `not needed`: worth one, but other tools are worth more of this budget."""
+    """`value`: planned by its value; `new`: planned, without history; `budget`, `quota`, `blacklist`: forbidden by
+    that; `below τ`: not worth a use."""
 
     @property
     def left(self) -> int:
@@ -460,6 +487,8 @@ AnyEvent = (
     | StepStarted
     | TextArrived
     | Rationale
+    | StepProposed
+    | BranchLeft
     | ToolRegistered
     | ToolUnregistered
     | CallStarted

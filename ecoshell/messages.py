@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 Speaker = Literal["system", "user", "assistant", "tool"]
@@ -125,6 +125,10 @@ class Observation:
     def told(self) -> str:
         """All that the model reads."""
         return f"{self.text}\n\n{self.note}" if self.note else self.text
+
+    def noted(self, note: str) -> "Observation":
+        """The same with a note after the text."""
+        return replace(self, note=note)
 
 
 @dataclass(frozen=True, slots=True)

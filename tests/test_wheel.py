@@ -20,7 +20,7 @@ READ_EVERYTHING = """
 import sys
 from importlib.resources import files
 from pathlib import Path
-from ecoshell.modes.single import prompt
+from ecoshell.modes.prompts import prompt
 from ecoshell.paths import user_paths
 from ecoshell.tui.look.themes import load_themes
 import ecoshell.modes.stepwise

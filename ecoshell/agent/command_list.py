@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, CommandTable, Printed
+from ecoshell.agent.plan.commands import PLAN_COMMAND
 from ecoshell.agent.printing import amount, caps_table, dollars, table
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
@@ -80,6 +81,19 @@ async def _model(shell: Shell, argument: str) -> Printed:
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}")
 
 
+async def _strategy(shell: Shell, argument: str) -> Printed:
+    kit = shell.kit
+    if argument:
+        if argument not in kit.strategies:
+            names = ", ".join(kit.strategies)
+            raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
+        if shell.conversation.busy:
+            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the strategy.")
+        kit.strategy = argument
+    rows = [("❯" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
+    return Printed(table(("", "strategy", "what it does"), rows))
+
+
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
@@ -149,6 +163,7 @@ COMMANDS: CommandTable[Shell] = CommandTable(
     [
         Command("help", "", "list the commands", _help),
         Command("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", _budget, lambda _: (*SCOPES, "off")),
+        PLAN_COMMAND,
         Command(
             "tools", "[NAME]", "what is known and registered; a tool's document", _tools, lambda s: s.kit.catalog.names
         ),
@@ -161,6 +176,7 @@ COMMANDS: CommandTable[Shell] = CommandTable(
             _model,
             lambda s: ("embedded", "local:", "openai/", "anthropic/"),
         ),
+        Command("strategy", "[NAME]", "show or change how it thinks", _strategy, lambda s: s.kit.strategies),
         Command("cost", "[last]", "what was spent; the last call's arithmetic", _cost, lambda _: ("last",)),
         Command("sessions", "", "earlier sessions", _sessions),
         Command(

@@ -16,8 +16,12 @@ from ecoshell.agent.meta import Meta
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import Offer, make_offer
 from ecoshell.agent.outlook import next_view
+from ecoshell.agent.plan.guard import Judged, Planned
+from ecoshell.agent.plan.live import LivePlan, Outset
+from ecoshell.agent.plan.recording import Recorder
 from ecoshell.agent.tally import Tally
 from ecoshell.agent.turn import Ended, Frame, Turn
+from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import SkillLibrary
@@ -42,6 +46,7 @@ from ecoshell.strategies.base import Path
 from ecoshell.tools.restore import restore
 
 T = TypeVar("T")
+_PENNILESS = "What is left of the cap has no room for any tool, so the answer comes without. /budget raises the cap."
 _NOT_READ_ONLY = "Resume the session without --read-only."
 _UNDER_WAY = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
 
@@ -79,6 +84,8 @@ class Conversation:
         self.session = session
         self.memory = Memory(kit.catalog, past)
         self.decision: Decision | None = None
+        self.plan: LivePlan | None = None
+        """Of the turn that runs, or ran last."""
         self._kit = kit
         self._cashier = Cashier(kit)
         self._turn_now: Turn | None = None
@@ -303,15 +310,17 @@ class Conversation:
         kit, memory = self._kit, self.memory
         history = memory.messages
         told = (*history, Message("user", asked.text))
-        offer = await asyncio.to_thread(
-            make_offer, asked.question, kit, library=memory.library, shown=memory.shown, told=told
-        )
+        plan = self.plan = await self.foresee(asked.question)
+        emit = _hearing(plan, emit)
+        if plan.outset.fault:
+            emit(Notice(plan.outset.fault))
+        offer = await asyncio.to_thread(make_offer, plan, kit, library=memory.library, shown=memory.shown, told=told)
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
         frame = Frame(
-            opening=opening_text(offer.listing, asked.text),
+            opening=opening_text(offer.listing, asked.text, advice=offer.advice),
             along=asked.along,
             history=history,
             catalog=kit.catalog,
@@ -319,12 +328,16 @@ class Conversation:
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,
+            plan=plan,
         )
+        plan.tell(emit, "the question")
+        if plan.penniless:
+            emit(Notice(_PENNILESS))
         turn = self._turn_now = Turn(
             frame,
             mode=kit.cast.mode,
-            strategy=kit.strategies[kit.strategy],
-            source=self._source(offer),
+            strategy=kit.way.strategy,
+            source=self._source(offer, plan),
             cashier=self._cashier,
             emit=emit,
         )
@@ -333,24 +346,45 @@ class Conversation:
         finally:
             self._turn_now = None
 
-    def _source(self, offer: Offer) -> Source:
-        """The row of guards, outermost first."""
+    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> LivePlan:
+        """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
+        outset = await asyncio.to_thread(
+            lambda: Outset.of(question, self._kit, next_view(self.memory, self._kit.catalog, question))
+        )
+        plan = LivePlan(outset, self._kit, caps)
+        await plan.begin()
+        return plan
+
+    def _source(self, offer: Offer, plan: LivePlan) -> Source:
+        """The row of guards, built from the innermost."""
         kit = self._kit
         row: Source = Paid(Runner(kit.catalog), kit.catalog, kit.purse)
-        row = Approved(row, kit.catalog, kit.approvals)
+        row = Approved(row, kit.catalog, kit.approvals, searching=kit.way.searches)
         row = Affordable(row, kit.catalog, kit.purse)
-        row = Known(Registered(row), kit.catalog)
+        row = Known(Planned(Registered(row), plan), kit.catalog)
+        recorder = Recorder(kit, self.session, self._turns, plan.outset.question)
         return Meta(
-            Told(row),
+            Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),
             catalog=kit.catalog,
             ranker=kit.ranker,
             presentation=offer.presentation,
             measure=self._measure,
+            plan=plan,
         )
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
         return self._kit.cast.measure(document, self.presentation)
+
+
+def _hearing(plan: LivePlan, emit: Emit) -> Emit:
+    """An emit that the plan hears too."""
+
+    def heard(event: Event) -> None:
+        plan.see(event)
+        emit(event)
+
+    return heard
 
 
 async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:

@@ -1,6 +1,6 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: told → meta-tools → known → registered → affordable → approved → paid → the tool itself.
+Order: meta-tools → judged → told → known → in the plan → registered → affordable → approved → paid → the tool itself.
 """
 
 import json
@@ -141,14 +141,17 @@ class Affordable:
 class Approved:
     """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
 
-    def __init__(self, inner: Source, catalog: Catalog, approvals: Approvals) -> None:
+    def __init__(self, inner: Source, catalog: Catalog, approvals: Approvals, *, searching: bool = False) -> None:
+        """`searching` says that the turn may go back and try another way."""
+        self._searching = searching
         self._inner = inner
         self._catalog = catalog
         self._approvals = approvals
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         tool, document = self._catalog.tool(call.name), self._catalog.document(call.name)
-        ruling = await self._approvals.rule(Petition(call, tool, document, scene.rationale), scene.emit)
+        petition = Petition(call, tool, document, scene.rationale, self._searching)
+        ruling = await self._approvals.rule(petition, scene.emit)
         edited = _edited(call.arguments, ruling.call.arguments)
         seen = await self._after(ruling, scene)
         return replace(seen, text=f"{edited}{seen.text}") if edited else seen

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.person import Person
+from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.workbench import Workbench
 from ecoshell.catalog.catalog import Catalog
@@ -19,7 +20,7 @@ from ecoshell.models.base import Request
 from ecoshell.models.listing import ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
-from ecoshell.strategies.base import Strategy
+from ecoshell.strategies.base import Way
 
 
 class Log(Protocol):
@@ -99,11 +100,12 @@ class Kit:
     purse: Purse
     log: Log
     approvals: Approvals
-    strategies: Mapping[str, Strategy]
+    strategies: Mapping[str, Way]
     caster: Caster
     cast: Cast
     person: Person
     bench: Workbench
+    planning: Planning
     strategy: str = "react"
     registration: Literal["auto", "names", "all"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
@@ -120,6 +122,16 @@ class Kit:
     @property
     def model(self) -> str:
         return self.cast.model.traits.name
+
+    @property
+    def way(self) -> Way:
+        """The strategy of the next turn."""
+        return self.strategies[self.strategy]
+
+    @property
+    def registers_freely(self) -> bool:
+        """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
+        return self.cast.model.traits.small
 
     async def switch(self, model: str) -> Mode:
         """Go on with another model from the next step; the old one stays when the new one cannot be had."""

@@ -10,6 +10,7 @@ from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
+    BranchLeft,
     CallFinished,
     CallJudged,
     CallStarted,
@@ -73,21 +74,36 @@ class _OpenTurn:
     before: Shown
     path: Path
     listing: str = ""
+    advice: str = ""
     rationale: str = ""
     call: Call | None = None
     answer: str = ""
     ran: set[str] = field(default_factory=set[str])
-    registered: list[str] = field(default_factory=list[str])
+    steps: dict[str, Step] = field(default_factory=dict[str, Step])
+    """All steps of all branches, by the ids of their calls."""
+    skills: dict[str, Skill] = field(default_factory=dict[str, Skill])
+    """What the agent registered on all branches, by the ids of its calls."""
+
+    @property
+    def registered(self) -> list[Skill]:
+        """What the agent registered on the path."""
+        return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
 
     def step(self, call: Call, seen: Observation) -> None:
-        self.path = self.path.then(Step(self.rationale, call, seen))
+        step = self.steps[call.id] = Step(self.rationale, call, seen)
+        self.path = self.path.then(step)
+        self.rationale, self.call = "", None
+
+    def go_on_from(self, calls: Iterable[str]) -> None:
+        """Follow the path of these calls: later turns are told of the one that led to the answer."""
+        self.path = replace(self.path, steps=tuple(self.steps[call] for call in calls if call in self.steps))
         self.rationale, self.call = "", None
 
     def add_note(self, call: str, note: str) -> None:
         """What the model reads after the result of the last call."""
         if self.path.steps and self.path.steps[-1].call.id == call:
             last = self.path.steps[-1]
-            noted = replace(last, observation=replace(last.observation, note=note))
+            noted = self.steps[call] = replace(last, observation=replace(last.observation, note=note))
             self.path = replace(self.path, steps=(*self.path.steps[:-1], noted))
 
     def closed(self, status: str, spent_nano: int | None) -> PastTurn:
@@ -96,7 +112,7 @@ class _OpenTurn:
             self.ran.add(self.call.subject)
             self.step(self.call, Observation(f"The turn ended before {self.call.subject} did.", ok=False))
         question, attachments = self.started.question, self.started.attachments
-        opening = opening_text(self.listing, asked_text(question, attachments, self.commands))
+        opening = opening_text(self.listing, asked_text(question, attachments, self.commands), advice=self.advice)
         return PastTurn(
             number=self.started.turn,
             question=question,
@@ -105,7 +121,7 @@ class _OpenTurn:
             before=self.before,
             messages=finished_messages(opening, self.path, self.answer or f"[{status}]"),
             ran=frozenset(self.ran),
-            registered=tuple(self.registered),
+            registered=tuple(skill.name for skill in self.registered),
             spent_nano=spent_nano,
         )
 
@@ -192,19 +208,21 @@ class Memory:
             self.commands, self.shown = turn.commands + self.commands, turn.before
 
     def _register(self, event: ToolRegistered) -> None:
-        self.library = self.library.including([Skill(event.name, event.tokens, event.by)])
+        skill = Skill(event.name, event.tokens, event.by)
+        self.library = self.library.including([skill])
         if self._open is None or event.by != "agent":
             return
-        self._open.registered.append(event.name)
+        call = event.id or event.name  # sessions of old versions did not keep the id
+        self._open.skills[call] = skill
         self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
         result = self.presentation.registration_result(self._catalog.document(event.name))
-        self._open.step(Call(TOOL_REGISTER, {"tool_name": event.name}, event.id), Observation(result))
+        self._open.step(Call(TOOL_REGISTER, {"tool_name": event.name}, call), Observation(result))
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
         match event:
             case ToolsOffered():
-                turn.listing = event.listing
+                turn.listing, turn.advice = event.listing, event.advice
                 self.shown = self._shown_with(event)
             case Rationale():
                 turn.rationale = event.text
@@ -219,10 +237,23 @@ class Memory:
                 turn.step(
                     turn.call, Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
                 )
+            case BranchLeft():
+                self._go_on_from(turn, event)
             case CallJudged() if event.note:
                 turn.add_note(event.id, event.note)
             case _:
                 pass
+
+    def _go_on_from(self, turn: _OpenTurn, event: BranchLeft) -> None:
+        """Follow another path; what only the left one had registered is not registered, nor shown, any more."""
+        before = turn.registered
+        turn.go_on_from(event.path)
+        after = turn.registered
+        for skill in before:
+            self.library = self.library.without(skill.name)
+        self.library = self.library.including(after)
+        documents = self.shown.documents - {skill.name for skill in before} | {skill.name for skill in after}
+        self.shown = replace(self.shown, documents=documents)
 
     def _shown_with(self, event: ToolsOffered) -> Shown:
         presentation = PRESENTATIONS.get(event.presentation)
@@ -232,9 +263,9 @@ class Memory:
         return Shown(self.shown.names | set(event.names), documents, presentation)
 
 
-def opening_text(listing: str, asked: str) -> str:
-    """How a turn opens: what there is to register, and what is asked."""
-    return f"{listing}\n\n{asked}" if listing else asked
+def opening_text(listing: str, asked: str, *, advice: str = "") -> str:
+    """How a turn opens: what there is to register, what the plan says of it, and what is asked."""
+    return "\n\n".join(part for part in (listing, advice, asked) if part)
 
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, cast
 
 from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool
+from ecoshell.agent.plan.guard import barred_text
+from ecoshell.agent.steering import Steering
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
@@ -25,8 +28,10 @@ class Meta:
         ranker: Ranker,
         presentation: Presentation,
         measure: Callable[[ToolDocument], tuple[int, bool]],
+        plan: Steering,
     ) -> None:
         """`measure` counts the tokens of a document and says whether the count is exact."""
+        self._plan = plan
         self._inner = inner
         self._catalog = catalog
         self._ranker = ranker
@@ -48,13 +53,17 @@ class Meta:
             return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
         if name in scene.registered:
             return self._told(call, scene, Observation(f"{name} is registered already; call it."))
+        why = self._plan.forbidden.get(name)
+        if why is not None:
+            return self._told(call, scene, refuse("forbidden", barred_text(name, why)))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
         scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))
         return Observation(self._presentation.registration_result(document))
 
     def _search(self, query: str) -> Observation:
-        found = [name for name, _ in self._ranker.rank(query, SEARCH_RESULTS)]
+        ranked = (name for name, _ in self._ranker.rank(query) if name not in self._plan.forbidden)
+        found = list(islice(ranked, SEARCH_RESULTS))
         if not found:
             return Observation(f"No tool fits {query!r}.", ok=False)
         return Observation("Tools that fit, best first: " + ", ".join(found))

@@ -8,7 +8,7 @@ from ecoshell.catalog.presentation import Presentation
 from ecoshell.events import Emit
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Request
-from ecoshell.strategies.base import Path, Thought
+from ecoshell.strategies.base import Path, Thought, Tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class View:
     """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
     forbidden: frozenset[str] = frozenset()
     """Names among the known that the plan does not allow now."""
+    tried: tuple[Tried, ...] = ()
+    """Next steps from here that are known already; the thought is to be another."""
 
     @property
     def usable(self) -> tuple[str, ...]:
@@ -39,8 +41,8 @@ class View:
 
     @property
     def closed(self) -> bool:
-        """Whether tools are known and none may be used any more, so that only answering is left."""
-        return bool(self.known) and not self.usable
+        """Whether no tool may be used any more, so that only answering is left."""
+        return bool(self.forbidden) and not self.usable
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ class Mode(Protocol):
 
     async def think(self, view: View, emit: Emit) -> Thought:
         """The next thought on the view's path."""
+        ...
+
+    async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
+        """The better of two thoughts on the view's path, `one` shown first; None when it cannot be told."""
         ...
 
     async def conclude(self, view: View, emit: Emit) -> str:

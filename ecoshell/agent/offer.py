@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Shown
+from ecoshell.agent.plan.live import LivePlan
 from ecoshell.catalog.presentation import PLAIN, Presentation
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
 from ecoshell.catalog.search import shortlist
@@ -33,6 +34,8 @@ class Offer:
     everything_tokens: int
     exact: bool
     decision: Decision
+    advice: str = ""
+    """What the plan says of costs and of what may not be used."""
 
     def event(self) -> ToolsOffered:
         """The offer as the event that tells of it."""
@@ -45,21 +48,25 @@ class Offer:
             exact=self.exact,
             why=self.decision.summary,
             listing=self.listing,
+            advice=self.advice,
         )
 
 
-def make_offer(question: str, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
-    """The offer for this question, given what is registered and was shown before; counts tokens, so may block.
+def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
+    """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
 
-    `told` is all the model reads besides: earlier turns, and the question with what goes along with it.
+    What the plan forbids is not offered. `told` is all the model reads besides: earlier turns, and the question with
+    what goes along with it.
     """
+    question = plan.outset.question
     cast, catalog = kit.cast, kit.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    names = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
-    large = len(names) < len(catalog)
+    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
+    large = len(listed) < len(catalog)
+    names = tuple(name for name in listed if name in library or name not in plan.forbidden)
 
     unregistered = [catalog.document(name) for name in names if name not in library]
-    decision = _decide(question, kit, unregistered, _policy(kit, shown, large=large), told)
+    decision = _decide(plan, kit, unregistered, _policy(kit, shown, large=large), told)
     presentation = _presentation(kit, shown, decision, frozenset((*library.names, *decision.upfront)))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
@@ -76,20 +83,21 @@ def make_offer(question: str, kit: Kit, *, library: SkillLibrary, shown: Shown, 
         everything_tokens=sum(sizes.values()),
         exact=cast.exact,
         decision=decision,
+        advice=plan.advice(),
     )
 
 
 def _decide(
-    question: str, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
+    plan: LivePlan, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
 ) -> Decision:
     """Whose documents are worth having from the start, at this model's prices."""
     cast = kit.cast
     characters = sum(len(message.text) for message in told)
     usual = Workload()
     work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(documents, kit.ranker.chances(question), lambda text: cast.sizes([text])[0])
+    candidates = candidates_of(documents, plan.outset.chances, lambda text: cast.sizes([text])[0])
     decision = decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
-    return replace(decision, summary=_SMALL) if _registers_freely(kit) else decision
+    return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
 
 
 def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
@@ -100,14 +108,14 @@ def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
         policy = replace(policy, room=traits.context // _DOCUMENTS_SHARE)
     if shown.presentation is not None and shown.presentation.name != PLAIN.name:
         policy = replace(policy, presentation=shown.presentation.name)
-    if _registers_freely(kit):
+    if _registers_by_itself(kit):
         policy = replace(policy, registration="names")
     return policy
 
 
-def _registers_freely(kit: Kit) -> bool:
-    """Whether a registration costs no prompt of its own: a small model is asked one small thing at a time anyway."""
-    return kit.cast.model.traits.small and kit.registration == "auto"
+def _registers_by_itself(kit: Kit) -> bool:
+    """Whether names alone are offered because registering costs nothing."""
+    return kit.registers_freely and kit.registration == "auto"
 
 
 def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: frozenset[str]) -> Presentation:

@@ -50,15 +50,15 @@ def of_conclusion(foreseen: Foreseen, traits: Traits) -> Outlook:
     return _of_call(foreseen.conclusion, traits, foreseen.slack)
 
 
-def next_view(memory: Memory, catalog: Catalog) -> View:
-    """What a model would be shown if a question of usual length came now."""
+def next_view(memory: Memory, catalog: Catalog, question: str = _QUESTION) -> View:
+    """What a model would be shown if this question, or one of usual length, came now."""
     documents = [catalog.document(name) for name in memory.library.names if name in catalog]
     untold = [name for name in catalog.names if name not in memory.shown.names]
     unseen = [document for document in documents if document.name not in memory.shown.documents]
     listing = memory.presentation.opening(untold, unseen)
     return View(
-        path=Path(_QUESTION),
-        opening=opening_text(listing, _QUESTION),
+        path=Path(question),
+        opening=opening_text(listing, question),
         history=memory.messages,
         known=catalog.names,
         registered=tuple(documents),

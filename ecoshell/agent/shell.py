@@ -17,7 +17,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import BudgetChanged, CommandRan, Event
+from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event
 from ecoshell.messages import Attachment, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
@@ -59,6 +59,8 @@ class Standing:
     """The most that will be reserved for the next step; None when the price is unknown."""
     next_tokens: int | None = None
     """The same in tokens; None when nobody has said."""
+    plan: str = "btp"
+    """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
 
 
 class Shell:
@@ -191,6 +193,13 @@ class Shell:
         """The caps over the session as they stand."""
         return await self.kit.purse.caps()
 
+    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> CallMarked:
+        """Keep the person's word on a call's result; None takes it back. Raises StoreError."""
+        marked = CallMarked(turn, call, name, helpful)
+        await self.conversation.note(marked)
+        await asyncio.to_thread(self.kit.planning.records.mark, self.session, turn, call, helpful)
+        return marked
+
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
         await self.kit.purse.set_cap(scope, cap)
@@ -253,6 +262,7 @@ class Shell:
             exact=exact,
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
+            plan=kit.planning.mode,
         )
 
     async def aclose(self) -> None:
@@ -264,6 +274,7 @@ class Shell:
         await self.kit.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
+        await asyncio.to_thread(self.kit.planning.records.close)
 
 
 def _row(document: ToolDocument, sizes: dict[str, int], library: SkillLibrary) -> ToolRow:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from ecoshell.events import BudgetSettled, CallFinished, Event, StepStarted, ToolRegistered, ToolsOffered
+from ecoshell.events import BranchLeft, BudgetSettled, CallFinished, Event, StepStarted, ToolRegistered, ToolsOffered
 from ecoshell.messages import Usage
 
 
@@ -17,6 +17,8 @@ class Tally:
     steps: int = 0
     saved_tokens: int = 0
     registered: list[str] = field(default_factory=list[str])
+    _sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of what the agent registered."""
     _carried: int = 0
     _everything: int = 0
 
@@ -35,7 +37,10 @@ class Tally:
             case ToolsOffered():
                 self._carried, self._everything = event.context_tokens, event.everything_tokens
             case ToolRegistered():
-                self._carried += event.tokens if event.by == "agent" else 0
+                self._sizes[event.name] = event.tokens if event.by == "agent" else 0
+                self._carried += self._sizes[event.name]
                 self.registered.append(event.name)
+            case BranchLeft():
+                self._carried -= sum(self._sizes.get(name, 0) for name in event.unregistered)
             case _:
                 pass

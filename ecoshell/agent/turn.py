@@ -6,13 +6,26 @@ from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.steering import Steering, Unsteered
+from ecoshell.agent.trail import Trail
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import BudgetError, LimitReached, ModelBroken, StoreError
-from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepStarted
-from ecoshell.messages import Message, Observation
-from ecoshell.strategies.base import Outcome, Path, Strategy, Think, Thought, Want
+from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepProposed, StepStarted
+from ecoshell.messages import FINISH, Message, Observation
+from ecoshell.strategies.base import (
+    FOUND_MOST,
+    Act,
+    Leave,
+    Outcome,
+    Path,
+    Rank,
+    Strategy,
+    Think,
+    Thought,
+    Tried,
+    Want,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +49,8 @@ class Frame:
         names = dict.fromkeys((*self.base.names, *path.registered))
         return tuple(name for name in names if name in self.catalog)
 
-    def view(self, path: Path) -> View:
-        """What a mode sees on this path."""
+    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
+        """What a mode sees on this path, and beside siblings that were tried."""
         documents = tuple(self.catalog.document(name) for name in self.registered(path))
         return View(
             path=path,
@@ -49,6 +62,7 @@ class Frame:
             large=self.large,
             along=self.along,
             forbidden=frozenset(self.plan.forbidden),
+            tried=tried,
         )
 
 
@@ -74,14 +88,20 @@ class Turn:
         self._source = source
         self._cashier = cashier
         self._emit = emit
-        self._path = Path("")
+        self._trail = Trail("", frame.catalog, emit)
         self._steps = 0
+        self._most = 0
+        self._ids: set[str] = set()
+        """Of all calls so far: some providers count them anew in every reply."""
         self._rationales: dict[str, str] = {}
         """Why each call is made, by its id: what a person is told who has to approve it."""
+        self._proposed: set[str] = set()
+        """The ids of calls whose rationale is told when they are made."""
 
     async def run(self, question: str, max_steps: int) -> Ended:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
-        self._path = Path(question)
+        self._trail.follow(Path(question))
+        self._most = max_steps
         thinking = self._strategy(question, max_steps)
         try:
             reply: Thought | Observation | None = None
@@ -101,43 +121,80 @@ class Turn:
     @property
     def view(self) -> View:
         """What the next step would see, as far as the turn has come."""
-        return self._frame.view(self._path)
+        return self._frame.view(self._trail.path)
 
     def so_far(self, status: Status, answer: str = "") -> Ended:
         """The turn as an ending here would leave it."""
-        return Ended(status, answer, self._path, self._steps)
+        return Ended(status, answer, self._trail.path, self._steps)
 
-    async def _fulfil(self, want: Want) -> Thought | Observation:
-        self._path = want.path
-        if isinstance(want, Think):
-            return await self._think(want.path)
+    async def _fulfil(self, want: Want) -> Thought | Observation | None:
+        self._trail.follow(want.path)
+        match want:
+            case Think():
+                return await self._think(want)
+            case Act():
+                return await self._act(want)
+            case Rank():
+                return await self._prefer(want)
+            case Leave():
+                return self._trail.leave(want.to, want.reason)
+
+    async def _act(self, want: Act) -> Observation:
         rationale = self._rationales.pop(want.call.id, "")
+        if rationale and want.call.id in self._proposed:
+            self._emit(Rationale(rationale, self._mode.role))
         scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale)
         return await self._source.act(want.call, scene)
 
-    async def _think(self, path: Path) -> Thought:
+    async def _prefer(self, want: Rank) -> Thought | None:
+        """The better of two thoughts; where no cap has room to compare them, the turn goes on without.
+
+        Nobody is asked about its price first: it is less than that of either thought, which were asked about.
+        """
+        try:
+            return await self._mode.prefer(self._frame.view(want.path), want.one, want.other, self._emit)
+        except LimitReached as limit:
+            self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
+            return None
+
+    async def _think(self, want: Think) -> Thought:
+        """The next thought; what would conclude the turn is set aside for the path that found most."""
         await self._frame.plan.refresh(self._emit)
-        view, agreed = self._frame.view(path), ""
+        view, agreed = self._frame.view(want.path, want.tried), ""
         while True:
             try:
                 if agreed != self._mode.model:  # else the person has said already that this step may go on
                     await self._cashier.before_step(view, self._emit)
                     await self._follow()
                     agreed = self._mode.model
-                await self._mode.set_aside(view)
+                await self._mode.set_aside(self._frame.view(self._trail.best))
                 self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
                 thought = await self._mode.think(view, self._emit)
                 break
             except LimitReached as hit:
                 await self._cashier.at_limit(hit, view, self._emit)
                 await self._follow()
+                await self._frame.plan.refresh(self._emit)
+                view = self._frame.view(want.path, want.tried)
         self._steps += 1
+        if view.closed and not _ends(thought):
+            raise AnswerNow  # it still wants a tool where none may be used
+        return self._told(thought, proposal=want.proposal)
+
+    def _told(self, thought: Thought, *, proposal: bool) -> Thought:
+        """The thought once it is told of, its call with an id of its own."""
+        if proposal:
+            self._emit(StepProposed(thought.rationale, _step_text(thought), self._mode.role))
         if thought.call is None:
             return thought
-        if thought.rationale:
+        if thought.rationale and not proposal:
             self._emit(Rationale(thought.rationale, self._mode.role))
-        call = replace(thought.call, id=thought.call.id or f"c{self._steps}")
+        given = thought.call.id
+        call = replace(thought.call, id=given if given and given not in self._ids else f"c{self._steps}")
+        self._ids.add(call.id)
         self._rationales[call.id] = thought.rationale
+        if proposal:
+            self._proposed.add(call.id)
         return replace(thought, call=call)
 
     async def _follow(self) -> None:
@@ -147,9 +204,11 @@ class Turn:
             self._mode = self._cashier.mode
 
     async def _end(self, outcome: Outcome) -> Ended:
-        self._path = outcome.path
+        self._trail.follow(outcome.path)
         if outcome.ending == "exhausted":
-            self._emit(Notice(f"The step limit of {self._steps} was reached; answering from what there is."))
+            limit = f"The step limit of {self._most} was reached"
+            why = limit if self._steps >= self._most else "Every way that was tried came to nothing"
+            self._emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
         if outcome.ending == "answered" and not outcome.answer.strip():
             raise ModelBroken(
@@ -164,11 +223,12 @@ class Turn:
         """Answer from what there is, paid from what was set aside; without such an answer, quote the last result."""
         text = ""
         await self._follow()
+        self._trail.leave(self._trail.best, FOUND_MOST)
         try:
-            text = await self._mode.conclude(self._frame.view(self._path), self._emit)
+            text = await self._mode.conclude(self.view, self._emit)
         except BudgetError as refused:
             self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
-        text = text or _last_result(self._path)
+        text = text or _last_result(self._trail.path)
         if text:
             self._emit(Answer(text, partial=True))
         return self.so_far("limit", text)
@@ -179,6 +239,19 @@ class Turn:
             await self._mode.release()
         except StoreError as failure:
             self._emit(Notice(f"What was set aside for the answer could not be given back. {failure}"))
+
+
+def _ends(thought: Thought) -> bool:
+    """Whether a thought ends the turn with something to say."""
+    return thought.call.name == FINISH if thought.call else bool(thought.rationale.strip())
+
+
+def _step_text(thought: Thought) -> str:
+    """What a thought would do, as a person reads it."""
+    call = thought.call
+    if call is not None and call.name != FINISH:
+        return call.signature()
+    return "give up" if call is not None and call.arguments.get("give_up") else "answer"
 
 
 def _last_result(path: Path) -> str:

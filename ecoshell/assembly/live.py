@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly.parts import ask_above, rules_of
+from ecoshell.assembly.planning import follow_plan
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.options import Options
@@ -20,8 +21,15 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("agent", "registration"),
         ("agent", "presentation"),
         ("agent", "max_steps"),
+        ("agent", "strategy"),
         ("agent", "compact_model"),
         ("registration", "names_share"),
+        ("plan", "mode"),
+        ("plan", "threshold"),
+        ("plan", "earned_uses"),
+        ("plan", "judge"),
+        ("plan", "time_price"),
+        ("experience", "record"),
         ("approval", "allow"),
         ("approval", "deny"),
         ("approval", "ask"),
@@ -48,12 +56,16 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
             kit.registration = settings.agent.registration
         case ("agent", "presentation"):
             kit.presentation = settings.agent.presentation
+        case ("agent", "strategy"):
+            kit.strategy = settings.agent.strategy
         case ("agent", "max_steps"):
             kit.max_steps = settings.agent.max_steps
         case ("agent", "compact_model"):
             kit.compact_model = settings.agent.compact_model
         case ("registration", "names_share"):
             kit.names_share = settings.registration.names_share
+        case ("plan" | "experience", _):
+            follow_plan(kit.planning, settings)
         case ("approval", _):
             kit.approvals.follow(rules_of(settings, options))
         case _:

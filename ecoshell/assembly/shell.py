@@ -1,6 +1,7 @@
 """A shell from options and settings."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from ecoshell.assembly.parts import (
     tools_of,
     undo_log,
 )
+from ecoshell.assembly.planning import planning_of
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
@@ -31,13 +33,16 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.sessions.log import EventLog
-from ecoshell.strategies.react import react
+from ecoshell.strategies.base import Way
+from ecoshell.strategies.dfsdt import DFSDT
+from ecoshell.strategies.react import REACT
+from ecoshell.strategies.tot import TOT
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
 
-STRATEGIES = {"react": react}
+STRATEGIES: Mapping[str, Way] = {way.name: way for way in (REACT, DFSDT, TOT)}
 
 
 async def assemble(options: Options, person: Person | None = None) -> Shell:
@@ -88,8 +93,9 @@ def build(
         caster=casts,
         cast=casts.cast(options.model or settings.model),
         person=person or Nobody(),
+        planning=planning_of(settings, paths, lambda: kit.cast),
         bench=Workbench(ground, undo=undo, options=tool_options(settings)),
-        strategy=options.strategy or "react",
+        strategy=options.strategy or settings.agent.strategy,
         registration=options.registration or settings.agent.registration,
         presentation=options.presentation or settings.agent.presentation,
         max_steps=options.max_steps or settings.agent.max_steps,

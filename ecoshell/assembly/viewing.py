@@ -8,6 +8,8 @@ from ecoshell.assembly.casting import SCRIPT, Casting
 from ecoshell.assembly.inventory import LOCAL
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
+from ecoshell.budget.caps import SCOPES, CapState
+from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
@@ -32,6 +34,22 @@ async def assemble_view(options: Options) -> Shell:
         await shell.aclose()
         raise
     return shell
+
+
+async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
+    """The caps a question would come under now, with `--budget` and the settings' for a session that is not begun."""
+    settings = await asyncio.to_thread(load_settings, user_paths())
+    caps = {cap.scope: cap for cap in await shell.caps()}
+    for scope in SCOPES:
+        text = getattr(settings.budget, scope)
+        if scope == "session" and options.budget is not None:
+            text = options.budget
+        elif scope in caps:
+            continue
+        if text is not None:
+            given = parse_amount(text)
+            caps[scope] = CapState(scope, given.unit, given.value, 0, 0)
+    return tuple(caps.values())
 
 
 class _Portraits(Casting):

@@ -83,7 +83,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     add("--mode", choices=("single",), help="who thinks: one model")
-    add("--strategy", choices=("react",), help="in which order it thinks")
+    add("--strategy", choices=("react", "dfsdt", "tot"), help="one path, or a search that goes back")
 
 
 def options_from(args: argparse.Namespace) -> Options:

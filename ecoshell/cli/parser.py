@@ -40,6 +40,12 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     ask.add_argument("question", nargs="+", help="the question, or - to read it from standard input")
     ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
     ask.set_defaults(run=_ask)
+    plan = commands.add_parser(
+        "plan", parents=[shared], allow_abbrev=False, help="what the budget would allow of each tool for a question"
+    )
+    plan.add_argument("question", nargs="+", help="the question; it is not asked")
+    plan.add_argument("--json", action="store_true", help="print JSON")
+    plan.set_defaults(run=_plan)
     picture = commands.add_parser("screenshot", allow_abbrev=False, help="what the chat's screen shows, as an SVG file")
     picture.add_argument("file", type=Path, metavar="FILE.svg", help="a new file")
     picture.add_argument("--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)")
@@ -51,7 +57,7 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
 
         add_parser(commands)
     else:
-        commands.add_parser("bench", help="measure what registering by name saves, and how fast the shell is")
+        commands.add_parser("bench", help="measure what names and plans save, and how fast the shell is")
     return parser
 
 
@@ -65,6 +71,12 @@ def _line(args: argparse.Namespace) -> int:
     from ecoshell.cli.line import run as line
 
     return line(options_from(args))
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from ecoshell.cli.manage.plan import run as plan
+
+    return plan(args)
 
 
 def _screenshot(args: argparse.Namespace) -> int:

@@ -7,12 +7,16 @@ from typing import NoReturn, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.budget.money import amount_text
 from ecoshell.events import (
     Answer,
+    BranchLeft,
     BudgetHeld,
     BudgetSettled,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
     CommandRan,
     Compacted,
@@ -20,7 +24,9 @@ from ecoshell.events import (
     Event,
     LimitHit,
     Notice,
+    PlanChanged,
     Rationale,
+    StepProposed,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -54,6 +60,8 @@ class Signs:
 
     question: str
     thought: str
+    proposed: str
+    back: str
     registered: str
     call: str
     result: str
@@ -63,8 +71,8 @@ class Signs:
     dot: str
 
 
-FANCY = Signs("❯", "◆", "＋", "▸", "└", "✔", "✔", "✘", "·")
-PLAIN = Signs(">", "-", "+", "*", "=", "answer:", "ok:", "!!", "|")
+FANCY = Signs("❯", "◆", "◇", "↩", "＋", "▸", "└", "✔", "✔", "✘", "·")
+PLAIN = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "|")
 """For terminals that show letters only, and for whoever has the screen read aloud."""
 
 
@@ -130,6 +138,8 @@ class EventLines:
         self._streamed = ""
         self._line_open = False
         self._withheld = False
+        self._plan: PlanChanged | None = None
+        """Of this turn."""
 
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
@@ -146,11 +156,15 @@ class EventLines:
     def _tell(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self._streamed = ""
+                self._streamed, self._plan = "", None
                 for attached in event.attachments:
                     self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
             case StepStarted():
                 self._streamed = ""
+            case StepProposed() | BranchLeft():
+                self._search(event)
+            case PlanChanged() | CallJudged() | CallMarked():
+                self._planning(event)
             case Rationale():
                 self._whole(self._signs.thought, visible_line(event.text), event.text, "italic")
             case Answer():
@@ -163,6 +177,36 @@ class EventLines:
                 self._between(event)
             case _:
                 self._warn(event)
+
+    def _search(self, event: StepProposed | BranchLeft) -> None:
+        """What a search considers, and where it goes back."""
+        line, signs = self._printer.line, self._signs
+        match event:
+            case StepProposed():
+                streamed = self._streamed.strip() == event.rationale.strip()
+                said = "" if streamed else f" {signs.dot} {visible_line(event.rationale)}"
+                line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
+            case BranchLeft():
+                line(f"{signs.back} {where_to(event)}: {visible_line(event.reason)}", "yellow")
+
+    def _planning(self, event: PlanChanged | CallJudged | CallMarked) -> None:
+        """What a turn's plan comes to and has come to forbid, and which results did not help."""
+        line, signs = self._printer.line, self._signs
+        match event:
+            case PlanChanged():
+                before, self._plan = self._plan, event
+                if event.number <= 1:
+                    line(f"{signs.dot} plan: {outlook(event, amount_text)}", "dim")
+                elif barred := newly_barred(before, event):
+                    line(f"{signs.dot} plan: {barred}", "yellow")
+            case CallJudged(helpful=False):
+                why = f": {visible_line(event.reason)}" if event.reason else ""
+                line(f"  {signs.bad} unhelpful{why}", "dim")
+            case CallMarked():
+                word = {True: "marked helpful", False: "marked unhelpful", None: "mark taken back"}[event.helpful]
+                line(f"{signs.dot} {word}: {visible_line(event.name)} of turn {event.turn}", "dim")
+            case _:
+                pass
 
     def _between(self, event: CommandRan | TurnUndone | Compacted) -> None:
         """What happened between two turns."""
@@ -260,6 +304,11 @@ def _undone(event: TurnUndone) -> str:
     parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
     parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
     return "; ".join(parts)
+
+
+def where_to(event: BranchLeft) -> str:
+    """Where a search goes on."""
+    return f"back to step {len(event.path)}" if event.path else "back to the beginning"
 
 
 def summary(event: TurnFinished, signs: Signs) -> str:

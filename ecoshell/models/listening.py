@@ -5,7 +5,7 @@ from ecoshell.messages import Usage
 from ecoshell.models.base import Delta, Purpose, Reply, Request, Traits
 
 _SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
-"""Purposes whose text belongs to the conversation; titles, rankings and summaries do not."""
+"""Purposes whose text belongs to the conversation; titles, rankings, judgments and summaries do not."""
 
 _MOST_TOKENS = 100_000_000
 """No call has more, so a report of more is no report."""

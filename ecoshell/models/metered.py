@@ -17,6 +17,7 @@ from ecoshell.models.base import (
     Loadable,
     Model,
     PromptSize,
+    Purpose,
     Reply,
     Request,
     Scorer,
@@ -106,12 +107,14 @@ class MeteredModel:
                 emit(Notice(f"{self.traits.name} turned the call away and is asked again: {error.message}"))
                 place = await self._wait(pause, hold)
 
-    async def score(self, request: ScoreRequest, emit: Emit, *, role: str = "single") -> Scores:
+    async def score(
+        self, request: ScoreRequest, emit: Emit, *, role: str = "single", purpose: Purpose = "rank"
+    ) -> Scores:
         """The log-probabilities a Scorer gives, behind the same gate."""
         scorer = self._model
         if not isinstance(scorer, Scorer):
             raise ModelBroken(f"{self.traits.name} cannot tell how likely a text is.", fix="Choose a local model.")
-        account = replace(self._account_of(), role=role, model=self.traits.name, purpose="rank")
+        account = replace(self._account_of(), role=role, model=self.traits.name, purpose=purpose)
         bound = (await asyncio.to_thread(scorer.score_size, request)).bound
         call = _Call(self._gate, await self._gate.hold(Ask(self.traits.price, bound, 0, account)), emit)
 

@@ -10,7 +10,10 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BranchLeft,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
     CommandRan,
     Compacted,
@@ -19,7 +22,9 @@ from ecoshell.events import (
     LimitChosen,
     LimitHit,
     Notice,
+    PlanChanged,
     Rationale,
+    StepProposed,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -61,7 +66,13 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None) -> 
     if session is not None:
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
-        blocks.extend(_turn_blocks(at, event) or _between_blocks(event) or _call_blocks(event) or _lines(event))
+        blocks.extend(
+            _turn_blocks(at, event)
+            or _between_blocks(event)
+            or _call_blocks(event)
+            or _judgment_blocks(event)
+            or _lines(event)
+        )
     return "\n\n".join(blocks) + "\n"
 
 
@@ -134,6 +145,19 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
             return ()
 
 
+def _judgment_blocks(event: Event) -> tuple[str, ...]:
+    """What was thought of a result, and what the model was told of the plan after it."""
+    match event:
+        case CallJudged():
+            said = () if event.helpful is None else (_judgment(event),)
+            return (*said, quoted(event.note)) if event.note else said
+        case CallMarked():
+            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark taken back"}[event.helpful]
+            return (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
+        case _:
+            return ()
+
+
 def _lines(event: Event) -> Iterator[str]:
     """What one line tells; nothing for events that only a screen needs."""
     match event:
@@ -143,6 +167,14 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"**Limit**: {literal(event.message)}"
         case LimitChosen():
             yield f"Choice: {literal(event.choice)}"
+        case StepProposed():
+            said = f": {literal(event.rationale)}" if event.rationale.strip() else ""
+            yield f"Proposed {code(event.step)}{said}"
+        case BranchLeft():
+            where = f"step {len(event.path)}" if event.path else "the beginning"
+            yield f"↩ **Back to {where}**: {literal(event.reason)}"
+        case PlanChanged(number=1):
+            yield f"Plan ({literal(event.mode)}): {_planned(event)}"
         case Notice():
             yield f"Note: {literal(event.text)}"
         case ErrorHappened():
@@ -156,6 +188,21 @@ def _bill(event: TurnFinished) -> str:
     steps = f"{event.steps} step{'' if event.steps == 1 else 's'}"
     tokens = f"{event.usage.input:,} tokens in ({event.usage.cached:,} cached), {event.usage.output:,} out"
     return f"{event.status.replace('_', ' ')} · {cost} · {steps} · {event.seconds:.1f} s · {tokens}"
+
+
+def _judgment(event: CallJudged) -> str:
+    by = f" ({literal(event.by)}{f': {literal(event.reason)}' if event.reason else ''})"
+    return f"{'✔ helpful' if event.helpful else '✘ unhelpful'}{by}"
+
+
+def _planned(event: PlanChanged) -> str:
+    """The tools a turn's first plan allows, and what the turn was estimated at."""
+    tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in event.rows if row.state == "planned")
+    if event.low is None or event.high is None:
+        price = "price unknown"
+    else:
+        price = f"about {amount_text(event.low, event.unit)} to {amount_text(event.high, event.unit)}"
+    return f"{tools or 'no tool'}; {price}{'' if event.enforced else '; advice only'}"
 
 
 def _undone(event: TurnUndone) -> str:

@@ -100,6 +100,8 @@ class AgentSettings(Section):
     """What the model sees of the tools at first: their names alone, every document, or whichever costs less."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
+    strategy: Literal["react", "dfsdt", "tot"] = "react"
+    """In which order it thinks: one path, or a search that goes back from dead ends (dfsdt, tot)."""
     max_steps: Whole = 24
     """Thoughts and calls after which a turn has to end in an answer."""
     max_output_tokens: Whole = 1024

@@ -123,6 +123,7 @@ async def test_a_tool_that_was_not_approved_is_not_paid(play):
 async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
     person = Approves()
     async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
+        shell.kit.planning.mode = "off"  # a plan would forbid it before
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]

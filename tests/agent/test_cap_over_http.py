@@ -27,7 +27,7 @@ from ecoshell.budget.caps import CapState
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
 from ecoshell.cli import main
-from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, TurnFinished
+from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, PlanChanged, TurnFinished
 from ecoshell.messages import Usage
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -260,13 +260,21 @@ async def test_a_greedy_model_that_never_ends_is_stopped_at_the_cap_with_an_answ
         spent = next(one.spent for one in await shell.caps() if one.scope == "day")
         cap = f"day {(spent + 30_000_000) / 1e9:.9f}"
     try:
+        await shell.command("/plan off")
         played = await play("greedy", "session 20", cap)
     finally:
+        await shell.command("/plan btp")
         await shell.command("/budget day 20")
     assert played.end.status == "limit"
     assert played.end.answer
     assert of(played.events, LimitHit)[0].scope == cap.split()[0]
     assert played.end.steps > 2
+
+
+async def test_a_greedy_model_is_stopped_by_the_plan_with_an_answer_where_the_plan_binds(shell, play):
+    played = await play("greedy", "session 40000tok")
+    assert (played.end.status, bool(played.end.answer)) == ("limit", True)
+    assert of(played.events, PlanChanged)[-1].enforced
 
 
 async def test_turn_by_turn_a_moody_model_never_gets_a_session_past_its_cap(play):

@@ -216,3 +216,20 @@ def _until_reading(process: "subprocess.Popen[bytes]") -> None:
         (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0"))
         if waiting == 0:
             return
+
+
+def test_a_strategy_is_chosen_for_one_question(start: Start) -> None:
+    replies = (
+        {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
+        {"call": {"name": "finish", "arguments": {"give_up": True, "answer": "a counter is of no use"}}},
+        *CALCULATE,
+    )
+    status, out, _ = end(start("--strategy", "dfsdt", "What is 17 * 23?", replies=replies))
+    assert (status, out) == (0, "391\n")
+    assert end(start("--strategy", "bfs", "?"))[0] == 2
+    status, out, _ = end(start("--strategy", "dfsdt", "--json", "What is 17 * 23?", replies=replies))
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["strategy"] for event in events if event["type"] == "turn_started"] == ["dfsdt"]
+    assert [event["reason"] for event in events if event["type"] == "branch_left"] == [
+        "given up: a counter is of no use"
+    ]

@@ -4,6 +4,7 @@ import asyncio
 import io
 import signal
 from collections.abc import AsyncGenerator, Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
     ApprovalWanted,
+    BranchLeft,
     CallFinished,
     CommandRan,
     Compacted,
@@ -27,6 +29,7 @@ from ecoshell.events import (
     Event,
     LimitHit,
     Rationale,
+    StepProposed,
     StepStarted,
     TextArrived,
     TurnFinished,
@@ -157,6 +160,22 @@ async def test_an_answer_that_was_not_streamed_is_printed_whole() -> None:
 async def test_a_thought_takes_one_line() -> None:
     _, screen = await chat(PlayedShell([Rationale("I need\n\na word counter.", "single"), finished()]), "q")
     assert "I need a word counter.\n" in screen
+
+
+async def test_a_search_shows_what_was_proposed_and_where_it_goes_back() -> None:
+    proposed = StepProposed("Look around.", "list_files()", "single")
+    left = BranchLeft(("c1", "c2"), 1, "given up: \x1b[2Jnothing")
+    _, screen = await chat(PlayedShell([proposed, left, replace(left, path=()), finished()]), "q")
+    assert "? proposed: list_files() | Look around." in screen
+    assert "< back to step 2: given up: ␛[2Jnothing" in screen
+    assert "< back to the beginning: given up" in screen
+
+
+async def test_a_proposal_that_was_streamed_is_not_told_twice() -> None:
+    streamed = TextArrived("Look around.", "thought", "single")
+    proposed = StepProposed("Look around.", "list_files()", "single")
+    _, screen = await chat(PlayedShell([StepStarted(1, "single", "m"), streamed, proposed, finished()]), "q")
+    assert screen.count("Look around.") == 1
 
 
 async def test_markup_and_escapes_of_a_tool_are_shown_as_text() -> None:

@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BranchLeft,
     BudgetHeld,
     CallFinished,
     CallStarted,
@@ -18,12 +19,14 @@ from ecoshell.events import (
     LimitHit,
     Notice,
     Rationale,
+    StepProposed,
     TextArrived,
     ToolRegistered,
     TurnFinished,
     TurnStarted,
     TurnUndone,
     from_json,
+    to_json,
 )
 from ecoshell.messages import Attachment, Usage
 from ecoshell.sessions.export import as_json, as_markdown
@@ -94,6 +97,20 @@ def test_errors_limits_and_refusals_are_told() -> None:
         "Partial answer",
     ):
         assert part in text
+
+
+def test_what_a_search_proposed_and_where_it_went_back_is_told() -> None:
+    proposed = StepProposed("Look *around*.", "list_files()", "single")
+    left = BranchLeft(("c1",), 1, "given up: <nothing>")
+    text = as_markdown(timed([proposed, left, BranchLeft((), 2, "no answer after 8 steps", ("read_file",))]))
+    assert "Proposed `list_files()`: Look \\*around\\*." in text
+    assert "**Back to step 1**: given up: \\<nothing\\>" in text
+    assert "**Back to the beginning**: no answer after 8 steps" in text
+
+
+def test_where_a_search_went_back_is_read_again_as_it_was() -> None:
+    left = BranchLeft(("c1", "c2"), 1, "given up", ("read_file",))
+    assert from_json(json.loads(json.dumps(to_json(left)))) == left
 
 
 def test_a_question_that_a_headline_cannot_hold_is_told_in_full() -> None:

@@ -8,11 +8,12 @@ if TYPE_CHECKING:
 
 
 def add_management(commands: "Commands") -> None:
-    """Add `tools`, `sessions`, `cost`, `config` and `models`."""
+    """Add `tools`, `sessions`, `experience`, `cost`, `config` and `models`."""
     as_json = argparse.ArgumentParser(add_help=False)
     as_json.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     _add_tools(commands, as_json)
     _add_sessions(commands, as_json)
+    _add_experience(commands, as_json)
     _add_cost(commands, as_json)
     _add_config(commands, as_json)
     _add_models(commands, as_json)
@@ -46,6 +47,38 @@ def _add_sessions(commands: "Commands", as_json: argparse.ArgumentParser) -> Non
     rename.add_argument("id", help="the session's id, or its beginning")
     rename.add_argument("title", nargs="+", help="the new title")
     add("delete", "remove a session and all its events").add_argument("id", help="the session's whole id")
+
+
+def _add_experience(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "experience", parents=[as_json], allow_abbrev=False, help="what was learned from uses of tools"
+    )
+    parser.set_defaults(run=_experience, json=False, action="list", limit=50, tool="", query="")
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+
+    def add(name: str, what: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, parents=[as_json], allow_abbrev=False, help=what)
+        action.set_defaults(action=name)
+        return action
+
+    listed = add("list", "the latest uses first (default)")
+    listed.add_argument("--tool", default="", metavar="NAME", help="uses of this tool")
+    listed.add_argument("--query", default="", metavar="TEXT", help="uses for questions with this in them")
+    listed.add_argument("--limit", type=int, default=50, metavar="N", help="how many (default: 50)")
+    add("show", "all that is kept of one use").add_argument("id", type=int, metavar="USE", help="its number")
+    export = add("export", "every use as a line of JSON")
+    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
+    add("import", "add the uses of a file, all or none").add_argument(
+        "file", help="JSON Lines, or - for standard input"
+    )
+    forget = add("forget", "remove uses for good")
+    forget.add_argument("ids", nargs="*", type=int, metavar="USE", help="their numbers")
+    forget.add_argument("--tool", default="", metavar="NAME", help="all uses of this tool")
+    forget.add_argument("--before", default="", metavar="DATE", help="all uses before this day, such as 2026-11-01")
+    forget.add_argument("--all", action="store_true", help="everything; asks for --yes")
+    forget.add_argument("--yes", action="store_true", help="really everything")
+    train = add("train", "make the classifier of results from those you marked")
+    train.add_argument("--all-judged", action="store_true", help="learn from what rules and models judged, too")
 
 
 def _add_cost(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
@@ -96,6 +129,16 @@ def _tools(args: argparse.Namespace) -> int:
 
 def _sessions(args: argparse.Namespace) -> int:
     from ecoshell.cli.manage.sessions import run
+
+    return run(args)
+
+
+def _experience(args: argparse.Namespace) -> int:
+    if args.action == "train":
+        from ecoshell.cli.manage.experience_train import run as train
+
+        return train(args)
+    from ecoshell.cli.manage.experience import run
 
     return run(args)
 

@@ -1,0 +1,1 @@
+"""The plan of a turn: made, kept to, told of, and made anew while the turn runs (SPEC §2)."""

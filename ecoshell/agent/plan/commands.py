@@ -1,0 +1,60 @@
+"""`/plan`: the plan, why it has a row, and whether turns are planned at all."""
+
+from collections.abc import Iterable
+
+from ecoshell.agent.commands import Command, Printed
+from ecoshell.agent.plan.choices import PLAN_MODES
+from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.plan.text import plan_table, standing_text, why_text
+from ecoshell.agent.shell import Shell
+from ecoshell.errors import UsageError
+
+_MODES = {
+    "off": "Turns are not planned: what the caps allow may be used.",
+    "btp": "From the next step on, tools outside the plan are forbidden where a cap stands.",
+    "prompt": "From the next question on, the model is told costs and budget, and nothing is forbidden.",
+    "btp+prompt": "From the next step on, tools outside the plan are forbidden where a cap stands; from the next "
+    "question on, the model is told costs and budget.",
+}
+
+
+async def _plan(shell: Shell, argument: str) -> Printed:
+    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp`, `/plan prompt`, `/plan btp+prompt`."""
+    word, _, rest = argument.partition(" ")
+    for mode in PLAN_MODES:
+        if argument == mode:
+            shell.kit.planning.mode = mode
+            return Printed(f"Plan {mode}. {_MODES[mode]}")
+    if word == "why" and rest.strip():
+        tool = shell.conversation.known(rest.strip()).name
+        return Printed(why_text(await _present(shell), tool))
+    if argument:
+        raise UsageError(
+            f"/plan {argument} cannot be read.", fix=f"Say /plan, /plan why TOOL, or /plan {', '.join(PLAN_MODES)}."
+        )
+    plan = await _present(shell)
+    told = plan.event()
+    head = "" if shell.kit.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
+    return Printed(f"{head}{standing_text(told)}\n\n{plan_table(told.rows, told.unit)}{_others(told.others)}")
+
+
+async def _present(shell: Shell) -> LivePlan:
+    """The plan of the turn that runs or ran last; before the first, that of a question nothing is known of."""
+    return shell.conversation.plan or await shell.conversation.foresee("")
+
+
+def _others(count: int) -> str:
+    return f"\n… and {count:,} more tools" if count else ""
+
+
+def _choices(shell: Shell) -> Iterable[str]:
+    return (*PLAN_MODES, *(f"why {name}" for name in shell.kit.catalog.names))
+
+
+PLAN_COMMAND: Command[Shell] = Command(
+    "plan",
+    "[why TOOL|MODE]",
+    "what the budget allows of each tool, and why; off, btp, prompt, btp+prompt",
+    _plan,
+    _choices,
+)

@@ -1,0 +1,59 @@
+"""How a plan stands in the way of a call: it bars what may not be used, and has every result judged and counted."""
+
+from ecoshell.agent.guards import Scene, Source, refuse
+from ecoshell.agent.plan.choices import Judge
+from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.plan.recording import Recorder
+from ecoshell.agent.steering import Steering
+from ecoshell.events import CallJudged
+from ecoshell.messages import Call, Observation
+
+_WHY = {
+    "budget": "its expected cost does not fit what is left of the budget beside better tools",
+    "quota": "it was used as often as the plan allows",
+    "blacklist": "it has not helped in this task",
+    "below τ": "it has seldom helped with questions like this one",
+}
+
+
+def barred_text(name: str, why: str) -> str:
+    """What the model reads when it wants a tool that the plan does not allow."""
+    return f"{name} was not run: {_WHY[why]} ({why}). Use another tool, or answer from what there is."
+
+
+class Planned:
+    """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2)."""
+
+    def __init__(self, inner: Source, plan: Steering) -> None:
+        self._inner = inner
+        self._plan = plan
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        why = self._plan.forbidden.get(call.name)
+        if why is not None:
+            return refuse("forbidden", barred_text(call.name, why))
+        return await self._inner.act(call, scene)
+
+
+class Judged:
+    """Has the result of every call that ran judged, counted, recorded and planned for."""
+
+    def __init__(self, inner: Source, *, plan: LivePlan, judge: Judge, recorder: Recorder) -> None:
+        self._inner = inner
+        self._plan = plan
+        self._judge = judge
+        self._recorder = recorder
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        thought = self._plan.thought
+        seen = await self._inner.act(call, scene)
+        if seen.refused:
+            return seen
+        verdict = await self._judge.judge(self._plan.outset.question, call, seen, scene.emit)
+        note = await self._plan.count(
+            call.name, thought, price=scene.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
+        )
+        scene.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
+        await self._recorder.record(call, seen, verdict, thought=thought, scene=scene)
+        self._plan.tell(scene.emit, f"{call.name} was used")
+        return seen.noted(note)

@@ -1,0 +1,70 @@
+"""What a turn may spend on tools: the caps, less what is used, less what ending with an answer takes (SPEC §2, R)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ecoshell.agent.mode import Foreseen, Mode
+from ecoshell.agent.outlook import of_conclusion, used
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import Unit
+from ecoshell.budget.price import Price
+from ecoshell.messages import Usage
+from ecoshell.models.base import Request, Traits
+from ecoshell.planning.btp.costs import Step
+
+STEP_OUTPUT = 200
+"""Tokens a step is expected to write: thought and call, a round mean of recorded runs (catalog/registration)."""
+_CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the tightest cap of one unit leaves, and what of it is reserved for the prompts and the answer."""
+
+    unit: Unit
+    cap: int
+    reserved: int
+
+    @property
+    def budget(self) -> int:
+        """R, in the unit; below 0 when even the answer may not fit."""
+        return self.cap - self.reserved
+
+
+def means(caps: Sequence[CapState], mode: Mode, foreseen: Foreseen, traits: Traits) -> dict[Unit, Means]:
+    """What the caps leave, by unit; what the mode holds for its answer counts as reserved, not as used."""
+    found: dict[Unit, Means] = {}
+    for cap in caps:
+        left = cap.limit - used(cap, mode.aside)
+        if cap.unit not in found or left < found[cap.unit].cap:
+            found[cap.unit] = Means(cap.unit, max(0, left), _reserved(cap, mode, foreseen, traits))
+    return found
+
+
+def expected_step(foreseen: Foreseen, traits: Traits) -> Step:
+    """What a step that calls a tool is expected to take, estimated without a tokenizer."""
+    usages = [_usage(request) for request in foreseen.steps if request.purpose != "answer"]
+    return Step(_price(traits.price, usages), sum(usage.total for usage in usages))
+
+
+def expected_answer(foreseen: Foreseen, traits: Traits) -> Step:
+    """What a step that answers at once is expected to take."""
+    usages = [_usage(request) for request in foreseen.steps][-1:]
+    return Step(_price(traits.price, usages), sum(usage.total for usage in usages))
+
+
+def _reserved(cap: CapState, mode: Mode, foreseen: Foreseen, traits: Traits) -> int:
+    aside = mode.aside
+    if aside is not None:
+        return (aside.nano or 0) if cap.unit == "usd" else aside.tokens
+    return of_conclusion(foreseen, traits).in_unit_of(cap) or 0
+
+
+def _usage(request: Request) -> Usage:
+    texts = [message.text for message in request.messages]
+    texts += [document.as_entry() for document in request.tools]
+    return Usage(input=sum(map(len, texts)) // _CHARACTERS_PER_TOKEN, output=min(request.max_tokens, STEP_OUTPUT))
+
+
+def _price(price: Price | None, usages: Iterable[Usage]) -> int | None:
+    return None if price is None else sum(price.cost(usage) for usage in usages)

@@ -1,0 +1,68 @@
+"""What is remembered of a use of a tool: redacted, shortened, and kept on this machine."""
+
+import asyncio
+import hashlib
+import json
+import os
+from datetime import UTC, datetime
+
+from ecoshell.agent.guards import Scene
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.errors import StoreError
+from ecoshell.events import Notice
+from ecoshell.messages import Call, Observation
+from ecoshell.planning.btp.base import Use, document_hash
+from ecoshell.planning.btp.redaction import redacted, size_level
+from ecoshell.planning.judging.judges import Verdict
+
+_ARGUMENTS = 2_000
+_RESULT = 500
+"""Characters that are kept of each."""
+
+
+class Recorder:
+    """Keeps the uses of one turn; a record that cannot be kept is told of once, and ends nothing."""
+
+    def __init__(self, kit: Kit, session: str, turn: int, question: str) -> None:
+        self._kit = kit
+        self._session = session
+        self._turn = turn
+        self._question = question
+        self._warned = False
+
+    async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: Thought, scene: Scene) -> None:
+        """Keep one use."""
+        if not self._kit.planning.recording:
+            return
+        try:
+            await asyncio.to_thread(self._keep, call, seen, verdict, thought, scene.bill.spent_nano)
+        except StoreError as failure:
+            if not self._warned:
+                scene.emit(Notice(f"What the tools did is not remembered for planning. {failure}"))
+            self._warned = True
+
+    def _keep(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> None:
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+        use = Use(
+            query=redacted(self._question, os.environ),
+            tool=call.name,
+            document_hash=document_hash(self._kit.catalog.document(call.name)),
+            arguments=redacted(arguments, os.environ)[:_ARGUMENTS],
+            result=redacted(seen.text, os.environ)[:_RESULT],
+            result_hash=hashlib.sha256(seen.text.encode(errors="replace")).hexdigest(),
+            ok=seen.ok,
+            helpful=verdict.helpful,
+            judged_by=verdict.by,
+            model=self._kit.model,
+            price_nano=price_nano,
+            step_nano=thought.nano,
+            step_tokens=thought.tokens,
+            seconds=seen.seconds + thought.seconds,
+            size_level=size_level(len(arguments)),
+            session=self._session,
+            turn=self._turn,
+            call=call.id,
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._kit.planning.records.add([use])

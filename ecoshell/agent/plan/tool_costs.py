@@ -1,0 +1,79 @@
+"""What tools are expected to cost in one turn: by experience before it, and by what its own steps have taken."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ecoshell.budget.money import Unit
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.events import BudgetSettled
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.costs import Expected, Step, expected_cost, with_sample, with_use
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """What a model step has taken; unknown money is None."""
+
+    nano: int | None = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def plus(self, settled: BudgetSettled) -> "Thought":
+        """The same with one more call."""
+        unknown = self.nano is None or settled.spent_nano is None
+        nano = None if unknown else (self.nano or 0) + (settled.spent_nano or 0)
+        return Thought(nano, self.tokens + settled.usage.total, self.seconds + settled.seconds)
+
+
+class ToolCosts:
+    """The expected cost of one use of each tool of a catalog; learns from the uses and steps of the turn."""
+
+    def __init__(self, catalog: Catalog, evidence: Mapping[str, Evidence], registered: Iterable[str]) -> None:
+        self._catalog = catalog
+        self._evidence = dict(evidence)
+        self._registered = set(registered)
+        self._tokens = Figure()
+        self._nano = Figure()
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """Tools that can be called without registering them first."""
+        return frozenset(self._registered)
+
+    def register(self, tool: str) -> None:
+        """The tool can be called from now on."""
+        self._registered.add(tool)
+
+    def unregister(self, tools: Iterable[str]) -> None:
+        """A search has gone back behind their registration."""
+        self._registered.difference_update(tools)
+
+    def learn(self, tool: str, thought: Thought, *, price: int, seconds: float) -> None:
+        """One use has cost this, and the step that called for it took `thought`."""
+        step = Step(thought.nano, thought.tokens)
+        known = self._evidence.get(tool, NO_EVIDENCE)
+        self._evidence[tool] = with_use(known, price=price, seconds=seconds + thought.seconds, step=step)
+        self._tokens = with_sample(self._tokens, step.tokens)
+        if step.nano is not None:
+            self._nano = with_sample(self._nano, step.nano)
+
+    def expected(self, unit: Unit, guess: Step, *, hour_nano: int, freely: bool) -> dict[str, Expected]:
+        """What one use costs, with the step that registers the tool where this is still to come.
+
+        `guess` is what a step is estimated to take, until the turn has seen some; `freely` says that registering takes
+        no step.
+        """
+        step = self._step(guess)
+        registering = 0 if freely else step.tokens if unit == "tokens" else step.nano or 0
+        costs: dict[str, Expected] = {}
+        for name in self._catalog.names:
+            declared = self._catalog.tool(name).price_nano
+            cost = expected_cost(self._evidence.get(name, NO_EVIDENCE), declared, step, unit, hour_nano=hour_nano)
+            costs[name] = cost if name in self._registered else replace(cost, registering=registering)
+        return costs
+
+    def _step(self, guess: Step) -> Step:
+        if not self._tokens.count:
+            return guess
+        return Step(math.ceil(self._nano.mean) if self._nano.count else guess.nano, math.ceil(self._tokens.mean))

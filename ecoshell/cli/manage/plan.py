@@ -1,0 +1,59 @@
+"""`ecoshell plan`: what would be planned for a question, without asking it."""
+
+import argparse
+import asyncio
+from typing import Any
+
+from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.plan.text import plan_table, standing_text
+from ecoshell.assembly.viewing import assemble_view, caps_of
+from ecoshell.cli.arguments import options_from
+from ecoshell.cli.manage.show import print_json
+from ecoshell.errors import UsageError
+from ecoshell.options import Options
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan of a question; raises UsageError, SettingsError and StoreError."""
+    question = " ".join(args.question).strip()
+    if not question:
+        raise UsageError("The question is empty.", fix="Say what is to be planned, in quotes.")
+    record, text = asyncio.run(_planned(options_from(args), question))
+    if args.json:
+        print_json(record)
+    else:
+        print(text)
+    return 0
+
+
+async def _planned(options: Options, question: str) -> tuple[dict[str, Any], str]:
+    shell = await assemble_view(options)
+    try:
+        caps = await caps_of(shell, options)
+        plan = await shell.conversation.foresee(question, caps)
+        return _record(plan), _text(plan)
+    finally:
+        await shell.aclose()
+
+
+def _record(plan: LivePlan) -> dict[str, Any]:
+    """Amounts are whole nano-dollars or tokens, as `unit` says; `cap` is null without a cap."""
+    told = plan.event()
+    fields = ("tool", "value", "cost", "spread", "bound", "planned", "state", "why")
+    return {
+        "mode": told.mode,
+        "unit": "nano_usd" if told.unit == "usd" else "tokens",
+        "cap": told.cap,
+        "reserved": told.reserved,
+        "budget": told.budget,
+        "enforced": told.enforced,
+        "planned_cost": told.planned_cost,
+        "low": told.low,
+        "high": told.high,
+        "rows": [{name: getattr(row, name) for name in fields} for row in plan.draft.plan.rows],
+    }
+
+
+def _text(plan: LivePlan) -> str:
+    told = plan.event()
+    return f"{standing_text(told)}\n\n{plan_table(plan.draft.plan.rows, told.unit)}"

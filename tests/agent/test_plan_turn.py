@@ -1,0 +1,334 @@
+"""Whole turns under a plan: scripted models, real SQLite, real tools."""
+
+import itertools
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.budget.money import Amount
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    BudgetSettled,
+    CallFinished,
+    CallJudged,
+    CallMarked,
+    LimitHit,
+    PlanChanged,
+    ToolsOffered,
+    TurnFinished,
+)
+from ecoshell.planning.btp.base import Use, document_hash
+from ecoshell.planning.judging.judges import Verdict
+
+COUNT = say("Count them.", "count_text", path="notes.txt")
+READ = say("Read it.", "read_file", path="notes.txt")
+PRICE = (Decimal(1), Decimal(4))
+
+
+def row(plan, tool):
+    return next(row for row in plan.rows if row.tool == tool)
+
+
+def uses(shell):
+    return [*shell.kit.planning.records.uses()]
+
+
+async def test_the_plan_follows_a_turn_from_planned_to_used(play):
+    lines = [register("count_text"), COUNT, finish("3 lines")]
+    async with play(lines, registration="names", budget="60000tok") as shell:
+        events = await turn(shell)
+    plans = of(events, PlanChanged)
+    first, registered, used = plans[0], plans[1], plans[2]
+    assert [plan.number for plan in plans] == list(range(1, len(plans) + 1))
+    assert first.enforced
+    assert (first.unit, first.reason) == ("tokens", "the question")
+    assert first.budget == first.cap - first.reserved
+    assert (row(first, "count_text").state, row(first, "count_text").why) == ("planned", "new")
+    assert registered.reason == "count_text was registered"
+    assert row(registered, "count_text").cost < row(first, "count_text").cost
+    assert used.reason == "count_text was used"
+    assert (row(used, "count_text").used, row(used, "count_text").left) == (1, 1)
+    assert used.cap < first.cap
+
+
+async def test_the_first_plan_and_its_price_range_come_before_anything_is_spent(play):
+    async with play([finish("hello")], budget="0.50", price=PRICE) as shell:
+        events = await turn(shell, "Say hello.")
+    plan = of(events, PlanChanged)[0]
+    assert events.index(plan) < events.index(of(events, BudgetSettled)[0])
+    assert 0 < plan.low <= plan.high <= plan.cap
+
+
+async def test_a_use_beyond_the_quota_is_refused_and_says_why(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        shell.kit.planning.earned = False
+        events = await turn(shell)
+        told = shell.requests[-1].messages
+    first, second = of(events, CallFinished)
+    assert (first.ok, first.refused, second.refused) == (True, "", "forbidden")
+    assert "(quota)" in second.observation
+    judged = of(events, CallJudged)
+    assert [(one.helpful, one.by) for one in judged] == [(True, "rules")]
+    assert "Not to be used any more: count_text (quota)." in judged[0].note
+    assert any("Not to be used any more: count_text (quota)." in message.text for message in told)
+    last = of(events, PlanChanged)[-1]
+    assert (row(last, "count_text").state, row(last, "count_text").why) == ("forbidden", "quota")
+    assert events[-1].status == "answered"
+
+
+async def test_a_use_that_helped_earns_another_one(play):
+    lines = [COUNT, COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        events = await turn(shell)
+    assert [one.refused for one in of(events, CallFinished)] == ["", "", ""]
+    assert row(of(events, PlanChanged)[-1], "count_text").used == 3
+
+
+class Says:
+    """A judge of one opinion."""
+
+    def __init__(self, helpful):
+        self.helpful = helpful
+
+    async def judge(self, query, call, observation, emit):
+        return Verdict(self.helpful, "rules", "so it is")
+
+
+async def test_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
+    lines = [COUNT, COUNT, finish("?"), finish("ok")]
+    async with play(lines, registration="all", budget="90000tok") as shell:
+        shell.kit.planning.judge = Says(False)
+        events = await turn(shell)
+        again = await turn(shell, "Something else.")
+    first, second = of(events, CallFinished)
+    assert (first.refused, second.refused) == ("", "forbidden")
+    assert "(blacklist)" in second.observation
+    assert row(of(events, PlanChanged)[-1], "count_text").why == "blacklist"
+    assert row(of(again, PlanChanged)[0], "count_text").why != "blacklist"
+
+
+async def test_a_mistake_of_the_caller_can_be_corrected(play):
+    lines = [say("", "count_text", path="note.txt"), COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="90000tok") as shell:
+        events = await turn(shell)
+    assert [(one.ok, one.refused) for one in of(events, CallFinished)] == [(False, ""), (True, "")]
+    assert [one.helpful for one in of(events, CallJudged)] == [None, True]
+
+
+async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all") as shell:
+        shell.kit.planning.earned = False
+        events = await turn(shell)
+    plans = of(events, PlanChanged)
+    assert not any(plan.enforced for plan in plans)
+    assert all(plan.budget is None and plan.cap is None for plan in plans)
+    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+
+
+async def test_with_the_plan_off_nothing_is_planned_and_uses_are_remembered_all_the_same(play):
+    async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
+        shell.kit.planning.mode = "off"
+        events = await turn(shell)
+        kept = uses(shell)
+    assert of(events, PlanChanged) == []
+    assert len(kept) == 1
+
+
+async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        shell.kit.planning.mode, shell.kit.planning.earned = "prompt", False
+        events = await turn(shell)
+        opening = shell.requests[0].messages[-1].text
+        after = shell.requests[1].messages[-1].text
+    assert "Expected cost of one use:" in opening
+    assert "count_text" in opening.partition("Expected cost of one use:")[2]
+    assert "Budget left for tools:" in after
+    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+
+
+async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
+        await turn(shell)
+        past = [event for _, event in shell.store.events(shell.session)]
+        assert Memory(shell.kit.catalog, past).messages == shell.conversation.memory.messages
+        assert any("Budget left for tools" in message.text for message in shell.conversation.memory.messages)
+
+
+async def test_each_request_goes_on_where_the_one_before_it_ended(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
+        await turn(shell)
+        sent = [request.messages for request in shell.requests]
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
+
+
+async def test_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
+    lines = [register("count_text"), finish("no")]
+    async with play(lines, registration="names", budget="60000tok") as shell:
+        _make_worthless(shell, "count_text")
+        events = await turn(shell)
+    assert "count_text" not in of(events, ToolsOffered)[0].names
+    refused = of(events, CallFinished)[0]
+    assert refused.refused == "forbidden"
+    assert "below τ" in refused.observation
+
+
+async def test_when_no_tool_may_be_used_any_more_the_model_is_asked_for_the_answer_alone(play):
+    async with play([say("I only know this much.")], registration="all", budget="60000tok") as shell:
+        for name in shell.kit.catalog.names:
+            _make_worthless(shell, name)
+        events = await turn(shell)
+        assert shell.requests[0].want == "text"
+    assert events[-1].status == "answered"
+    assert events[-1].answer == "I only know this much."
+
+
+async def test_a_cap_below_the_price_of_an_answer_is_told_before_anything_is_spent(play):
+    async with play([finish("hi")], budget="60tok") as shell:
+        events = await turn(shell)
+    assert of(events, PlanChanged)[0].budget == 0
+    assert of(events, BudgetSettled) == []
+    assert of(events, LimitHit) != []
+    end = of(events, TurnFinished)[0]
+    assert (end.status, end.usage.total) == ("limit", 0)
+
+
+async def test_a_cap_that_is_lowered_in_a_turn_is_planned_for_at_the_next_step(play):
+    class Lowering:
+        def __init__(self):
+            self.shell = None
+
+        async def approve(self, wanted):
+            await self.shell.set_cap("session", Amount(12_000, "tokens"))
+            return Approval("once")
+
+        async def at_limit(self, hit):
+            return LimitChoice("answer")
+
+    person = Lowering()
+    lines = [say("", "write_file", path="x.txt", text="x"), COUNT, finish("done")]
+    async with play(lines, person=person, registration="all", budget="200000tok") as shell:
+        person.shell = shell
+        events = await turn(shell)
+    plans = of(events, PlanChanged)
+    assert plans[0].cap > 150_000
+    assert plans[-1].cap < 12_000
+
+
+async def test_every_use_is_remembered_with_what_it_cost_and_who_judged_it(play):
+    async with play([COUNT, finish("3 lines")], registration="all", budget="0.50", price=PRICE) as shell:
+        events = await turn(shell, "How many lines? My key is sk-abcdefghijklmnopqrstuvwxyz123456")
+        (use,) = uses(shell)
+    step = of(events, BudgetSettled)[0]
+    assert (use.tool, use.helpful, use.judged_by, use.price_nano) == ("count_text", True, "rules", 0)
+    assert use.step_nano == step.spent_nano
+    assert use.step_tokens == step.usage.total
+    assert "sk-abcdefghijkl" not in use.query
+    assert use.session == shell.session
+
+
+async def test_the_next_turn_is_planned_from_what_was_learned(play):
+    lines = [COUNT, finish("3 lines"), finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        await turn(shell)
+        events = await turn(shell)
+    learned = row(of(events, PlanChanged)[0], "count_text")
+    assert learned.value > 0.5
+    assert learned.why == "value"
+
+
+async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
+    async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
+        events = await turn(shell)
+        call = of(events, CallFinished)[0]
+        marked = await shell.mark(1, call.id, call.name, helpful=False)
+        assert isinstance(marked, CallMarked)
+        assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (False, "you")
+        await shell.mark(1, call.id, call.name, helpful=None)
+        assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (True, "rules")
+        kept = [event for _, event in shell.store.events(shell.session) if isinstance(event, CallMarked)]
+    assert [event.helpful for event in kept] == [False, None]
+
+
+async def test_plan_prints_rows_and_the_arithmetic_of_one(play):
+    async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
+        before = (await shell.command("/plan")).text
+        await turn(shell)
+        after = (await shell.command("/plan")).text
+        why = (await shell.command("/plan why count_text")).text
+    assert "count_text" in before
+    assert "Left for tools" in before
+    assert "count_text" in after
+    assert "budget R = " in why
+    assert "0.10 = 0.1 / 1.0" in why
+
+
+async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
+    async with play([], budget="60000tok") as shell:
+        for mode in ("off", "prompt", "btp+prompt", "btp"):
+            assert mode in (await shell.command(f"/plan {mode}")).text
+            assert shell.kit.planning.mode == mode
+        with pytest.raises(UsageError, match="cannot be read"):
+            await shell.command("/plan maybe")
+        with pytest.raises(UsageError, match="no tool called"):
+            await shell.command("/plan why cuont_text")
+
+
+def _make_worthless(shell, tool):
+    """Give a tool a long history in which it never helped."""
+    known = document_hash(shell.kit.catalog.document(tool))
+    shell.kit.planning.records.add(
+        Use(
+            query="How many lines has notes.txt?",
+            tool=tool,
+            document_hash=known,
+            arguments="{}",
+            result="error",
+            result_hash="0",
+            ok=False,
+            helpful=False,
+            judged_by="you",
+            model="script",
+            price_nano=0,
+            step_nano=0,
+            step_tokens=10,
+            seconds=0.1,
+            size_level=0,
+            session="earlier",
+            turn=number,
+            call=f"{tool}-{number}",
+            at="2026-01-01T00:00:00+00:00",
+        )
+        for number in range(10)
+    )
+
+
+async def test_a_use_in_a_search_costs_every_thought_that_led_to_it(play):
+    lines = [say("", "list_files"), COUNT, say("B"), say("A"), finish("3 lines")]
+    async with play(lines, registration="all", budget="90000tok", strategy="tot") as shell:
+        events = await turn(shell)
+        (use,) = uses(shell)
+    thoughts = of(events[: events.index(of(events, CallFinished)[0])], BudgetSettled)
+    assert len(thoughts) == 4
+    assert use.step_tokens == sum(settled.usage.total for settled in thoughts)
+
+
+async def test_what_a_branch_registered_costs_a_registration_again_once_it_is_left(play):
+    lines = [register("count_text"), say("", "finish", give_up=True, answer="no"), COUNT, finish("?")]
+    async with play(lines, registration="names", budget="90000tok", strategy="dfsdt") as shell:
+        events = await turn(shell)
+    plans = of(events, PlanChanged)
+    registered = next(plan for plan in plans if plan.reason == "count_text was registered")
+    left = plans[plans.index(registered) + 1 :]
+    costs = [row(plan, "count_text").cost for plan in (plans[0], registered, *left[:1])]
+    assert costs[1] < costs[0]
+    assert costs[2] == costs[0]

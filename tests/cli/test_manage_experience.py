@@ -1,0 +1,156 @@
+"""`ecoshell experience`: list, show, export, import, forget."""
+
+import io
+import json
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from ecoshell.cli import main
+from ecoshell.paths import user_paths
+from ecoshell.planning.btp.base import Use
+from ecoshell.planning.btp.experience import ExperienceStore
+
+USE = Use(
+    query="How many lines has notes.txt?",
+    tool="count_text",
+    document_hash="d1",
+    arguments='{"path": "notes.txt"}',
+    result="3 lines \x1b[31m",
+    result_hash="r1",
+    ok=True,
+    helpful=True,
+    judged_by="rules",
+    model="embedded",
+    price_nano=1_000_000,
+    step_nano=2_000_000,
+    step_tokens=120,
+    seconds=0.5,
+    size_level=0,
+    session="abcd-ef",
+    turn=1,
+    call="c1",
+    at="2026-11-20T10:00:00+00:00",
+)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture
+def shell(capsys):
+    def run(*argv, status=0):
+        got = main(["experience", *argv])
+        told = capsys.readouterr()
+        assert got == status, told.err
+        return told.err if status else told.out
+
+    return run
+
+
+@pytest.fixture
+def kept(home):
+    user_paths().data.mkdir(parents=True, exist_ok=True)
+    with closing(ExperienceStore(user_paths().experience_file)) as store:
+        store.add([USE, replace(USE, tool="read_file", call="c2", helpful=False, step_nano=None)])
+
+
+def test_without_experience_it_says_how_to_get_some(shell):
+    assert "Nothing was experienced yet." in shell()
+    assert json.loads(shell("list", "--json")) == {"rows": []}
+    assert shell("export") == ""
+
+
+def test_the_latest_uses_come_first_with_who_judged_them_and_what_they_cost(shell, kept):
+    first, second = shell().splitlines()[1:]
+    assert first.split()[:1] == ["2"]
+    assert "✘ unhelpful" in first
+    assert "unknown" in first
+    assert "✔ helpful" in second
+    assert "$0.003 " in second
+    assert "How many lines has notes.txt?" in second
+
+
+def test_uses_can_be_narrowed_down(shell, kept):
+    rows = json.loads(shell("list", "--tool", "read_file", "--json"))["rows"]
+    assert [row["id"] for row in rows] == [2]
+    assert "No use is like that." in shell("list", "--query", "weather")
+    assert "lists nothing" in shell("list", "--limit", "0", status=2)
+
+
+def test_one_use_is_shown_whole_and_nothing_in_it_is_obeyed(shell, kept):
+    told = shell("show", "1")
+    assert "3 lines" in told
+    assert "\x1b" not in told
+    assert json.loads(shell("show", "1", "--json"))["result"] == USE.result
+    assert "no use 9" in shell("show", "9", status=2)
+
+
+def test_what_is_exported_can_be_imported_elsewhere_and_only_once(shell, kept, home, monkeypatch):
+    shell("export", str(home / "uses.jsonl"))
+    assert "exists" in shell("export", str(home / "uses.jsonl"), status=2)
+    monkeypatch.setenv("ECOSHELL_HOME", str(home / "other"))
+    assert "2 uses imported." in shell("import", str(home / "uses.jsonl"))
+    assert "0 uses imported; 2 were there already." in shell("import", str(home / "uses.jsonl"))
+    with closing(ExperienceStore(user_paths().experience_file)) as store:
+        assert [use.tool for use in store.uses()] == ["count_text", "read_file"]
+        assert next(store.uses()) == USE
+
+
+def test_uses_can_be_imported_from_standard_input(shell, kept, monkeypatch):
+    text = shell("export").replace("abcd-ef", "other-se")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert json.loads(shell("import", "-", "--json")) == {"imported": 2, "known": 0}
+
+
+@pytest.mark.parametrize("line", ["garbage", '{"format": "other/1"}', "[]"])
+def test_a_file_with_one_bad_line_is_named_and_nothing_of_it_is_imported(shell, kept, home, line):
+    good = shell("export").replace("abcd-ef", "other-se")
+    (home / "bad.jsonl").write_text(f"{good}{line}\n")
+    told = shell("import", str(home / "bad.jsonl"), status=2)
+    assert "bad.jsonl:3 is not a use of a tool" in told
+    assert "Nothing was imported." in told
+    assert len(json.loads(shell("list", "--json"))["rows"]) == 2
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_use(shell, home):
+    assert "cannot be read" in shell("import", str(home / "none.jsonl"), status=2)
+    (home / "raw.jsonl").write_bytes(b"\xff\xfe\x00")
+    assert "cannot be read" in shell("import", str(home / "raw.jsonl"), status=2)
+
+
+def test_uses_are_forgotten_by_number_tool_and_date(shell, kept):
+    assert "1 use forgotten." in shell("forget", "1")
+    assert "0 uses forgotten." in shell("forget", "--before", "2026-11-01")
+    assert json.loads(shell("forget", "--tool", "read_file", "--json")) == {"forgotten": 1}
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["forget"], "Nothing is named"),
+        (["forget", "--all"], "This would forget everything"),
+        (["forget", "1", "--all", "--yes"], "--all stands alone"),
+        (["forget", "77"], "no use 77"),
+        (["forget", "--before", "soon"], "is no date"),
+    ],
+)
+def test_forgetting_asks_for_what_exactly(shell, kept, argv, why):
+    assert why in shell(*argv, status=2)
+    assert len(json.loads(shell("list", "--json"))["rows"]) == 2
+
+
+def test_everything_is_forgotten_only_when_it_is_said_twice(shell, kept):
+    assert "2 uses forgotten." in shell("forget", "--all", "--yes")
+    assert "Nothing was experienced yet." in shell()
+
+
+def test_a_broken_file_is_told_and_not_touched(shell, home):
+    user_paths().data.mkdir(parents=True, exist_ok=True)
+    user_paths().experience_file.write_text("no database at all " * 300)
+    assert "damaged" in shell(status=1)
+    assert user_paths().experience_file.read_text().startswith("no database")
