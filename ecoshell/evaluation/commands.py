@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ecoshell.budget.price import Rates
 from ecoshell.errors import UsageError
+from ecoshell.evaluation.btp.arguments import add_btp, run_btp
 
 if TYPE_CHECKING:
     from ecoshell.evaluation.measurement import Measurement
@@ -25,7 +26,7 @@ _MOST = Decimal(1000)
 
 def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyright: ignore[reportPrivateUsage]
     """Add `bench` and its benchmarks to the command line."""
-    bench = subparsers.add_parser("bench", help="measure what registering by name saves, and how fast the shell is")
+    bench = subparsers.add_parser("bench", help="measure what names and plans save, and how fast the shell is")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
     ecoact = benchmarks.add_parser("ecoact", help="the cost of recorded runs, with and without registering by name")
     ecoact.add_argument("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
@@ -42,20 +43,27 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
-    for benchmark in (ecoact, speed):
+    for benchmark in (ecoact, add_btp(benchmarks), speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out a benchmark and print it; raises UsageError and EcoshellError."""
-    return _ecoact(args) if args.benchmark == "ecoact" else _speed(args)
+    match args.benchmark:
+        case "ecoact":
+            return _ecoact(args)
+        case "btp":
+            _print(run_btp(args))
+            return 0
+        case _:
+            return _speed(args)
 
 
 def _ecoact(args: argparse.Namespace) -> int:
     from ecoshell.evaluation.ecoact import Setting, measure_pools
     from ecoshell.evaluation.report import as_json, as_table
     from ecoshell.evaluation.trajectories import read_runs, read_tools
-    from ecoshell.modes.single import prompt
+    from ecoshell.modes.prompts import prompt
 
     tools = read_tools(args.catalog)
     runs = read_runs(args.replay, tools)[: args.limit]

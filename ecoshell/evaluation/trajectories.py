@@ -50,7 +50,7 @@ def read_tools(path: Path) -> Tools:
 
     A name that several servers have is qualified with the server's, as the shell does. Raises UsageError.
     """
-    records = [(place, _fields(record, place, "name", "description")) for place, record in _lines(path)]
+    records = [(place, _fields(record, place, "name", "description")) for place, record in read_objects(path)]
     shared = {name for name, count in Counter(fields["name"] for _, (fields, _) in records).items() if count > 1}
     documents: dict[str, ToolDocument] = {}
     names: dict[tuple[str, str], str] = {}
@@ -71,7 +71,7 @@ def read_tools(path: Path) -> Tools:
 def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:
     """The successful runs of a file: one object a line with query, success, steps and final. Raises UsageError."""
     runs: list[RecordedRun] = []
-    for place, record in _lines(path):
+    for place, record in read_objects(path):
         if not record.get("success", True):
             continue
         fields, _ = _fields(record, place, "query", "final")
@@ -104,19 +104,19 @@ def _fields(record: Mapping[str, Any], place: str, *keys: str) -> tuple[dict[str
     return {key: str(record[key] if record[key] is not None else "") for key in keys}, record
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each line's object with its place, `file:line`."""
+def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each line's object with its place, `file:line`. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:
         raise UsageError(f"{path} cannot be read: {failure}.", fix="Give a JSON Lines file.") from failure
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         place = f"{path}:{number}"
         try:
             record = json.loads(line)
-        except ValueError as failure:
+        except (ValueError, RecursionError) as failure:
             raise UsageError(f"{place} is not JSON: {failure}.", fix="Give a JSON Lines file.") from failure
         if not isinstance(record, Mapping):
             raise UsageError(f"{place} is not a JSON object.", fix="Give a JSON Lines file.")

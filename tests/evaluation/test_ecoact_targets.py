@@ -13,7 +13,7 @@ from ecoshell.budget.price import Rates
 from ecoshell.evaluation.ecoact import POLICIES, Setting, measure_pools
 from ecoshell.evaluation.trajectories import read_runs, read_tools
 from ecoshell.models.tokens import counter_for
-from ecoshell.modes.single import prompt
+from ecoshell.modes.prompts import prompt
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp"

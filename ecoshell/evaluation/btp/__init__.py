@@ -1,0 +1,1 @@
+"""What a plan saves on recorded runs: `ecoshell bench btp` (BTP §3)."""

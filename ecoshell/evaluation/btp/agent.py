@@ -1,0 +1,150 @@
+"""A recorded agent: it can only do what it did once, and does so under any strategy and any plan.
+
+On a path it takes the step that was recorded next after the last one of that path. It passes over steps that were
+tried there, and over those whose tool it is told not to use; a step that waited in a search while its tool came to be
+forbidden is refused, as in the shell. Behind its last step it answers, or gives up if the recorded run came to nothing:
+then a search goes back and lets it try without the step it went back from. Of two steps it prefers the one it took
+first.
+
+A model would look for another tool where one is forbidden, or answer as soon as it knew enough. So the figures tell
+what is spent, and nothing of how good the answers are.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ecoshell.agent.guards import refuse
+from ecoshell.evaluation.btp.recordings import Task
+from ecoshell.messages import FINISH, Call, Observation
+from ecoshell.planning.btp.plan import TaskPlan
+from ecoshell.strategies.base import Act, Leave, Path, Rank, Strategy, Think, Thought, Tried, Want
+from ecoshell.strategies.search import same
+
+MAX_STEPS = 24
+"""Thoughts of one task, as many as the shell allows unless told otherwise (SPEC §1)."""
+
+
+class Tools(Protocol):
+    """Carries out calls."""
+
+    @property
+    def forbidden(self) -> Collection[str]:
+        """Tools that may not be used now."""
+        ...
+
+    def act(self, call: Call) -> Observation: ...
+
+
+class RecordedAgent:
+    """Thinks what it thought once."""
+
+    def __init__(self, task: Task) -> None:
+        self._calls = [action.call for action in task.actions]
+        self._end = Thought("", Call(FINISH, {"answer": "as recorded"} if task.success else {"give_up": True}))
+
+    def think(self, path: Path, tried: Collection[Tried], forbidden: Collection[str]) -> Thought:
+        """The next recorded step on this path that was not tried there and is not forbidden, else the end."""
+        done = int(path.steps[-1].call.id) + 1 if path.steps else 0
+        for call in self._calls[done:]:
+            if call.name not in forbidden and not any(same(call, other.call) for other in tried):
+                return Thought("", call)
+        return self._end
+
+    def prefer(self, one: Thought, other: Thought) -> Thought:
+        """The one that was recorded first; the end comes last."""
+        return min(one, other, key=self._place)
+
+    def _place(self, thought: Thought) -> int:
+        return int(thought.call.id) if thought.call and thought.call.id else len(self._calls)
+
+
+class Recording:
+    """Gives what the tools gave once, and counts what that costs."""
+
+    def __init__(self, task: Task, costs: Mapping[str, int]) -> None:
+        self._seen = {action.call.id: action.seen for action in task.actions}
+        self._costs = costs
+        self.spent = 0
+        self.uses = 0
+        self.forbidden: Collection[str] = ()
+
+    def act(self, call: Call) -> Observation:
+        self.spent += self._costs[call.name]
+        self.uses += 1
+        return self._seen[call.id]
+
+
+class Planned:
+    """Refuses what the plan does not allow now, and plans what remains after each use (SPEC §2)."""
+
+    def __init__(self, inner: Recording, task: Task, plan: TaskPlan, cap: int) -> None:
+        self._inner = inner
+        self._helpful = {action.call.id: action.helpful for action in task.actions}
+        self._task = plan
+        self._cap = cap
+        self.plan = plan.solve(cap)
+
+    @property
+    def forbidden(self) -> Collection[str]:
+        return self.plan.forbidden
+
+    def act(self, call: Call) -> Observation:
+        why = self.plan.forbidden.get(call.name)
+        if why is not None:
+            return refuse("forbidden", f"{call.name} is not to be used: {why}")
+        seen = self._inner.act(call)
+        self._task.count(call.name, self._helpful[call.id])
+        self.plan = self._task.solve(self._cap - self._inner.spent)
+        return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one task came to; what was planned for it is None without a plan."""
+
+    cost: int
+    uses: int
+    planned_cost: int | None = None
+    planned_uses: int | None = None
+
+
+def replay(task: Task, strategy: Strategy, costs: Mapping[str, int]) -> Spent:
+    """Replay a task with nothing to hold it back; `costs` are of one use of each tool."""
+    recording = Recording(task, costs)
+    _drive(task, strategy, recording)
+    return Spent(recording.spent, recording.uses)
+
+
+def replay_planned(task: Task, strategy: Strategy, plan: TaskPlan, cap: int) -> Spent:
+    """Replay a task under its plan, whose candidates are the task's tools."""
+    recording = Recording(task, {one.tool: one.cost for one in plan.candidates})
+    planned = Planned(recording, task, plan, cap)
+    first = planned.plan
+    _drive(task, strategy, planned)
+    return Spent(recording.spent, recording.uses, first.cost, sum(row.planned for row in first.rows))
+
+
+def _drive(task: Task, strategy: Strategy, tools: Tools) -> None:
+    """Drive a strategy to its end."""
+    agent = RecordedAgent(task)
+    thinking = strategy(task.query, MAX_STEPS)
+    reply: Thought | Observation | None = None
+    while True:
+        try:
+            want = thinking.send(reply)
+        except StopIteration:
+            return
+        reply = _fulfil(want, agent, tools)
+
+
+def _fulfil(want: Want, agent: RecordedAgent, tools: Tools) -> Thought | Observation | None:
+    match want:
+        case Think():
+            return agent.think(want.path, want.tried, tools.forbidden)
+        case Act():
+            return tools.act(want.call)
+        case Rank():
+            return agent.prefer(want.one, want.other)
+        case Leave():
+            return None
