@@ -14,7 +14,7 @@ from ecoshell.agent.plan.notes import after_result, before_question
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
-from ecoshell.errors import StoreError
+from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
@@ -53,7 +53,7 @@ class Outset:
         fault = ""
         try:
             evidence = kit.planning.past.evidence(question, hashes, kit.model)
-        except StoreError as failure:
+        except (StoreError, ModelMissing) as failure:
             fault = f"This turn is planned without experience. {failure}"
         priors = kit.ranker.chances(question)
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0)) for name in hashes}
@@ -209,5 +209,5 @@ class LivePlan:
             past = self.outset.evidence.get(name, NO_EVIDENCE)
             worth = value(past)
             bound = frequency_bound(past, worth, self.threshold)
-            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=past.uses > 0))
+            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=past.weight > 0))
         return candidates

@@ -80,7 +80,7 @@ def _cells(row: PlanRow, unit: str) -> tuple[str, ...]:
 
 
 def _value_line(past: Evidence | None) -> str:
-    if past is None or not past.uses:
+    if past is None or not past.weight:
         return f"value  {HELPFUL_PRIOR / WEIGHT_PRIOR:.2f} = {HELPFUL_PRIOR} / {WEIGHT_PRIOR}: no history"
     return (
         f"value  {value(past):.2f} = (Σ w·helpful {past.helpful_weight:.2f} + {HELPFUL_PRIOR}) / "
@@ -89,7 +89,7 @@ def _value_line(past: Evidence | None) -> str:
 
 
 def _bound_line(row: PlanRow, past: Evidence | None, threshold: float) -> str:
-    if past is None or not past.uses:
+    if past is None or not past.weight:
         return f"bound  {row.bound}: a tool without history may be used once, and once more after each use that helped"
     if not row.bound:
         return f"bound  0: the value is below τ = {threshold:g}"

@@ -64,10 +64,10 @@ def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], bu
         if value > 0 < bound and 0 < cost <= budget
     ]
     tools.sort(key=itemgetter(0), reverse=True)
-    best, proven = search(tools, budget, (gcd(*values), gcd(*costs)), NOTHING, leaves_for(budget))
+    (plan, _, _), proven = search(tools, budget, (gcd(*values), gcd(*costs)), NOTHING, leaves_for(budget))
     if not proven:
         return plan_of_many(values, costs, bounds, budget)
     counts = [0] * len(values)
-    for tool, uses in zip(tools, best[0], strict=True):
-        counts[tool[4]] = uses
+    for (_, _, _, _, place), uses in zip(tools, plan, strict=True):
+        counts[place] = uses
     return counts

@@ -22,20 +22,17 @@ def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves:
     each further one takes back a use of the last before it, and goes on from there unless what is left cannot pay for
     a better plan even where the tools that follow may be used in parts.
     """
-    worth, price = _totals(tools)
+    (worth, price), (counts, value, left) = _greedy(tools, budget)
     if price[-1] <= budget:
-        return ([bound for _, _, _, bound, _ in tools], worth[-1], budget - price[-1]), True
+        return (counts, value, left), True
     found, best_value, best_left = best
     more, less = grain
-    counts, value, left, rest = [0] * len(tools), 0, budget, 0
     for _ in range(leaves):
-        value, left = _fill(counts, tools, rest, value, left)
         if value > best_value or (value == best_value and left > best_left):
             found, best_value, best_left = counts[:], value, left
         for at in range(len(tools) - 1, -1, -1):
-            if counts[at]:
+            if count := counts[at]:
                 _, gain, cost, _, _ = tools[at]
-                counts[at] -= 1
                 value, left, rest = value - gain, left + cost, at + 1
                 goal = worth[rest] + best_value - value
                 if goal <= worth[-1]:
@@ -50,33 +47,36 @@ def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves:
                         _, full, dear, _, _ = tools[part]
                         if left + price[rest] - price[part] + (worth[part] - goal) * dear // full >= 0:
                             break
-                if count := counts[at]:
-                    counts[at], value, left = 0, value - count * gain, left + count * cost
+                counts[at] = 0
+                if count > 1:
+                    value, left = value - (count - 1) * gain, left + (count - 1) * cost
         else:
             return (found, best_value, best_left), True
+        counts[at] = count - 1
+        for at in range(rest, len(tools)):
+            _, gain, cost, count, _ = tools[at]
+            if cost <= left:
+                if count * cost > left:
+                    count = left // cost
+                counts[at], value, left = count, value + count * gain, left - count * cost
     return (found, best_value, best_left), False
 
 
-def _fill(counts: list[int], tools: Sequence[Tool], rest: int, value: int, left: int) -> tuple[int, int]:
-    """Use each tool from here on as often as its bound and what is left allow; gives value and what is left then."""
-    for at in range(rest, len(tools)):
-        _, gain, cost, count, _ = tools[at]
+def _greedy(tools: Sequence[Tool], budget: int) -> tuple[tuple[list[int], list[int]], tuple[list[int], int, int]]:
+    """Value and cost of all uses of the tools before each place, and the plan that uses each as often as it still can."""
+    worth, price, counts = [0], [0], [0] * len(tools)
+    all_worth = all_price = value = at = 0
+    left = budget
+    for _, gain, cost, count, _ in tools:
+        all_worth += gain * count
+        all_price += cost * count
+        worth.append(all_worth)
+        price.append(all_price)
         if cost <= left:
             if count * cost > left:
-                count = left // cost
+                count = left // cost  # noqa: PLW2901 - as many as can be paid for
             counts[at] = count
             value += count * gain
             left -= count * cost
-    return value, left
-
-
-def _totals(tools: Sequence[Tool]) -> tuple[list[int], list[int]]:
-    """Value and cost of all uses of all tools before each place, and of all."""
-    worth, price = [0], [0]
-    value = cost = 0
-    for _, gain, each, bound, _ in tools:
-        value += gain * bound
-        cost += each * bound
-        worth.append(value)
-        price.append(cost)
-    return worth, price
+        at += 1
+    return (worth, price), (counts, value, left)
