@@ -218,6 +218,8 @@ class PlanRow:
     why: PlanWhy
     """`value`: planned by its value; `new`: planned, without history; `budget`, `quota`, `blacklist`: forbidden by
     that; `below τ`: not worth a use."""
+    chance: float = 1.0
+    """How likely the question uses the tool, by experience and local ranking; the plan goes by value × chance."""
 
     @property
     def left(self) -> int:

@@ -324,7 +324,7 @@ class Conversation:
             along=asked.along,
             history=history,
             catalog=kit.catalog,
-            names=offer.names,
+            names=offer.listed,
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,

@@ -25,7 +25,10 @@ class Offer:
 
     listing: str
     """What stands before the question: names to register, and documents where the array does not hold them."""
+    listed: tuple[str, ...]
+    """Names the turn is about, those among them that the plan forbids as yet."""
     names: tuple[str, ...]
+    """Names that are offered."""
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
@@ -75,6 +78,7 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     return Offer(
         listing=presentation.opening(untold, unseen, large=large),
+        listed=listed,
         names=names,
         upfront=skills,
         presentation=presentation,

@@ -117,3 +117,11 @@ def test_a_tool_that_was_no_candidate_has_no_row():
     assert plan.row("b") is None
     with pytest.raises(AttributeError):
         plan.budget = 3
+
+
+def test_a_tool_the_task_hardly_uses_gives_way_to_a_likely_one_of_less_value():
+    usual = Candidate("usual", 0.9, 1, 6, chance=0.05)
+    needed = Candidate("needed", 0.1, 1, 6, known=False, chance=0.8)
+    plan = TaskPlan([usual, needed]).solve(10)
+    assert plan.forbidden == {"usual": "budget"}
+    assert plan.row("needed").chance == 0.8

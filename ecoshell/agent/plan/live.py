@@ -115,7 +115,8 @@ class LivePlan:
             case BudgetSettled() if event.role != JUDGE:
                 self.thought = self.thought.plus(event)
             case ToolRegistered() if event.by == "agent":
-                self.thought = Thought()
+                if not self._kit.registers_freely:
+                    self.thought = Thought()
                 self._tools.register(event.name)
                 self._pending = f"{event.name} was registered"
             case BudgetChanged():
@@ -140,7 +141,7 @@ class LivePlan:
         await self._replan()
         told, self._told = self._told, frozenset(self.forbidden)
         tells = self._kit.planning.tells
-        return after_result(self.draft, self.forbidden, told, self._tools.registered, tells=tells)
+        return after_result(self.draft, self.forbidden, told, tells=tells)
 
     def advice(self) -> str:
         """What the model reads before the question."""
@@ -156,7 +157,7 @@ class LivePlan:
     def event(self, reason: str = "") -> PlanChanged:
         """The plan as the event that tells of it."""
         found, rows = self.draft.means, self.draft.plan.rows
-        shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value))
+        shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
         answer = expected_answer(self._foreseen, self._kit.cast.model.traits)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
@@ -209,5 +210,6 @@ class LivePlan:
             past = self.outset.evidence.get(name, NO_EVIDENCE)
             worth = value(past)
             bound = frequency_bound(past, worth, self.threshold)
-            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=past.weight > 0))
+            known, likely = past.weight > 0, self.outset.chances.get(name, 0.0)
+            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=known, chance=likely))
         return candidates

@@ -18,19 +18,17 @@ def before_question(draft: Draft, forbidden: Mapping[str, str], registered: froz
     return " ".join(part for part in parts if part)
 
 
-def after_result(
-    draft: Draft, barred: Mapping[str, str], told: frozenset[str], registered: frozenset[str], *, tells: bool
-) -> str:
+def after_result(draft: Draft, barred: Mapping[str, str], told: frozenset[str], *, tells: bool) -> str:
     """What is left where that is to be told, and what is barred now and was not when the model was last told."""
     fresh = [name for name in barred if name not in told]
-    back = sorted(name for name in told.difference(barred) if name in registered)
+    back = sorted(told.difference(barred))
     parts = [_left(draft)] if tells else []
     if len(barred) == len(draft.plan.rows):
         parts.append("No tool may be used any more: answer from what there is.")
     elif fresh:
         parts.append(f"Not to be used any more: {_named(fresh, barred)}.")
     if back:
-        parts.append(f"May be used again: {', '.join(back)}.")
+        parts.append(f"May be used now: {', '.join(back)}.")
     return " ".join(part for part in parts if part)
 
 

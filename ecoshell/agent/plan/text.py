@@ -9,7 +9,7 @@ from ecoshell.planning.btp.base import Evidence
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, value
 
 _SIGNS = {"planned": "✔", "forbidden": "✘", "unplanned": "·"}
-HEAD = ("  tool", "value", "cost", "bound", "planned", "used", "left", "state", "why")
+HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str) -> str:
@@ -50,6 +50,8 @@ def why_text(plan: LivePlan, tool: str) -> str:
     lines = [
         f"{tool}: {row.state} ({row.why})",
         _value_line(past),
+        f"chance {row.chance:.2f}: how likely a question like this one uses it; the plan goes by value × chance = "
+        f"{row.value * row.chance:.3f}",
         _bound_line(row, past, plan.threshold),
         f"cost   {amount(cost.total, cost.unit)} = tool {amount(cost.tool, cost.unit)} + model step "
         f"{amount(cost.step, cost.unit)} + registering {amount(cost.registering, cost.unit)} + time "
@@ -72,6 +74,7 @@ def _cells(row: PlanRow, unit: str) -> tuple[str, ...]:
     return (
         f"{_SIGNS[row.state]} {row.tool}",
         f"{row.value:.2f}",
+        f"{row.chance:.2f}",
         f"{amount(row.cost, unit)}{spread}",
         *counts,
         row.state,

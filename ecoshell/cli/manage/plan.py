@@ -39,7 +39,7 @@ async def _planned(options: Options, question: str) -> tuple[dict[str, Any], str
 def _record(plan: LivePlan) -> dict[str, Any]:
     """Amounts are whole nano-dollars or tokens, as `unit` says; `cap` is null without a cap."""
     told = plan.event()
-    fields = ("tool", "value", "cost", "spread", "bound", "planned", "state", "why")
+    fields = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
     return {
         "mode": told.mode,
         "unit": "nano_usd" if told.unit == "usd" else "tokens",
@@ -56,4 +56,5 @@ def _record(plan: LivePlan) -> dict[str, Any]:
 
 def _text(plan: LivePlan) -> str:
     told = plan.event()
-    return f"{standing_text(told)}\n\n{plan_table(plan.draft.plan.rows, told.unit)}"
+    rows = sorted(plan.draft.plan.rows, key=lambda row: -row.value * row.chance)
+    return f"{standing_text(told)}\n\n{plan_table(rows, told.unit)}"

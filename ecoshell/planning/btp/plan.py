@@ -23,6 +23,13 @@ class Candidate:
     spread: int = 0
     known: bool = True
     """Whether it has a history."""
+    chance: float = 1.0
+    """How likely the task uses it at all; 1 for tools a retriever has chosen, as the paper's are."""
+
+    @property
+    def worth(self) -> float:
+        """What one planned use is expected to bring."""
+        return self.value * self.chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +112,7 @@ class TaskPlan:
         if budget is None:
             counts: Sequence[int] = left
         else:
-            values = [one.value for one in self._candidates]
+            values = [one.worth for one in self._candidates]
             counts = solve(values, [one.cost for one in self._candidates], left, budget)
         pairs = zip(self._candidates, counts, strict=True)
         return Plan.of((self._row(one, int(count)) for one, count in pairs), budget)
@@ -114,7 +121,16 @@ class TaskPlan:
         state, why = self._state(one, count)
         used = self._uses[one.tool]
         return PlanRow(
-            one.tool, round(one.value, 4), one.cost, one.spread, self.bound(one), used + count, used, state, why
+            tool=one.tool,
+            value=round(one.value, 4),
+            cost=one.cost,
+            spread=one.spread,
+            bound=self.bound(one),
+            planned=used + count,
+            used=used,
+            state=state,
+            why=why,
+            chance=round(one.chance, 4),
         )
 
     def _state(self, one: Candidate, count: int) -> tuple[PlanState, PlanWhy]:
