@@ -86,6 +86,8 @@ class Conversation:
         self.decision: Decision | None = None
         self.plan: LivePlan | None = None
         """Of the turn that runs, or ran last."""
+        self._fault = ""
+        """Why experience cannot be read, as far as the person has been told."""
         self._kit = kit
         self._cashier = Cashier(kit)
         self._turn_now: Turn | None = None
@@ -312,8 +314,9 @@ class Conversation:
         told = (*history, Message("user", asked.text))
         plan = self.plan = await self.foresee(asked.question)
         emit = _hearing(plan, emit)
-        if plan.outset.fault:
+        if plan.outset.fault and plan.outset.fault != self._fault:
             emit(Notice(plan.outset.fault))
+        self._fault = plan.outset.fault
         offer = await asyncio.to_thread(make_offer, plan, kit, library=memory.library, shown=memory.shown, told=told)
         self.decision = offer.decision
         emit(offer.event())

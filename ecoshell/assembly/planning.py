@@ -1,15 +1,17 @@
 """What turns are planned with: the experience of this user, how questions are compared, and who judges results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.judging import Judge
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.budget.money import parse_amount
+from ecoshell.errors import StoreError
 from ecoshell.paths import Paths
+from ecoshell.planning.btp.base import Use
 from ecoshell.planning.btp.encoders import encoder_for
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.experience import Columns, ExperienceStore
 from ecoshell.planning.btp.past import Past
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -17,8 +19,8 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
 
 
 def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) -> Planning:
-    """How turns are planned by these settings; `cast` gives the model of the moment. Raises StoreError."""
-    store = ExperienceStore(paths.experience_file)
+    """How turns are planned by these settings; `cast` gives the model of the moment. Raises UsageError."""
+    store = _opened(paths)
     planning = Planning(
         records=store,
         past=Past(store, encoder_for(settings.experience.similarity)),
@@ -26,6 +28,45 @@ def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) ->
     )
     follow_plan(planning, settings)
     return planning
+
+
+class Unopened:
+    """The experience in a file that cannot be opened: whoever needs it is told why, and goes on without."""
+
+    def __init__(self, failure: StoreError) -> None:
+        self._failure = failure
+
+    @property
+    def generation(self) -> int:
+        raise self._failure
+
+    def queries(self, after: int = 0) -> list[tuple[int, str]]:
+        raise self._failure
+
+    def columns(self, after: int = 0) -> Columns:
+        raise self._failure
+
+    def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
+        raise self._failure
+
+    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
+        raise self._failure
+
+    def add(self, uses: Iterable[Use]) -> None:
+        raise self._failure
+
+    def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
+        raise self._failure
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _opened(paths: Paths) -> ExperienceStore | Unopened:
+    try:
+        return ExperienceStore(paths.experience_file)
+    except StoreError as failure:
+        return Unopened(failure)
 
 
 def follow_plan(planning: Planning, settings: "Settings") -> None:

@@ -16,10 +16,12 @@ from ecoshell.events import (
     CallJudged,
     CallMarked,
     LimitHit,
+    Notice,
     PlanChanged,
     ToolsOffered,
     TurnFinished,
 )
+from ecoshell.paths import user_paths
 from ecoshell.planning.btp.base import Use, document_hash
 from ecoshell.planning.judging.judges import Verdict
 
@@ -332,3 +334,27 @@ async def test_what_a_branch_registered_costs_a_registration_again_once_it_is_le
     costs = [row(plan, "count_text").cost for plan in (plans[0], registered, *left[:1])]
     assert costs[1] < costs[0]
     assert costs[2] == costs[0]
+
+
+async def test_an_experience_that_cannot_be_opened_is_told_of_once_and_turns_go_on(play, home):
+    file = user_paths().experience_file
+    file.parent.mkdir(parents=True)
+    file.write_text("this is no database " * 300)
+    lines = [COUNT, finish("3 lines"), finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        first, second = await turn(shell), await turn(shell)
+    assert (first[-1].status, second[-1].status) == ("answered", "answered")
+    told = [notice.text for notice in of(first, Notice)]
+    assert "planned without experience" in told[0]
+    assert "is not remembered" in told[1]
+    assert of(second, Notice) == []
+    assert file.read_text().startswith("this is no database")
+
+
+async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
+    async with play([COUNT, finish("3 lines"), finish("3 lines")], registration="all", budget="60000tok") as shell:
+        for file in user_paths().data.glob("experience.sqlite*"):
+            file.unlink()
+        first, second = await turn(shell), await turn(shell)
+    assert (first[-1].status, second[-1].status) == ("answered", "answered")
+    assert any("was removed or replaced" in notice.text for notice in of(first, Notice))

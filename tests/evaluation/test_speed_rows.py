@@ -2,19 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from operator import mul
+from pathlib import Path
 
 import pytest
 
 from ecoshell.evaluation.measurement import Measurement
-from ecoshell.evaluation.speed import idle, measure, opening, startup, streams
+from ecoshell.evaluation.speed import idle, knapsacks, measure, opening, planning, startup, streams
 from ecoshell.evaluation.speed.apps import new_home
 from ecoshell.evaluation.speed.prose import LAST_WORD, markdown
 from ecoshell.evaluation.speed.timing import against, compared, percentile
+from ecoshell.planning.btp.knapsack import solve
 from ecoshell.sessions.store import SessionStore
 
 CONTRACT = (
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
     *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
+    *("knapsack_5", "knapsack_500", "knapsack_16464", "knapsack_16464_peak", "experience_500"),
 )
 
 
@@ -33,6 +37,9 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(measure, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
     monkeypatch.setattr(measure, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
+    monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
+    monkeypatch.setattr(planning, "measure_memory", lambda *_: Measurement("knapsack_16464_peak", 1.0, "MB"))
+    monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
     monkeypatch.setattr(startup, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
     monkeypatch.setattr(idle, "_pair", lambda *_: (idle._Idle(60.0, 0.5, 5.0), idle._Idle(30.0, 0.5, 5.0)))
     monkeypatch.setattr(opening, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
@@ -81,6 +88,44 @@ def test_a_long_session_is_gone_on_with_to_its_last_line() -> None:
     row = opening.measure_opening(1, turns=30)
     assert (row.what, row.unit) == ("open_2000_turns", "s")
     assert is_compared(row)
+
+
+def test_a_plan_is_timed_beside_one_of_ortools() -> None:
+    pytest.importorskip("ortools")
+    row = planning.measure_knapsack(5, 20, 1)
+    assert (row.what, row.unit) == ("knapsack_5", "s")
+    assert is_compared(row)
+
+
+def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "find_spec", lambda _: None)
+    row = planning.measure_knapsack(5, 20, 1)
+    assert row.value > 0
+    assert (row.baseline, row.ratio) == (None, None)
+
+
+def test_ortools_solves_the_measured_instances_as_we_do() -> None:
+    pytest.importorskip("ortools")
+    for one in (made := knapsacks.instances(12, 100)):
+        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.Rival(one).solve()
+        assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
+        assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
+    assert len(made) == 15
+
+
+def test_the_memory_of_plans_is_measured_in_a_process_of_its_own() -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc")
+    row = planning.measure_memory(60, 100, 1)
+    assert (row.what, row.unit) == ("knapsack_60_peak", "MB")
+    assert row.value > 5
+    assert is_compared(row)
+
+
+def test_a_look_back_is_timed_once_all_experience_is_read() -> None:
+    row = planning.measure_experience(2, uses=60, questions=20, tools=3)
+    assert (row.what, row.unit, row.baseline) == ("experience_3", "s", None)
+    assert row.value > 0
 
 
 def test_the_stored_session_is_made_of_whole_turns() -> None:

@@ -226,6 +226,14 @@ def test_arrays_are_taken_and_plain_whole_numbers_given(number: int) -> None:
     assert {*map(type, counts)} == {int}
 
 
+@pytest.mark.filterwarnings("error")
+def test_short_numbers_of_an_array_do_not_overflow() -> None:
+    import numpy as np
+
+    short = np.full(10, 100, np.int8)
+    assert solve(short, [*short], short, 1_000) == [10, *[0] * 9]  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     ("tools", "budget", "wrong"),
     [

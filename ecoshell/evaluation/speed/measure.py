@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ecoshell.evaluation.measurement import Measurement
 from ecoshell.evaluation.reserve import measure_reserve_settle
+from ecoshell.evaluation.speed.planning import measure_planning
 from ecoshell.evaluation.speed.startup import measure_processes
 
 
@@ -16,6 +17,7 @@ def measure_speed(repeat: int = 15) -> Iterator[Measurement]:
     """
     yield from measure_processes(repeat)
     yield measure_reserve_settle()
+    yield from measure_planning(repeat)
     if sys.platform != "win32":
         yield from _on_a_terminal(repeat)
 

@@ -48,12 +48,12 @@ def wall(command: Sequence[str]) -> Take:
     return run
 
 
-def told(command: Sequence[str], environ: Mapping[str, str]) -> Take:
-    """Seconds a process says it took, counted from before its start."""
+def told(command: Sequence[str], environ: Mapping[str, str], figure: str = "seconds") -> Take:
+    """What a process says of itself in JSON; seconds it took are counted from before its start."""
 
     def run() -> float:
         said = _completed(command, {**environ, "ECOSHELL_STARTED": str(time.monotonic())})
-        return float(json.loads(said)["seconds"])
+        return float(json.loads(said)[figure])
 
     return run
 

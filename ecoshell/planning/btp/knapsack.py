@@ -18,6 +18,7 @@ from ecoshell.planning.btp.packing.reading import Number, are_whole, read, read_
 
 _FEW = 48
 """So many tools are searched as they are."""
+_rank = itemgetter(0)
 
 
 def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[int], budget: Number) -> list[int]:
@@ -63,7 +64,7 @@ def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], bu
         for value, cost, bound, place in zip(values, costs, bounds, count())
         if value > 0 < bound and 0 < cost <= budget
     ]
-    tools.sort(key=itemgetter(0), reverse=True)
+    tools.sort(key=_rank, reverse=True)
     (plan, _, _), proven = search(tools, budget, (gcd(*values), gcd(*costs)), NOTHING, leaves_for(budget))
     if not proven:
         return plan_of_many(values, costs, bounds, budget)

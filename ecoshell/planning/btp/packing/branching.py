@@ -15,7 +15,9 @@ NOTHING: Best = ((), -1, 0)
 """What every plan is better than."""
 
 
-def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves: int) -> tuple[Best, bool]:
+def search(  # noqa: PLR0912 - one loop, in which calls would take most of the time
+    tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves: int
+) -> tuple[Best, bool]:
     """The best plan (`best` if none is better), and whether so many plans were enough to prove it.
 
     Tools come by falling rank. Better is what is worth more, or as much for less. The first plan is the greedy one;
@@ -26,23 +28,25 @@ def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves:
     if price[-1] <= budget:
         return (counts, value, left), True
     found, best_value, best_left = best
-    more, less = grain
+    (more, less), n, everything = grain, len(tools), worth[-1]
     for _ in range(leaves):
         if value > best_value or (value == best_value and left > best_left):
             found, best_value, best_left = counts[:], value, left
-        for at in range(len(tools) - 1, -1, -1):
+        for at in range(n - 1, -1, -1):
             if count := counts[at]:
-                _, gain, cost, _, _ = tools[at]
+                rank, gain, cost, _, _ = tools[at]
                 value, left, rest = value - gain, left + cost, at + 1
+                while rest < n and tools[rest][0] == rank and tools[rest][2] == cost:
+                    rest += 1  # another tool of the kind would only make up for it
                 goal = worth[rest] + best_value - value
-                if goal <= worth[-1]:
+                if goal <= everything:
                     part = bisect_left(worth, goal, rest) - 1
                     _, full, dear, _, _ = tools[part]
                     after = left + price[rest] - price[part] + (worth[part] - goal) * dear // full
                     if after >= best_left + less:
                         break
                     goal += more
-                    if after >= 0 and goal <= worth[-1]:
+                    if after >= 0 and goal <= everything:
                         part = bisect_left(worth, goal, part) - 1
                         _, full, dear, _, _ = tools[part]
                         if left + price[rest] - price[part] + (worth[part] - goal) * dear // full >= 0:
@@ -53,7 +57,7 @@ def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves:
         else:
             return (found, best_value, best_left), True
         counts[at] = count - 1
-        for at in range(rest, len(tools)):
+        for at in range(rest, n):
             _, gain, cost, count, _ = tools[at]
             if cost <= left:
                 if count * cost > left:
@@ -63,11 +67,11 @@ def search(tools: Sequence[Tool], budget: int, grain: Grain, best: Best, leaves:
 
 
 def _greedy(tools: Sequence[Tool], budget: int) -> tuple[tuple[list[int], list[int]], tuple[list[int], int, int]]:
-    """Value and cost of all uses of the tools before each place, and the plan that uses each as often as it still can."""
+    """Value and cost of all uses of the tools before each place, and the plan that uses each as often as it can pay."""
     worth, price, counts = [0], [0], [0] * len(tools)
-    all_worth = all_price = value = at = 0
+    all_worth = all_price = value = 0
     left = budget
-    for _, gain, cost, count, _ in tools:
+    for at, (_, gain, cost, count, _) in enumerate(tools):
         all_worth += gain * count
         all_price += cost * count
         worth.append(all_worth)
@@ -78,5 +82,4 @@ def _greedy(tools: Sequence[Tool], budget: int) -> tuple[tuple[list[int], list[i
             counts[at] = count
             value += count * gain
             left -= count * cost
-        at += 1
     return (worth, price), (counts, value, left)

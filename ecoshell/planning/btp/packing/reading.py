@@ -11,17 +11,16 @@ _INT = {int}
 _FLOAT_LIMIT = 9e15
 """Whole numbers up to here are exact as floats, too."""
 _MANY = 1_000_000
+"""Of more uses than these, values keep ten digits all the same."""
 _FINEST = 1e14
 """Values are read to fourteen digits: what differs beyond them differs by the rounding of floats."""
 
 
 def are_whole(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[Number]) -> bool:
-    """Whether these are whole numbers of as many tools, none of them wrong: a sum is an int where all its terms are."""
-    try:
-        whole = type(sum(values)) is type(sum(costs)) is type(sum(bounds)) is int
-    except TypeError:  # among them is what is no number
+    """Whether these are Python's whole numbers for as many tools, at least one, and none of them wrong."""
+    if {*map(type, [*values, *costs, *bounds])} != _INT or not len(values) == len(costs) == len(bounds):
         return False
-    return whole and 0 < len(values) == len(costs) == len(bounds) and min(costs) >= 0 <= min(bounds)
+    return min(costs) >= 0 <= min(bounds)
 
 
 def read(
