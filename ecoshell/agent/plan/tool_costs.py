@@ -8,7 +8,7 @@ from ecoshell.budget.money import Unit
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import BudgetSettled
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
-from ecoshell.planning.btp.costs import Expected, Step, expected_cost, with_sample, with_use
+from ecoshell.planning.btp.costs import Expected, Step, expected_cost, pooled, with_sample, with_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class ToolCosts:
         self._registered = set(registered)
         self._tokens = Figure()
         self._nano = Figure()
+        self._usual_tokens = pooled(known.step_tokens for known in evidence.values())
+        self._usual_nano = pooled(known.step_nano for known in evidence.values())
 
     @property
     def registered(self) -> frozenset[str]:
@@ -74,6 +76,10 @@ class ToolCosts:
         return costs
 
     def _step(self, guess: Step) -> Step:
-        if not self._tokens.count:
-            return guess
-        return Step(math.ceil(self._nano.mean) if self._nano.count else guess.nano, math.ceil(self._tokens.mean))
+        """What a step takes: the mean of this turn's, else of all uses with this model, else the guess."""
+        tokens = self._tokens if self._tokens.count else self._usual_tokens
+        nano = self._nano if self._nano.count else self._usual_nano
+        return Step(
+            math.ceil(nano.mean) if nano.count else guess.nano,
+            math.ceil(tokens.mean) if tokens.count else guess.tokens,
+        )

@@ -1,6 +1,7 @@
 """What one use of a tool is expected to cost: the tool, the model step that calls it, and the time (BTP eq. 1)."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ecoshell.budget.money import Unit
@@ -58,6 +59,13 @@ def with_sample(figure: Figure, sample: float) -> Figure:
     mean = figure.mean + (sample - figure.mean) / count
     squares = figure.spread**2 * figure.count + (sample - figure.mean) * (sample - mean)
     return Figure(count, mean, math.sqrt(max(0.0, squares / count)))
+
+
+def pooled(figures: Iterable[Figure]) -> Figure:
+    """One figure of all samples that went into several; its spread is left at 0."""
+    known = [figure for figure in figures if figure.count]
+    count = sum(figure.count for figure in known)
+    return Figure(count, sum(figure.count * figure.mean for figure in known) / count) if count else Figure()
 
 
 def with_use(evidence: Evidence, *, price: int, seconds: float, step: Step) -> Evidence:
