@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
+    from ecoshell.tui.side.plan import PlanPanel
     from ecoshell.tui.side.tools import ToolsPanel
     from ecoshell.tui.stage import Stage
     from ecoshell.tui.talk import Talk
@@ -57,6 +58,7 @@ class ChatScreen(Screen[None]):
     AUTO_FOCUS = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "stop"),
+        Binding("shift+tab", "back", "to the transcript", show=False),
         Binding("f1", "help", "help"),
         Binding("f2", "open('tools')", "tools"),
         Binding("f3", "open('plan')", "plan"),
@@ -266,6 +268,13 @@ class ChatScreen(Screen[None]):
         if self.talk is not None:
             self.run_worker(self.talk.stop())
 
+    def action_back(self) -> None:
+        """Go from the prompt to what is asked or, over all panels, to the transcript; elsewhere to the place before."""
+        if self.focused is self.query_one(Prompt) and not self.query_one(QuestionSpot).children:
+            self.query_one(Transcript).focus()
+        else:
+            self.focus_previous()
+
     def action_help(self) -> None:
         """Show what the keys do."""
         self.run_worker(self._help())
@@ -282,10 +291,10 @@ class ChatScreen(Screen[None]):
         if self.talk is not None:
             self.run_worker(self._document(self.talk, tool))
 
-    async def _document(self, talk: "Talk", tool: str) -> None:
+    async def _document(self, talk: "Talk", tool: str, *, planned: bool = False) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
-        line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool))
+        line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool, planned=planned))
         if line:
             await self._carry_out(talk, line)
 
@@ -318,6 +327,16 @@ class ChatScreen(Screen[None]):
     def hinted(self, event: Transcript.Hint) -> None:
         """Say it below the prompt."""
         self.query_one(PromptBar).hint(event.text)
+
+    def on_transcript_mark_wanted(self, event: Transcript.MarkWanted) -> None:
+        """Keep the person's word on a call's result."""
+        if self.talk is not None:
+            self.run_worker(self.talk.mark(event.call, helpful=event.helpful))
+
+    def on_plan_panel_why_wanted(self, event: "PlanPanel.WhyWanted") -> None:
+        """Show the arithmetic of a tool's row in the plan, and its document."""
+        if self.talk is not None:
+            self.run_worker(self._document(self.talk, event.tool, planned=True))
 
     def on_tools_panel_document_wanted(self, event: "ToolsPanel.DocumentWanted") -> None:
         """Show a tool's document."""

@@ -6,13 +6,15 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ecoshell.agent.plan.news import price_range
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ErrorHappened, Event
+from ecoshell.events import ErrorHappened, Event, PlanChanged
+from ecoshell.tui.figures import amount
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.body import Body
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import Block
+from ecoshell.tui.transcript.blocks import Block, CallRef
 from ecoshell.tui.transcript.teller import Teller
 from ecoshell.tui.transcript.view import Transcript
 
@@ -38,6 +40,12 @@ class Stage:
         """Show one event."""
         self._teller.tell(event)
         self._body.hear(event)
+        if isinstance(event, PlanChanged) and event.number <= 1:
+            self._title.estimate(price_range(event, amount))
+
+    def mark_of(self, call: CallRef) -> bool | None:
+        """What the person said of a call's result; None when nothing, or not any more."""
+        return self._teller.mark_of(call)
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""

@@ -20,6 +20,7 @@ from ecoshell.events import (
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.stage import Stage
 from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript.blocks import CallRef
 
 if TYPE_CHECKING:
     from ecoshell.agent.commands import Printed
@@ -40,6 +41,7 @@ class Talk:
         self._stage = stage
         self._sent = asyncio.Lock()
         """Held while a command runs: what was sent after it waits for it."""
+        self._marking = asyncio.Lock()
         self._stale = asyncio.Event()
         self._standing: Standing | None = None
 
@@ -110,6 +112,13 @@ class Talk:
                 await self._show(printed)
                 return printed
         return None
+
+    async def mark(self, call: CallRef, *, helpful: bool) -> None:
+        """Keep the person's word on a call's result; the same word twice takes it back."""
+        with self._fence():
+            async with self._marking:
+                word = None if self._stage.mark_of(call) is helpful else helpful
+                self._hear(await self.shell.mark(call.turn, call.id, call.name, word))
 
     async def warm(self) -> None:
         """Have the model loaded, and what an answer is set with: a question seems to be on its way."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 
 import pytest
+from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.person import LimitChoice
@@ -23,6 +24,7 @@ from ecoshell.events import (
     ApprovalWanted,
     BranchLeft,
     CallFinished,
+    CallMarked,
     CommandRan,
     Compacted,
     CostWanted,
@@ -169,6 +171,24 @@ async def test_a_search_shows_what_was_proposed_and_where_it_goes_back() -> None
     assert "? proposed: list_files() | Look around." in screen
     assert "< back to step 2: given up: ␛[2Jnothing" in screen
     assert "< back to the beginning: given up" in screen
+
+
+async def test_a_plan_is_told_before_the_first_step_and_then_what_it_has_come_to_forbid() -> None:
+    turn = [PLANNED, *COUNTED, HELPED, USED, *FAILED, BLACKLISTED, finished()]
+    _, screen = await chat(PlayedShell(turn), "q")
+    told = [line for line in screen.splitlines() if "plan:" in line or "unhelpful" in line]
+    assert told == [
+        "| plan: 3 of 5 tools, about $0.002 to $0.011",
+        "  !! unhelpful: an empty result",
+        "| plan: count_text (quota) and read_file (blacklist) may not be used any more",
+    ]
+
+
+async def test_marks_are_told_of_the_past() -> None:
+    past = [CallMarked(1, "c1", "count\x1b_text", helpful) for helpful in (True, False, None)]
+    _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
+    for words in ("marked helpful", "marked unhelpful", "mark taken back"):
+        assert f"| {words}: count␛_text of turn 1" in screen
 
 
 async def test_a_proposal_that_was_streamed_is_not_told_twice() -> None:

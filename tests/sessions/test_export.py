@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from plan_play import ADVICE, FAILED, PLANNED, SPENT, USED
 
 from ecoshell.events import (
     Answer,
@@ -11,6 +13,8 @@ from ecoshell.events import (
     BranchLeft,
     BudgetHeld,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
     CommandRan,
     Compacted,
@@ -186,3 +190,27 @@ def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> Non
     ):
         assert block in told
     assert [from_json(record) for record in json.loads(as_json(timed(events)))["events"]] == events
+
+
+def test_a_plan_is_told_once_a_turn_with_what_it_allows_and_what_the_turn_may_cost():
+    document = as_markdown(timed([PLANNED, USED]))
+    assert document.count("Plan") == 1
+    assert (
+        "Plan (btp): `count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×; about $0.002 to" in document
+    )
+
+
+def test_a_plan_of_unknown_price_a_plan_that_is_advice_and_one_without_tools_say_so():
+    for plan in (replace(ADVICE, low=None, high=None), replace(SPENT, number=1, low=None)):
+        assert "; price unknown" in as_markdown(timed([plan]))
+    assert as_markdown(timed([ADVICE])).strip().endswith("; advice only")
+    assert "no tool; about" in as_markdown(timed([replace(SPENT, number=1)]))
+
+
+def test_what_was_thought_of_a_result_and_what_the_model_was_told_then_are_in_the_document():
+    told = CallJudged("c1", "a", None, "", note="Not to be used any more: <b>x</b>.")
+    document = as_markdown(timed([*FAILED, told, CallMarked(1, "c2", "read_file", True)]))
+    assert "✘ unhelpful (rules: an empty result)" in document
+    assert "> Not to be used any more: \\<b>x\\</b>." in document
+    assert "Marked helpful by hand: `read_file` of turn 1" in document
+    assert as_markdown(timed([CallJudged("c1", "a", None, "")])).count("\n") == 1

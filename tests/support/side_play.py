@@ -19,6 +19,7 @@ from ecoshell.paths import Paths
 from ecoshell.tui.look.themed import ThemedApp
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
@@ -107,6 +108,10 @@ class SideApp(ThemedApp[int]):
 
     def action_prompt(self) -> None:
         self.chat.query_one(Input).focus()
+
+    @on(PlanPanel.WhyWanted)
+    def note_why(self, wanted: PlanPanel.WhyWanted) -> None:
+        self.wanted.append((type(wanted).__name__, wanted.tool))
 
     @on(ToolsPanel.DocumentWanted)
     @on(ToolsPanel.RegisterWanted)

@@ -19,6 +19,7 @@ from ecoshell.events import (
     ApprovalWanted,
     BudgetChanged,
     CallFinished,
+    CallMarked,
     CallStarted,
     CommandRan,
     CostChosen,
@@ -110,6 +111,9 @@ class FakeShell:
     warmed: int = 0
     read_only: StoreError | None = None
     ran: list[str] = field(default_factory=list)
+    marks: list[CallMarked] = field(default_factory=list)
+    printed: Mapping[str, str] = field(default_factory=dict)
+    """What commands print; the others say that they are done."""
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncIterator[Event]:
         self.asked.append(question)
@@ -137,6 +141,10 @@ class FakeShell:
         self.ran.append(command)
         return CommandRan(command, "clean\n", ok=True, truncated=False, seconds=0.1)
 
+    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> CallMarked:
+        self.marks.append(CallMarked(turn, call, name, helpful))
+        return self.marks[-1]
+
     async def warm(self) -> None:
         self.warmed += 1
 
@@ -148,7 +156,7 @@ class FakeShell:
         if line.startswith("/nonsense"):
             raise UsageError("There is no command /nonsense.", fix="Did you mean /sessions?")
         effects = {"/quit": "quit", "/clear": "clear", "/new": "session"}
-        return Printed(f"done: {line}", effects.get(line, ""))
+        return Printed(self.printed.get(line, f"done: {line}"), effects.get(line, ""))
 
     def complete(self, text: str) -> list[Completion]:
         return [offer for offer in COMMANDS if offer.text.startswith(text)]

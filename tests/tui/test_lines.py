@@ -1,12 +1,16 @@
 """What is said about each event."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_play import PLANNED, QUOTA, TOKEN_PLAN, USED
 
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BranchLeft,
     BudgetSettled,
     CallFinished,
     CallStarted,
@@ -14,6 +18,7 @@ from ecoshell.events import (
     Compacted,
     CostWanted,
     ErrorHappened,
+    StepProposed,
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
@@ -41,6 +46,20 @@ def test_a_call_shows_its_arguments_its_time_and_its_observation():
     block = lines.call(STARTED, finished())
     assert block.sign == "▸"
     assert block.plain == "count_text(path=notes.txt, deep=true)  12 ms  $0\n└ 1,204 words"
+
+
+def test_going_back_says_to_where_and_why():
+    block = lines.branch_left(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
+    assert (block.sign, block.plain) == ("↩", "back to step 2  given up: no such file")
+    assert lines.branch_left(BranchLeft((), 1, "x")).plain == "back to the beginning  x"
+
+
+def test_a_proposal_shows_its_step_and_its_reason_if_there_is_one():
+    assert (
+        lines.proposed(StepProposed("Look around.", "list_files()", "m")).plain
+        == "proposed  list_files()  Look around."
+    )
+    assert lines.proposed(StepProposed(" ", "answer", "m")).plain == "proposed  answer"
 
 
 def test_a_call_that_still_runs_says_so():
@@ -235,3 +254,31 @@ def test_tokens_are_written_short(count: int, text: str):
 @pytest.mark.parametrize(("seconds", "text"), [(0.012, "12 ms"), (2.1, "2.1 s"), (200, "3 min 20 s")])
 def test_times_are_written_short(seconds: float, text: str):
     assert duration(seconds) == text
+
+
+def test_the_first_plan_of_a_turn_says_what_it_allows_and_what_the_turn_may_cost():
+    assert lines.planned(PLANNED, None).plain == "plan: 3 of 5 tools, about $0.002 to $0.011"
+    assert lines.planned(TOKEN_PLAN, None).plain == "plan: 3 of 5 tools, about 900 tok to 6.1k tok"
+
+
+def test_a_plan_made_anew_is_worth_a_line_only_where_it_has_come_to_forbid_something():
+    assert lines.planned(USED, PLANNED) is None
+    assert lines.planned(QUOTA, USED).plain == "plan: count_text (quota) may not be used any more"
+
+
+def test_what_the_person_said_of_a_result_outweighs_the_judge():
+    def said(judged: bool | None, marked: bool | None) -> str:
+        return "".join(piece.text for piece in lines.verdict(judged, marked)).strip()
+
+    assert [said(judged, None) for judged in (True, False, None)] == ["✔", "✘ unhelpful", ""]
+    assert [said(judged, True) for judged in (True, False, None)] == ["✔ helpful, marked by you"] * 3
+    assert [said(judged, False) for judged in (True, False, None)] == ["✘ unhelpful, marked by you"] * 3
+
+
+def test_a_verdict_stands_at_the_end_of_the_calls_own_line():
+    block = replace(lines.call(STARTED, finished()), verdict=lines.verdict(False, None))
+    assert block.plain.splitlines() == [
+        "count_text(path=notes.txt, deep=true)  12 ms  $0  ✘ unhelpful",
+        "└ 1,204 words",
+    ]
+    assert replace(block, verdict=()).plain == lines.call(STARTED, finished()).plain

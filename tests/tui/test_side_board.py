@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from plan_play import ADVICE, PLANNED, TOKEN_PLAN, USED
 from side_play import READY, TURN, TWO_MODELS
 from tui_play import CAP
 
 from ecoshell.budget.caps import CapState
 from ecoshell.events import (
+    BranchLeft,
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
@@ -51,6 +53,13 @@ def test_a_role_adds_up_its_calls_tokens_price_and_seconds():
 def test_one_role_with_two_models_is_two_entries_in_the_order_of_their_first_thought():
     other = BudgetSettled(9, "single", "openai/x", 1, Usage(1, 1), True, 0.1)
     assert list(heard(*TURN, other).roles) == [("single", "embedded"), ("single", "openai/x")]
+
+
+def test_what_only_the_branch_that_was_left_had_registered_is_registered_no_more():
+    board = looked(STARTED, ToolRegistered("read_file", 200, True, 1, "agent", "c1"))
+    assert tool(board, "read_file").registered
+    assert board.hear(BranchLeft((), 1, "given up", ("read_file",))) == {"tools"}
+    assert not tool(board, "read_file").registered
 
 
 def test_one_unknown_price_makes_the_sum_unknown_for_good():
@@ -146,6 +155,46 @@ def test_text_that_arrives_changes_nothing():
     assert heard(*TURN).hear(TextArrived("a", "answer", "single")) == frozenset()
 
 
+def test_a_plan_changes_the_plan_alone():
+    assert heard(STARTED).hear(PLANNED) == {"plan"}
+
+
+def test_the_plan_is_the_one_heard_of_last_and_belongs_to_its_turn():
+    board = heard(STARTED, PLANNED, USED)
+    assert (board.plan, board.planned_turn, board.planning) == (USED, 1, False)
+
+
+def test_between_the_start_of_a_turn_and_its_plan_it_is_being_planned():
+    board = heard(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2))
+    assert board.planning
+    assert board.plan is PLANNED
+    board.hear(replace(PLANNED, cap=40_000_000))
+    assert not board.planning
+
+
+def test_what_the_caps_left_is_the_most_since_the_turns_first_plan():
+    board = heard(STARTED, PLANNED, USED)
+    assert board.plan_whole == 50_000_000
+    board.hear(replace(USED, cap=90_000_000, number=3))
+    assert board.plan_whole == 90_000_000
+    board.hear(replace(PLANNED, cap=30_000_000))
+    assert board.plan_whole == 30_000_000
+
+
+def test_another_unit_begins_to_count_anew():
+    board = heard(STARTED, PLANNED, replace(TOKEN_PLAN, number=2))
+    assert board.plan_whole == 200_000
+
+
+def test_a_plan_without_a_cap_has_nothing_to_count_from():
+    assert heard(STARTED, ADVICE).plan_whole == 0
+
+
+def test_switching_how_turns_are_planned_changes_the_plan():
+    board = looked(*TURN)
+    assert board.look(replace(READY, plan="off"), READY.caps) == {"plan"}
+
+
 def test_the_same_standing_again_changes_nothing():
     board = looked(*TURN)
     assert board.look(replace(READY), READY.caps) == frozenset()
@@ -155,8 +204,9 @@ def test_the_same_standing_again_changes_nothing():
 
 def test_another_session_begins_with_an_empty_board():
     board = looked(*TWO_MODELS)
+    board.hear(PLANNED)
     board.clear()
-    assert (board.roles, board.tools, board.caps, board.saved_tokens) == ({}, [], (), 0)
+    assert (board.roles, board.tools, board.caps, board.saved_tokens, board.plan) == ({}, [], (), 0, None)
 
 
 def test_a_cap_in_tokens_is_kept_as_it_is():

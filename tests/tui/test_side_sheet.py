@@ -5,19 +5,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from plan_play import ADVICE, BLACKLISTED, COUNT, PLANNED, PROMPT, TOKEN_PLAN, USED, plan_of_many
 from rich.cells import cell_len
 from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
-from tui_play import CAP
+from tui_play import CAP, FINISHED, STARTED
 
-from ecoshell.events import Event
+from ecoshell.events import Event, PlanChanged
 from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
 from ecoshell.tui.side.board import Board
 from ecoshell.tui.side.body import side_width
 from ecoshell.tui.side.budget import budget_lines
-from ecoshell.tui.side.plan import plan_lines
+from ecoshell.tui.side.plan import heading_lines
+from ecoshell.tui.side.plan_rows import Columns, about, state_of
 from ecoshell.tui.side.roles import roles_lines
 from ecoshell.tui.side.sharing import share
-from ecoshell.tui.side.sheet import bar, fit, fit_middle, left, model_name, percent, plain, right
+from ecoshell.tui.side.sheet import Line, bar, fit, fit_middle, left, model_name, percent, plain, right
 from ecoshell.tui.side.tool_list import ToolList, tool_line
 
 WIDTHS = st.integers(0, 60)
@@ -149,15 +151,114 @@ def test_roles_stand_in_a_table_where_there_is_room_and_below_each_other_where_n
     assert "thinking" in slim
 
 
-def test_there_is_no_plan_and_the_panel_says_so():
-    assert plain(plan_lines(36)).startswith("no plan is made\nPlanning comes with a later version")
+def heading(*events: Event, width: int = 36, mode: str = "btp") -> str:
+    return plain(heading_lines(board(*events, standing=replace(READY, plan=mode)), width))
 
 
-@given(st.integers(24, 120))
+def row_text(plan, at: int, width: int = 36) -> str:
+    return plain([Columns(plan, width).line(plan.rows[at])])
+
+
+def test_before_the_first_plan_the_panel_says_how_to_get_one():
+    said = heading()
+    assert said.startswith("no plan yet\nAsk a question: it is planned before")
+    assert "btp+prompt" in said
+
+
+def test_with_plans_off_the_panel_says_so_whatever_was_planned_before():
+    assert heading(STARTED, PLANNED, mode="off").startswith("plan off\nTurns are not planned")
+
+
+def test_a_turn_without_a_plan_yet_is_being_planned():
+    assert heading(STARTED) == "planning …"
+    assert heading(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2)).splitlines()[-1] == "planning …"
+
+
+def test_the_heading_says_what_is_left_for_tools_what_is_set_aside_and_what_the_turn_may_still_cost():
+    assert heading(STARTED, PLANNED).splitlines() == [
+        "for tools      $0.0429 left of $0.05",
+        "▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░  14 %",
+        "planned $0.0052 · set aside $0.0071",
+        "to go      about $0.002 to $0.011",
+    ]
+
+
+def test_a_plan_made_anew_says_why_and_shows_what_was_spent_since_the_first():
+    lines = heading(STARTED, PLANNED, USED).splitlines()
+    assert lines[0].endswith("$0.0416 left of $0.05")
+    assert lines[1].startswith("█▒▒▒▒▒░")
+    assert lines[-1] == "↻ count_text was used"
+
+
+def test_after_the_turn_nothing_is_to_go():
+    assert "to go" not in heading(STARTED, PLANNED, FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(None, None, "price unknown"), (0, 0, "$0"), (700_000, 700_000, "about $0.0007"), (0, 9_000_000, "$0 to $0.009")],
+)
+def test_what_is_to_go_is_unknown_nothing_or_a_range(low, high, said):
+    assert said in heading(STARTED, replace(PLANNED, low=low, high=high)).splitlines()[-1]
+
+
+def test_without_a_cap_the_plan_is_advice():
+    assert heading(STARTED, ADVICE).splitlines()[0] == "no cap: advice only /budget sets one"
+    assert state_of(ADVICE.rows[0], enforced=False) == ("!", "quota", "near")
+
+
+def test_a_plan_that_is_only_told_to_the_model_says_so():
+    assert "told to the model, not enforced" in heading(STARTED, PROMPT)
+
+
+def test_a_row_says_its_state_by_a_sign_and_a_word_its_value_its_cost_and_its_uses():
+    assert [row_text(BLACKLISTED, at) for at in range(5)] == [
+        "✘ count_text  .91 .0012    2/2 quota",
+        "✘ read_file   .55      1/1 blacklist",
+        "✔ list_folder .10 .002       0/1 new",
+        "✘ fetch_url   .10 .031    0/0 budget",
+        "· run_command .08 .004   0/0 below τ",
+    ]
+
+
+def test_a_row_tells_more_the_wider_the_panel_is():
+    assert row_text(USED, 0, 22) == "✔ count…xt .91  1/2 ok"
+    assert row_text(USED, 0, 28) == "✔ count…xt .91 .0012  1/2 ok"
+    assert row_text(USED, 0, 36) == "✔ count_text  .91 .0012±.0003 1/2 ok"
+    assert row_text(USED, 0, 57).split() == ["✔", "count_text", "0.91", "$0.0012", "±", "$0.0003", "1/2", "ok"]
+    assert row_text(USED, 0, 78).split() == ["✔", "count_text", "0.91", "$0.0012", "±", "$0.0003", "2", "1", "1", "ok"]
+
+
+def test_a_plan_in_tokens_is_told_in_tokens():
+    assert row_text(TOKEN_PLAN, 0) == "✔ count_text  .91 1.2k±300    0/2 ok"
+    assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val cost tok      used"
+
+
+def test_below_the_list_everything_is_said_of_one_row():
+    assert plain(about(replace(COUNT, used=1), "usd", 40)).splitlines() == [
+        "count_text",
+        "value 0.91 · chance 1.00 · 1/2 used",
+        "$0.0012 ± $0.0003: worth its price",
+    ]
+
+
+def plan_lines(plan: PlanChanged | None, width: int) -> list[Line]:
+    """Everything the plan panel may show at a width."""
+    known = board(*((STARTED, PLANNED, plan) if plan else ()))
+    if plan is None:
+        return heading_lines(known, width)
+    rows = [line for row in plan.rows for line in (Columns(plan, width).line(row), *about(row, plan.unit, width))]
+    return [*heading_lines(known, width), Columns(plan, width).head, *rows]
+
+
+@given(st.integers(22, 120))
 def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
     known = board(*TWO_MODELS, standing=replace(many_tools(60), caps=(NEAR, TOKENS)))
     tools = [tool_line(tool, width) for tool in known.tools]
-    for line in [*budget_lines(known, width), *roles_lines(known, width), *plan_lines(width), *tools]:
+    plans = [
+        line for plan in (None, BLACKLISTED, ADVICE, TOKEN_PLAN, plan_of_many()) for line in plan_lines(plan, width)
+    ]
+    for line in [*budget_lines(known, width), *roles_lines(known, width), *tools, *plans]:
         text = plain([line])
         assert cell_len(text) <= width
         assert text.isprintable()

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from plan_play import ADVICE, BLACKLISTED, PLANNED, PROMPT, QUOTA, SPENT, TOKEN_PLAN, USED, plan_of_many
 from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, SideApp, many_tools
 from textual.pilot import Pilot
+from tui_play import FINISHED, STARTED
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
@@ -40,6 +42,48 @@ def test_the_budget(snap_compare, paths, standing, size):
 @SIZES
 def test_the_plan_while_there_is_none(snap_compare, paths, size):
     assert snap_compare(SideApp(paths), terminal_size=size, run_before=pressed("f3"))
+
+
+@SIZES
+@pytest.mark.parametrize(
+    "plans",
+    [
+        pytest.param((PLANNED,), id="planned"),
+        pytest.param((PLANNED, USED), id="used"),
+        pytest.param((PLANNED, USED, QUOTA), id="quota"),
+        pytest.param((PLANNED, BLACKLISTED), id="blacklist"),
+        pytest.param((PLANNED, SPENT), id="budget"),
+        pytest.param((ADVICE,), id="advice"),
+        pytest.param((PROMPT,), id="prompt"),
+        pytest.param((TOKEN_PLAN,), id="tokens"),
+        pytest.param((replace(PLANNED, low=None, high=None),), id="unknown_price"),
+        pytest.param((plan_of_many(),), id="thousands"),
+    ],
+)
+def test_the_plan(snap_compare, paths, plans, size):
+    app = SideApp(paths, READY, (STARTED, *plans))
+    assert snap_compare(app, terminal_size=size, run_before=pressed("f3"))
+
+
+@SIZES
+def test_the_plan_while_plans_are_off(snap_compare, paths, size):
+    app = SideApp(paths, replace(READY, plan="off"), (STARTED, PLANNED, FINISHED))
+    assert snap_compare(app, terminal_size=size, run_before=pressed("f3"))
+
+
+@pytest.mark.parametrize("size", [(120, 36), (60, 24)], ids=["wide", "slim"])
+def test_the_plan_beside_the_others_after_a_turn(snap_compare, paths, size):
+    app = SideApp(paths, READY, (*TURN[:-1], PLANNED, BLACKLISTED, TURN[-1]))
+    keys = ("f3",) if size[0] == 60 else ()
+    assert snap_compare(app, terminal_size=size, run_before=pressed(*keys))
+
+
+@pytest.mark.parametrize("width", [24, 30, 60])
+def test_the_plan_in_a_side_of_another_width(snap_compare, paths, width):
+    paths.state_file.parent.mkdir(parents=True)
+    paths.state_file.write_text(f'{{"width": {width}}}')
+    app = SideApp(paths, READY, (STARTED, PLANNED, BLACKLISTED))
+    assert snap_compare(app, terminal_size=(120, 36), run_before=pressed("f3", "down"))
 
 
 @SIZES

@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from plan_play import FOLLOWED
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
-from ecoshell.events import ErrorHappened
+from ecoshell.agent.dossier import Dossier
+from ecoshell.events import CallMarked, ErrorHappened
+from ecoshell.messages import ToolDocument
 from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.transcript.view import Transcript
 
@@ -45,6 +48,42 @@ def test_a_finished_answer_with_a_registration(snap_compare, make_app, size):
     assert snap_compare(
         app, terminal_size=size, run_before=until(*"how many words are in notes.txt?", "enter", text="saved")
     )
+
+
+@SIZES
+def test_a_turn_that_follows_its_plan(snap_compare, make_app, size):
+    app = make_app(FakeShell(FOLLOWED))
+    keys = (*"how many words?", "enter")
+    assert snap_compare(app, terminal_size=size, run_before=until(*keys, text="saved"))
+
+
+@SIZES
+def test_a_turn_while_it_is_planned(snap_compare, make_app, size):
+    app = make_app(FakeShell(FOLLOWED, stops_at=2))
+    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", text="plan:"))
+
+
+@SIZES
+def test_a_result_that_was_marked(snap_compare, make_app, size):
+    app = make_app(FakeShell(earlier=(*FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True))))
+    keys = ("shift+tab", "up", "up", "up")
+    assert snap_compare(app, terminal_size=size, run_before=until(*keys, text="marked"))
+
+
+@SIZES
+def test_why_a_tool_is_planned(snap_compare, make_app, size):
+    document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
+    known = Dossier(document, ("read",), 0, 142, True, "agent", None, "")
+    why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
+    shell = FakeShell(earlier=FOLLOWED, dossiers={"count_text": known}, printed={"/plan why count_text": why})
+
+    async def before(pilot) -> None:
+        await until("f3", "enter")(pilot)
+        await eventually(pilot, lambda: pilot.app.screen is not pilot.app.chat)
+        about = pilot.app.screen.query_one("#about")
+        await eventually(pilot, lambda: "Counts words." in str(about.visual))
+
+    assert snap_compare(make_app(shell), terminal_size=size, run_before=before)
 
 
 @SIZES

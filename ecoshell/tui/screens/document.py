@@ -1,4 +1,4 @@
-"""A tool's document: what it is for, its arguments, what it takes of the context, and why it is registered or not."""
+"""A tool's document: what it is for, its arguments, what it takes of the context, why it is registered or planned."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +66,10 @@ class DocumentScreen(ModalScreen[str | None]):
     }
     """
 
-    def __init__(self, shell: "Shell", tool: str) -> None:
+    def __init__(self, shell: "Shell", tool: str, *, planned: bool = False) -> None:
+        """With `planned`, the arithmetic of the tool's row in the plan stands above the document."""
         super().__init__()
+        self._planned = planned
         self._shell = shell
         self._tool = tool
         self._dossier: Dossier | None = None
@@ -77,6 +79,8 @@ class DocumentScreen(ModalScreen[str | None]):
         with Vertical() as box:
             box.border_title = Content(visible_line(self._tool))
             with VerticalScroll():
+                if self._planned:
+                    yield Static("planning …", id="plan", markup=False)
                 yield Static("reading …", id="about", markup=False)
                 yield Static("", id="arguments", markup=False)
                 yield Static("", id="schema", markup=False)
@@ -86,6 +90,8 @@ class DocumentScreen(ModalScreen[str | None]):
         """Read the document."""
         self.query_one(VerticalScroll).focus()
         self.run_worker(self._read())
+        if self._planned:
+            self.run_worker(self._read_plan())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register what is not registered, and the other way round."""
@@ -113,6 +119,13 @@ class DocumentScreen(ModalScreen[str | None]):
         """A click beside the box closes it."""
         if event.widget is self:
             self.dismiss(None)
+
+    async def _read_plan(self) -> None:
+        try:
+            told = (await self._shell.command(f"/plan why {self._tool}")).text
+        except EcoshellError as error:
+            told = str(error)
+        self.query_one("#plan", Static).update(Content.assemble(("The plan\n", "bold"), visible(told)))
 
     async def _read(self) -> None:
         about = self.query_one("#about", Static)

@@ -33,6 +33,7 @@ class TitleBar(Static):
         self._title = ""
         self._state = visible_line(state)
         self._working = False
+        self._estimate = ""
         self._who = ("", "")
         self._shown = ""
 
@@ -47,7 +48,12 @@ class TitleBar(Static):
 
     def work(self, working: bool) -> None:
         """Show whether a turn is under way."""
-        self._working = working
+        self._working, self._estimate = working, ""
+        self._set()
+
+    def estimate(self, price: str) -> None:
+        """Show what the turn that is under way was estimated at before its first step."""
+        self._estimate = price
         self._set()
 
     def show(self, standing: "Standing") -> None:
@@ -68,15 +74,20 @@ class TitleBar(Static):
             self.update(line)
 
     def _right(self, room: int) -> str:
-        """What is done, who thinks and with which model; the mode goes first when there is not room for all."""
+        """What is done, who thinks and with which model; where there is not room for all, first the mode goes."""
         how, model = self._who
-        state = "  ".join(word for word in ("◇ working" if self._working else "", self._state) if word)
         short = model_name(model, _MODEL)
-        for who in (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ():
-            said = f"{state}  {who}" if state else who
-            if cell_len(said) <= room:
-                return said
-        return fit(state or short, max(0, room))
+        whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ()
+        states = self._states()
+        said = (f"{state}  {who}" if state else who for state in states for who in whos)
+        return next((one for one in said if cell_len(one) <= room), fit(states[-1] or short, max(0, room)))
+
+    def _states(self) -> list[str]:
+        """What is done, with what it may cost where that is known, and without it."""
+        words = [word for word in ("◇ working" if self._working else "", self._state) if word]
+        if not self._working or not self._estimate:
+            return ["  ".join(words)]
+        return ["  ".join((f"{words[0]}, {self._estimate}", *words[1:])), "  ".join(words)]
 
 
 class SummaryLine(Static):
@@ -89,6 +100,7 @@ class SummaryLine(Static):
     def __init__(self) -> None:
         super().__init__("", markup=False)
         self._parts: tuple[str, ...] = ("",)
+        self._plan = ""
         self._shown = ""
 
     def on_resize(self) -> None:
@@ -100,9 +112,16 @@ class SummaryLine(Static):
         self._parts = summary(standing, caps)
         self._set()
 
+    def plan(self, share: str) -> None:
+        """Show how many tools are planned, of how many: `3 of 13`; empty shows nothing of a plan."""
+        self._plan = f"plan {share}" if share else ""
+        self._set()
+
     def _set(self) -> None:
         line = self._parts[0]
-        for part in self._parts[1:]:
+        for part in (self._plan, *self._parts[1:]):
+            if not part:
+                continue
             longer = f"{line} · {part}"
             line = longer if cell_len(longer) <= self.content_size.width else line
         if line != self._shown:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ecoshell.budget.caps import CapState
 from ecoshell.events import (
+    BranchLeft,
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
     CallStarted,
     Event,
+    PlanChanged,
     StepStarted,
     ToolRegistered,
     ToolsOffered,
@@ -23,15 +25,16 @@ from ecoshell.messages import Usage
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing, ToolRow
 
-Section = Literal["budget", "tools", "roles"]
+Section = Literal["budget", "plan", "tools", "roles"]
 """A part of the board that an event may change."""
 Thinker = tuple[str, str]
 """A role and the model that plays it."""
 _NOTHING: frozenset[Section] = frozenset()
 _BUDGET: frozenset[Section] = frozenset({"budget"})
+_PLAN: frozenset[Section] = frozenset({"plan"})
 _TOOLS: frozenset[Section] = frozenset({"tools"})
 _ROLES: frozenset[Section] = frozenset({"roles"})
-_EVERYTHING: frozenset[Section] = _BUDGET | _TOOLS | _ROLES
+_EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,12 @@ class Board:
         self.running = False
         self.saved_tokens = 0
         """Input tokens not sent in this session because documents were not registered."""
+        self.plan: PlanChanged | None = None
+        """The plan of the turn that runs or, until it has one, of the last that was planned."""
+        self.planned_turn = 0
+        """The turn the plan belongs to."""
+        self.plan_whole = 0
+        """The most that the caps have left this turn since its first plan, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
         self._registrations: dict[str, _Registration] = {}
 
@@ -114,8 +123,10 @@ class Board:
             case BudgetChanged():
                 changed, self.caps = self.caps != event.caps, event.caps
                 return _BUDGET if changed else _NOTHING
-            case ToolRegistered() | ToolUnregistered() | ToolsOffered():
+            case ToolRegistered() | ToolUnregistered() | ToolsOffered() | BranchLeft():
                 return self._hear_tools(event)
+            case PlanChanged():
+                return self._hear_plan(event)
             case TurnStarted() | TurnFinished():
                 return self._hear_turn(event)
             case _:
@@ -136,7 +147,8 @@ class Board:
             return _EVERYTHING
         money = self.caps != caps_before or _money(before) != _money(standing)
         tools = _context(before) != _context(standing)
-        return (_BUDGET if money else _NOTHING) | (_TOOLS if tools else _NOTHING)
+        planning = before.plan != standing.plan
+        return (_BUDGET if money else _NOTHING) | (_TOOLS if tools else _NOTHING) | (_PLAN if planning else _NOTHING)
 
     @property
     def held_nano(self) -> int | None:
@@ -148,6 +160,11 @@ class Board:
     def held_tokens(self) -> int:
         """What running calls may use at most."""
         return sum(hold.held_tokens for hold in self._holds.values())
+
+    @property
+    def planning(self) -> bool:
+        """Whether the turn that runs has no plan yet."""
+        return self.running and self.planned_turn != self.turn
 
     @property
     def tools(self) -> list[ToolState]:
@@ -188,15 +205,24 @@ class Board:
                 self._holds.pop(event.entry, None)
         return _BUDGET | _ROLES
 
-    def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered) -> frozenset[Section]:
+    def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered | BranchLeft) -> frozenset[Section]:
         match event:
             case ToolRegistered():
                 self._registrations[event.name] = _Registration(event.tokens, event.by, self.turn, event.step)
             case ToolUnregistered():
                 self._registrations.pop(event.name, None)
+            case BranchLeft():
+                for name in event.unregistered:
+                    self._registrations.pop(name, None)
             case ToolsOffered():
                 pass  # the shell tells the sizes again
         return _TOOLS
+
+    def _hear_plan(self, event: PlanChanged) -> frozenset[Section]:
+        goes_on = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
+        self.plan_whole = max(event.cap or 0, self.plan_whole if goes_on else 0)
+        self.plan, self.planned_turn = event, self.turn
+        return _PLAN
 
     def _hear_turn(self, event: TurnStarted | TurnFinished) -> frozenset[Section]:
         if isinstance(event, TurnStarted):

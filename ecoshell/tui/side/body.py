@@ -126,12 +126,16 @@ class Body(Horizontal):
 
     def hear(self, event: "Event") -> None:
         """Take an event of the session into account."""
+        before = self.side.board.plan
         self.side.hear(event)
+        if self.side.board.plan is not before:
+            self.summary.plan(self.side.planned)
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
         self.side.show(standing, caps)
         self.summary.show(standing, caps)
+        self.summary.plan(self.side.planned)
 
     async def recall(self, past: "Iterable[Event]") -> None:
         """Show another session, from its events so far."""

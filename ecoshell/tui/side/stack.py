@@ -12,12 +12,14 @@ from textual.layout import Layout
 from textual.message import Message
 from textual.widget import Widget
 
+from ecoshell.agent.plan.news import planned_share
 from ecoshell.budget.caps import CapState
 from ecoshell.events import Event
 from ecoshell.tui.side.board import Board, Section
 from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.list_panel import ListPanel
 from ecoshell.tui.side.panel import Panel
-from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.plan import PlanPanel, plan_of
 from ecoshell.tui.side.roles import RolesPanel
 from ecoshell.tui.side.sharing import SharedHeight, share
 from ecoshell.tui.side.tools import ToolsPanel
@@ -25,7 +27,12 @@ from ecoshell.tui.side.tools import ToolsPanel
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
-_SECTIONS: dict[type[Panel], Section] = {BudgetPanel: "budget", ToolsPanel: "tools", RolesPanel: "roles"}
+_SECTIONS: dict[type[Panel], Section] = {
+    BudgetPanel: "budget",
+    PlanPanel: "plan",
+    ToolsPanel: "tools",
+    RolesPanel: "roles",
+}
 _BREATH = 500
 """Events of an old session heard in one go."""
 
@@ -85,6 +92,12 @@ class SidePanels(Widget):
         for panel in self.panels:
             panel.folded = panel.NAME in folded
 
+    @property
+    def planned(self) -> str:
+        """How many tools are planned, of how many; empty while there is no plan."""
+        plan = plan_of(self.board)
+        return planned_share(plan) if plan else ""
+
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
         self._touch(self.board.hear(event))
@@ -129,10 +142,11 @@ class SidePanels(Widget):
                 panel.show()
 
     def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:
-        """Lines for each panel that is on the screen; what is left over goes to the tools."""
+        """Lines for each panel that is on the screen; what is left over goes to the tools, or to the plan."""
         shown = [panel for panel in panels if isinstance(panel, Panel)]
         wants = [panel.wanted for panel in shown]
         self._crowded = sum(wants) > size.height
         first = next((at for at, panel in enumerate(shown) if panel.has_focus), None)
-        rest = next((at for at, panel in enumerate(shown) if isinstance(panel, ToolsPanel) and not panel.folded), None)
+        lists = [at for at, panel in enumerate(shown) if isinstance(panel, ListPanel) and not panel.folded]
+        rest = lists[-1] if lists else None
         return share(size.height, wants, first=first, rest=rest)

@@ -1,10 +1,8 @@
-"""The known tools as a list to move in: which are shown, in which order, and which one is highlighted."""
-
-from collections.abc import Sequence
+"""The tools in a list, and each of them in a line."""
 
 from ecoshell.tui.figures import tokens
-from ecoshell.tui.fuzzy import best
 from ecoshell.tui.side.board import ToolState
+from ecoshell.tui.side.listing import Listing
 from ecoshell.tui.side.sheet import Line, fit, fit_middle, left, right
 from ecoshell.untrusted import visible_line
 
@@ -14,70 +12,16 @@ _LONG_WHEN_FROM = 56
 """Columns from which on a row says in full when a tool was registered, and by whom."""
 
 
-class ToolList:
-    """Registered tools first; while the order is held, none moves under the person's hand."""
+class ToolList(Listing[ToolState]):
+    """Registered tools first, as those registered last come into the context last."""
 
     def __init__(self) -> None:
-        self.filter = ""
-        """What the names shown must fit, the best fit first; empty shows all."""
-        self.shown: Sequence[ToolState] = ()
-        self.highlighted = 0
-        self._tools: dict[str, ToolState] = {}
-        self._order: list[str] = []
-
-    @property
-    def current(self) -> ToolState | None:
-        """The highlighted tool; None while nothing is shown."""
-        return self.shown[self.highlighted] if self.shown else None
-
-    @property
-    def count(self) -> int:
-        """How many tools are known."""
-        return len(self._tools)
+        super().__init__(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1)
 
     @property
     def registered(self) -> int:
-        """How many of them are registered."""
-        return sum(tool.registered for tool in self._tools.values())
-
-    def put(self, tools: Sequence[ToolState], *, hold: bool) -> None:
-        """Take over what is known now; with `hold`, those already listed stay where they are."""
-        self._tools = {tool.name: tool for tool in tools}
-        if hold:
-            listed = dict.fromkeys(name for name in self._order if name in self._tools)
-            self._order = [*listed, *(name for name in self._tools if name not in listed)]
-            self._list()
-        else:
-            self.sort()
-
-    def sort(self) -> None:
-        """Put the registered ones first, as those registered last come into the context last."""
-        self._order = sorted(self._tools, key=lambda name: not self._tools[name].registered)
-        self._list()
-
-    def narrow(self, typed: str) -> None:
-        """Show only what fits; the highlight goes to the best."""
-        self.filter = typed
-        self._list()
-        self.highlighted = 0
-
-    def move(self, by: int) -> None:
-        """Move the highlight, no further than the ends."""
-        self.to(self.highlighted + by)
-
-    def to(self, at: int) -> None:
-        """Put the highlight here, or at the nearer end."""
-        self.highlighted = max(0, min(at, len(self.shown) - 1))
-
-    def _list(self) -> None:
-        """Show what fits; the highlight stays on its tool wherever that is now."""
-        held = self.current
-        tools = [self._tools[name] for name in self._order]
-        if self.filter.strip():
-            tools, _ = best(self.filter, ((tool.name.lower(), tool) for tool in tools), len(tools))
-        self.shown = tools
-        at = next((at for at, tool in enumerate(tools) if held is not None and tool.name == held.name), None)
-        self.to(self.highlighted if at is None else at)
+        """How many of the known tools are registered."""
+        return sum(tool.registered for tool in self.items)
 
 
 def tool_line(tool: ToolState, width: int) -> Line:

@@ -1,7 +1,7 @@
 """What a transcript is made of: blocks of pieces that know their meaning and nothing of colours or widths."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from ecoshell.untrusted import visible
@@ -83,6 +83,15 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
+class CallRef:
+    """Which call of a session it is."""
+
+    turn: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A sign in the margin and beside it rows, Markdown and long texts, each wrapped to the width."""
 
@@ -96,6 +105,25 @@ class Block:
     """Whether an empty line goes before it."""
     turn: bool = False
     """Whether a turn begins with it."""
+    call: CallRef | None = None
+    """The call whose result it shows."""
+    judged: bool = False
+    """Whether a judge has had the result, so that the person can say otherwise."""
+    verdict: tuple[Piece, ...] = ()
+    """What is thought of the result, at the end of the first row."""
+
+    @property
+    def markable(self) -> CallRef | None:
+        """The call whose result the person can mark; None where there is none."""
+        return self.call if self.judged else None
+
+    @property
+    def head(self) -> tuple[Row, ...]:
+        """The rows as they are shown."""
+        if not self.verdict or not self.rows:
+            return self.rows
+        first, *others = self.rows
+        return (replace(first, pieces=(*first.pieces, *self.verdict)), *others)
 
     @property
     def foldable(self) -> bool:
@@ -113,7 +141,7 @@ class Block:
         return "\n".join(self._parts(lambda body: (body.text, "")))
 
     def _parts(self, of: Callable[[Body], tuple[str, str]]) -> Iterator[str]:
-        yield from (line.plain for line in self.rows)
+        yield from (line.plain for line in self.head)
         if self.markdown:
             yield self.markdown
         for body in self.bodies:

@@ -1,11 +1,12 @@
 """The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
 
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
 from textual.strip import Strip
 
-from ecoshell.tui.transcript.blocks import Block, Tone
+from ecoshell.tui.transcript.blocks import Block, CallRef, Piece, Tone
 from ecoshell.tui.transcript.heights import Heights
 from ecoshell.tui.transcript.item import Item
 from ecoshell.tui.transcript.live import Live
@@ -93,6 +94,12 @@ class Column:
         self._open.remove(item)
         item.key = None
         self._replace(item, block or (item.live.block() if item.live else item.block))
+
+    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
+        """Show what was thought of a call's result, beside it; nothing where the call is not there."""
+        item = next((item for item in reversed(self.items) if item.block.call == call), None)
+        if item is not None:
+            self._replace(item, replace(item.block, judged=True, verdict=verdict))
 
     def drop(self, key: str = STREAM) -> None:
         """Take away what is open under this key."""

@@ -116,6 +116,6 @@ class Item:
             bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
             rows = len(self.block.rows) + len(bodies) + self.block.gap
             newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
-            size = sum(len(piece.text) for row in self.block.rows for piece in row.pieces)
+            size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
             self._measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
         return self._measure

@@ -24,7 +24,7 @@ def head_of(block: Block) -> Iterator[Section]:
     """The sections above a block's Markdown."""
     if block.gap:
         yield GAP
-    yield from in_sections(block.rows)
+    yield from in_sections(block.head)
 
 
 def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:

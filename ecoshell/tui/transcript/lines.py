@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
+    BranchLeft,
     BudgetSettled,
     CallFinished,
     CallStarted,
@@ -17,14 +19,16 @@ from ecoshell.events import (
     ErrorHappened,
     LimitChosen,
     LimitHit,
+    PlanChanged,
     Status,
+    StepProposed,
     ToolRegistered,
     ToolsOffered,
     TurnFinished,
     TurnUndone,
 )
 from ecoshell.messages import Attachment
-from ecoshell.tui.figures import duration, money, tokens
+from ecoshell.tui.figures import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, counted, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
@@ -90,6 +94,18 @@ def rationale(text: str) -> Block:
     return Block("◆", "thought", rows_of(text.strip(), "thought"))
 
 
+def proposed(event: StepProposed) -> Block:
+    """A step that is compared with another before one is taken."""
+    said = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
+    return Block("◇", "muted", (row(Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said),))
+
+
+def branch_left(event: BranchLeft) -> Block:
+    """Where a search goes back to, and why."""
+    where = f"back to step {len(event.path)}" if event.path else "back to the beginning"
+    return Block("↩", "warning", (row(Piece(f"{where}  ", "warning"), Piece(visible_line(event.reason), "muted")),))
+
+
 def offered(event: ToolsOffered) -> Block:
     """What the model knows of its tools as the turn starts, and why."""
     approx = "" if event.exact else "≈ "
@@ -98,6 +114,24 @@ def offered(event: ToolsOffered) -> Block:
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
     return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
+
+
+def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
+    """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
+    if event.number <= 1:
+        return Block("·", "muted", (row(Piece(f"plan: {outlook(event, amount)}", "muted")),))
+    barred = newly_barred(before, event)
+    return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
+
+
+def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
+    """What was thought of a call's result, for the end of its line; the person's own word outweighs a judge's."""
+    if marked is not None:
+        sign: Piece = Piece("  ✔ helpful", "good") if marked else Piece("  ✘ unhelpful", "error")
+        return (sign, Piece(", marked by you", "muted"))
+    if judged is None:
+        return ()
+    return (Piece("  ✔", "good") if judged else Piece("  ✘ unhelpful", "warning"),)
 
 
 def registered(event: ToolRegistered) -> Block:

@@ -1,14 +1,18 @@
 """Tells a stream of events to a transcript: which block opens, which replaces it, and what is not worth a line."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
     ApprovalWanted,
+    BranchLeft,
     BudgetSettled,
     CallFinished,
+    CallJudged,
+    CallMarked,
     CallStarted,
     CommandRan,
     Compacted,
@@ -19,7 +23,9 @@ from ecoshell.events import (
     LimitChosen,
     LimitHit,
     Notice,
+    PlanChanged,
     Rationale,
+    StepProposed,
     TextArrived,
     ToolRegistered,
     ToolsOffered,
@@ -29,7 +35,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import Block, Tone
+from ecoshell.tui.transcript.blocks import Block, CallRef, Piece, Tone
 
 THINKING, WRITING = "◇", "…"
 """Signs of a thought and of an answer that are still arriving."""
@@ -37,6 +43,7 @@ THINKING, WRITING = "◇", "…"
 
 _PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
     ToolsOffered: lines.offered,
+    BranchLeft: lines.branch_left,
     ToolRegistered: lines.registered,
     ToolUnregistered: lambda event: lines.unregistered(event.name),
     LimitHit: lines.limit,
@@ -80,6 +87,10 @@ class Canvas(Protocol):
         """Take away what is open under this key."""
         ...
 
+    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
+        """Show what was thought of a call's result, beside it."""
+        ...
+
 
 class Teller:
     """Remembers just enough of a turn to show an event beside the one it belongs to."""
@@ -91,6 +102,15 @@ class Teller:
         self._arriving = False
         self._answer: Answer | None = None
         """An answer whose turn has not ended: how it ends decides its sign."""
+        self._turn = 0
+        self._plan: PlanChanged | None = None
+        """Of this turn."""
+        self._judged: dict[CallRef, bool | None] = {}
+        self._marks: dict[CallRef, bool | None] = {}
+
+    def mark_of(self, call: CallRef) -> bool | None:
+        """What the person said of a call's result; None when nothing, or not any more."""
+        return self._marks.get(call)
 
     def tell(self, event: Event) -> None:
         """Show one event."""
@@ -101,12 +121,14 @@ class Teller:
                 self._stream(event)
             case Rationale():
                 self._thought(event)
-            case CallStarted():
-                self._calls[event.id] = event
-                self._canvas.settle()
-                self._canvas.open(lines.call(event), _key(event.id))
-            case CallFinished():
-                self._canvas.settle(lines.call(self._calls.pop(event.id, None), event), _key(event.id))
+            case StepProposed():
+                self._replace(lines.proposed(event))
+            case CallStarted() | CallFinished():
+                self._call(event)
+            case CallJudged() | CallMarked():
+                self._judge(event)
+            case PlanChanged():
+                self._planned(event)
             case Answer():
                 self._answer = event
                 self._canvas.open(lines.answer(event))
@@ -129,6 +151,34 @@ class Teller:
         told = _PLAIN.get(type(event))
         return told(event) if told else None
 
+    def _call(self, event: CallStarted | CallFinished) -> None:
+        if isinstance(event, CallStarted):
+            self._calls[event.id] = event
+            self._canvas.settle()
+            self._canvas.open(lines.call(event), _key(event.id))
+            return
+        block = lines.call(self._calls.pop(event.id, None), event)
+        if not event.refused:
+            block = replace(block, call=CallRef(self._turn, event.id, event.name))
+        self._canvas.settle(block, _key(event.id))
+
+    def _judge(self, event: CallJudged | CallMarked) -> None:
+        """Show beside a result what the judge says or, where the person has spoken, what they say."""
+        if isinstance(event, CallJudged):
+            call = CallRef(self._turn, event.id, event.name)
+            self._judged[call] = event.helpful
+        else:
+            call = CallRef(event.turn, event.id, event.name)
+            self._marks[call] = event.helpful
+        self._canvas.judge(call, lines.verdict(self._judged.get(call), self._marks.get(call)))
+
+    def _planned(self, event: PlanChanged) -> None:
+        """Tell of a turn's first plan, and of later ones only what they have come to forbid."""
+        before, self._plan = self._plan, event
+        block = lines.planned(event, before)
+        if block is not None:
+            self._add(block)
+
     def _stream(self, event: TextArrived) -> None:
         self._arriving = True
         if event.channel == "answer":
@@ -147,6 +197,7 @@ class Teller:
         if self._answer is not None:  # of a turn whose end was never recorded
             self._canvas.settle()
             self._answer = None
+        self._turn, self._plan = event.turn, None
         self._replace(lines.question(event.question, attachments=event.attachments))
 
     def _end(self, event: TurnFinished) -> None:

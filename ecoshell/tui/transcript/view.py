@@ -16,7 +16,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ecoshell.tui.transcript.blocks import TONES, Block, Tone
+from ecoshell.tui.transcript.blocks import TONES, Block, CallRef, Piece, Tone
 from ecoshell.tui.transcript.column import STREAM, Column, Spot
 from ecoshell.tui.transcript.copying import selected
 from ecoshell.tui.transcript.finish import Finish
@@ -45,6 +45,8 @@ class Transcript(ScrollView, can_focus=True):
         Binding("right_square_bracket,ctrl+down", "turn(1)", "Turn below", show=False),
         Binding("enter", "fold", "open/fold"),
         Binding("y", "copy", "copy"),
+        Binding("plus", "mark(True)", "helpful", key_display="+"),
+        Binding("minus", "mark(False)", "unhelpful", key_display="-"),
         Binding("slash,ctrl+f", "search", "search"),
         Binding("n", "found(1)", "Next hit", show=False),
         Binding("N", "found(-1)", "Hit before", show=False),
@@ -64,7 +66,8 @@ class Transcript(ScrollView, can_focus=True):
     HELP = (
         "What was asked, thought, called and answered. Up and down (j, k) move from block to block, [ and ] from turn "
         "to turn, enter opens or folds a long one, y copies it, / searches, n and N go from hit to hit, esc goes back "
-        "to the prompt."
+        "to the prompt. On a call, + and - mark its result as helpful or unhelpful, which outweighs any judge when "
+        "turns are planned; the same key again takes the mark back."
     )
     DEFAULT_CSS = """
     Transcript {
@@ -102,6 +105,14 @@ class Transcript(ScrollView, can_focus=True):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
+
+    class MarkWanted(Message):
+        """The person says whether a call's result helped; the same word twice takes it back."""
+
+        def __init__(self, call: CallRef, *, helpful: bool) -> None:
+            super().__init__()
+            self.call = call
+            self.helpful = helpful
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         super().__init__(id=id)
@@ -155,6 +166,12 @@ class Transcript(ScrollView, can_focus=True):
         """Close what is open under this key: as this block or, without one, as it stands."""
         self._column.settle(block, key)
         self._changed()
+
+    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
+        """Show what was thought of a call's result, beside it."""
+        self._column.judge(call, verdict)
+        self._changed()
+        self.refresh_bindings()  # the cursor may be on it, and it can be marked now
 
     def drop(self, key: str = STREAM) -> None:
         """Take away what is open under this key."""
@@ -374,7 +391,7 @@ class Transcript(ScrollView, can_focus=True):
         if found is None:
             self.action_end() if by > 0 else self.action_home()
         else:
-            self._cursor = found
+            self._put_cursor(found)
             self._stand(self._column.span(found).start)
 
     def action_fold(self) -> None:
@@ -387,6 +404,16 @@ class Transcript(ScrollView, can_focus=True):
         found = next((item for item in reversed(self._column.items) if item.block.foldable), None)
         if found is not None:
             self._fold(found)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer to mark only where the cursor is on a result that was judged."""
+        return action != "mark" or (self._cursor is not None and self._cursor.block.markable is not None)
+
+    def action_mark(self, helpful: bool) -> None:
+        """Say whether the result under the cursor helped."""
+        call = self._cursor.block.markable if self._cursor is not None else None
+        if call is not None:
+            self.post_message(self.MarkWanted(call, helpful=helpful))
 
     def action_copy(self) -> None:
         """Copy the block under the cursor."""
@@ -405,7 +432,7 @@ class Transcript(ScrollView, can_focus=True):
         elif self._column.line(at).folds or item is self._cursor:
             self._fold(item)
         else:
-            self._cursor = item
+            self._put_cursor(item)
             self.refresh()
 
     @property
@@ -415,7 +442,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _point_at(self, item: Item) -> None:
         """Put the cursor on a block, and bring as much of it into view as there is room for."""
-        self._cursor = item
+        self._put_cursor(item)
         height = self.scrollable_content_region.height
         self._column.reveal(self._column.span(item).start, height)
         lines, view = self._column.span(item), self._view
@@ -424,6 +451,10 @@ class Transcript(ScrollView, can_focus=True):
         elif lines.stop > view.stop:
             self._stand(lines.stop - height)
         self.refresh()
+
+    def _put_cursor(self, item: Item) -> None:
+        self._cursor = item
+        self.refresh_bindings()
 
     def _fold(self, item: Item) -> None:
         """Open or fold a block, its beginning staying in view."""

@@ -1,0 +1,238 @@
+"""The plan panel, as keystrokes and clicks, beside a transcript and in a chat."""
+
+from dataclasses import replace
+
+import pytest
+from plan_play import (
+    BLACKLISTED,
+    COUNTED,
+    FOLLOWED,
+    HELPED,
+    PLANNED,
+    QUOTA,
+    SPENT,
+    USED,
+    plan_of_many,
+)
+from side_play import READY, SideApp
+from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
+
+from ecoshell.agent.dossier import Dossier
+from ecoshell.messages import ToolDocument
+from ecoshell.tui.screens.document import DocumentScreen
+from ecoshell.tui.side.bars import SummaryLine, TitleBar
+from ecoshell.tui.side.plan import PlanPanel
+from ecoshell.tui.side.tools import ToolsPanel
+from ecoshell.tui.transcript.view import Transcript
+
+pytestmark = pytest.mark.usefixtures("quiet")
+WIDE = (120, 36)
+
+
+def panel(app) -> PlanPanel:
+    return app.chat.query_one(PlanPanel)
+
+
+def title(app) -> str:
+    return str(app.chat.query_one(TitleBar).visual)
+
+
+async def test_the_panel_follows_a_turn_from_planned_to_used_to_replanned_to_forbidden(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: "no plan yet" in panel(app).text)
+        app.body.hear(STARTED)
+        app.body.hear(PLANNED)
+        await eventually(pilot, lambda: "0/2 ok" in panel(app).text)
+        assert panel(app).title.strip() == "▾ PLAN  btp"
+        app.body.hear(USED)
+        await eventually(pilot, lambda: "1/2 ok" in panel(app).text)
+        assert panel(app).title.strip() == "▾ PLAN  btp · replanned 1×"
+        app.body.hear(QUOTA)
+        await eventually(pilot, lambda: "2/2 quota" in panel(app).text)
+        app.body.hear(BLACKLISTED)
+        await eventually(pilot, lambda: "1/1 blacklist" in panel(app).text)
+        app.body.hear(SPENT)
+        await eventually(pilot, lambda: "0/0 budget" in panel(app).text)
+        assert "↻ a step did not cost what was" in panel(app).text
+        assert panel(app).title.strip().endswith("replanned 4×")
+
+
+async def test_a_plan_is_shown_with_the_next_frame(paths):
+    app = SideApp(paths)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        app.body.hear(STARTED)
+        app.body.hear(PLANNED)
+        await pilot.pause()
+        assert "count_text" in panel(app).text
+
+
+async def test_many_plans_in_one_go_are_drawn_once(paths, monkeypatch):
+    app = SideApp(paths, past=(STARTED,))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        drawn = []
+        show = panel(app).show
+        monkeypatch.setattr(panel(app), "show", lambda: (drawn.append(1), show()))
+        for number in range(1, 200):
+            app.body.hear(replace(USED, number=number))
+        await pilot.pause()
+        assert drawn == [1]
+        assert "replanned 198×" in panel(app).title
+
+
+async def test_a_registration_draws_no_plan(paths, monkeypatch):
+    app = SideApp(paths, past=(STARTED, PLANNED))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        drawn = []
+        monkeypatch.setattr(panel(app), "show", lambda: drawn.append(1))
+        app.body.hear(COUNTED[0])
+        app.chat.show(replace(READY, next_nano=1))
+        await pilot.pause()
+        assert drawn == []
+
+
+async def test_enter_asks_why_of_the_highlighted_row_and_minus_folds(paths):
+    app = SideApp(paths, past=(STARTED, USED))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "down", "enter")
+        await pilot.pause()
+        assert app.wanted == [("WhyWanted", "read_file")]
+        await pilot.press("minus")
+        await pilot.pause()
+        assert panel(app).region.height == 1
+        assert panel(app).title.strip() == "▸ PLAN  3 of 5 planned · replanned 1×"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert panel(app).region.height > 5
+        assert len(app.wanted) == 1
+
+
+async def test_on_a_tall_screen_everything_is_said_of_the_highlighted_row_as_soon_as_the_panel_is_gone_to(paths):
+    app = SideApp(paths, past=(STARTED, USED))
+    async with app.run_test(size=(120, 70)) as pilot:
+        await pilot.press("f3")
+        await eventually(pilot, lambda: panel(app).text.endswith("$0.0012 ± $0.0003: worth its price"))
+        assert "✔ count_text" in panel(app).text
+        await pilot.press("f2")
+        await eventually(pilot, lambda: "worth its price" not in panel(app).text)
+        assert "Counts words." in app.chat.query_one(ToolsPanel).text
+
+
+async def test_a_filter_finds_a_tool_among_many_and_escape_takes_it_away(paths):
+    app = SideApp(paths, past=(STARTED, plan_of_many()))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "slash", *"oper 041", "enter")
+        await pilot.pause()
+        assert app.wanted == [("WhyWanted", "service_04_operation_041")]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(panel(app).list.shown) == 60
+        assert panel(app).has_focus
+        assert panel(app).text.splitlines()[-4] == "  and 16,404 more tools"
+
+
+async def test_no_row_moves_under_the_hand_and_all_are_in_order_afterwards(paths):
+    app = SideApp(paths, past=(STARTED, PLANNED))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "down", "down")
+        await pilot.pause()
+        app.body.hear(replace(USED, rows=USED.rows[::-1]))
+        await eventually(pilot, lambda: "1/2" in panel(app).text)
+        assert [row.tool for row in panel(app).list.shown] == [row.tool for row in PLANNED.rows]
+        assert panel(app).list.current.tool == "list_folder"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert [row.tool for row in panel(app).list.shown] == [row.tool for row in USED.rows[::-1]]
+
+
+async def test_switching_plans_off_empties_the_panel_and_no_key_breaks_it(paths):
+    app = SideApp(paths, past=(STARTED, PLANNED, FINISHED))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3", "down")
+        app.chat.show(replace(READY, plan="off"))
+        await eventually(pilot, lambda: "plan off" in panel(app).text)
+        assert panel(app).title.strip() == "▾ PLAN  off"
+        await pilot.press("down", "end", "pageup", "enter")
+        await pilot.pause()
+        assert app.wanted == []
+        assert panel(app).folded
+
+
+async def test_the_summary_of_a_narrow_screen_counts_what_is_planned(paths):
+    app = SideApp(paths, past=(STARTED, PLANNED))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).visual))
+        app.chat.show(replace(READY, plan="off"))
+        await eventually(pilot, lambda: "plan" not in str(app.chat.query_one(SummaryLine).visual))
+
+
+@pytest.mark.parametrize("size", [(30, 10), (60, 24), (99, 20), (100, 8)])
+async def test_any_size_of_the_terminal_will_do(paths, size):
+    app = SideApp(paths, past=(STARTED, plan_of_many()))
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("f3", "end", "home", "pagedown")
+        await pilot.pause()
+        assert panel(app).region.height > 1
+        shown = [panel(app).render_line(y).text for y in range(panel(app).scrollable_content_region.height)]
+        assert any("✔" in line for line in shown)
+
+
+async def test_the_estimate_stands_in_the_title_before_the_first_step_and_until_the_turn_ends(make_app):
+    app = make_app(FakeShell(events=FOLLOWED, stops_at=2))
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"how many", "enter")
+        await eventually(pilot, lambda: "◇ working, about $0.002 to $0.011" in title(app))
+        assert "plan: 3 of 5 tools, about $0.002 to $0.011" in app.chat.query_one(Transcript).text
+        await pilot.press("escape")
+        await eventually(pilot, lambda: "working" not in title(app))
+        assert "about" not in title(app)
+
+
+async def test_a_narrow_title_does_without_the_estimate_rather_than_without_the_model(make_app):
+    state = replace(STANDING, model="openai/gpt-4.1-mini-2025-04-14")
+    app = make_app(FakeShell(events=FOLLOWED, stops_at=2, state=state))
+    async with app.run_test(size=(60, 24)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"how many", "enter")
+        await eventually(pilot, lambda: "plan: 3 of 5" in app.chat.query_one(Transcript).text)
+        assert "◇ working" in title(app)
+        assert "about" not in title(app)
+        assert "gpt-4.1-mini" in title(app)
+
+
+async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_used_any_more(make_app):
+    app = make_app(FakeShell(events=(STARTED, PLANNED, *COUNTED, HELPED, USED, QUOTA, FINISHED)))
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"how many", "enter")
+        await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
+        told = [line.strip() for line in app.chat.query_one(Transcript).text.splitlines() if "plan:" in line]
+        assert told == [
+            "·  plan: 3 of 5 tools, about $0.002 to $0.011",
+            "·  plan: count_text (quota) may not be used any more",
+        ]
+
+
+async def test_enter_shows_the_arithmetic_above_the_tools_document(make_app):
+    document = ToolDocument("count_text", "Counts words.", {})
+    shell = FakeShell(
+        earlier=FOLLOWED,
+        dossiers={"count_text": Dossier(document, ("read",), 0, 120, True, "", None, "")},
+        printed={"/plan why count_text": "value  0.91 = (Σ w·helpful \x1b[31m4.10 + 0.1)"},
+    )
+    app = make_app(shell)
+    async with app.run_test(size=WIDE) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press("f3", "enter")
+        await eventually(pilot, lambda: isinstance(app.screen, DocumentScreen))
+        await eventually(pilot, lambda: "value  0.91" in str(app.screen.query_one("#plan").visual))
+        assert "\x1b" not in str(app.screen.query_one("#plan").visual)
+        await eventually(pilot, lambda: "Counts words." in str(app.screen.query_one("#about").visual))
+        await pilot.press("escape")
+        await eventually(pilot, lambda: app.screen is app.chat)
+        assert "value" not in app.chat.query_one(Transcript).text
+    assert shell.commands == ["/plan why count_text"]
