@@ -247,8 +247,10 @@ class Conversation:
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
     async def note(self, event: Event) -> Event:
-        """Keep something that happened between turns."""
+        """Keep something that happened between turns, or beside one."""
         self.memory.see(event)
+        if self.plan is not None:
+            self.plan.see(event)
         await self._kit.log.record(self.session, [event])
         return event
 
@@ -333,6 +335,7 @@ class Conversation:
             large=offer.large,
             plan=plan,
         )
+        await plan.settle(frame.view(Path(asked.question)), offer.names)
         plan.tell(emit, "the question")
         if plan.penniless:
             emit(Notice(_PENNILESS))
@@ -351,11 +354,10 @@ class Conversation:
 
     async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> LivePlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        outset = await asyncio.to_thread(
-            lambda: Outset.of(question, self._kit, next_view(self.memory, self._kit.catalog, question))
-        )
+        view = next_view(self.memory, self._kit.catalog, question, names=())
+        outset = await asyncio.to_thread(Outset.of, question, self._kit, view)
         plan = LivePlan(outset, self._kit, caps)
-        await plan.begin()
+        await plan.renew()
         return plan
 
     def _source(self, offer: Offer, plan: LivePlan) -> Source:

@@ -24,9 +24,12 @@ _EDIT_SHOWN = 2_000
 
 @dataclass(slots=True)
 class Bill:
-    """What one call's tool has cost so far."""
+    """What one call has come to so far."""
 
     spent_nano: int = 0
+    """What its tool has cost."""
+    made: Call | None = None
+    """The call as the tool got it, which a person may have changed; None until it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ class Runner:
         self._catalog = catalog
 
     async def act(self, call: Call, scene: Scene) -> Observation:
+        scene.bill.made = call
         start = time.monotonic()
         try:
             seen = await self._catalog.tool(call.name).run(call.arguments)

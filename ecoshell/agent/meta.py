@@ -1,5 +1,6 @@
 """The meta-tools: registering, searching, and the one call of the `stable` presentation (SPEC §1)."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -42,7 +43,8 @@ class Meta:
         if call.name == TOOL_REGISTER:
             return self._register(call, scene)
         if call.name == TOOL_SEARCH:
-            return self._told(call, scene, self._search(str(call.arguments.get("query", ""))))
+            found = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
+            return self._told(call, scene, found)
         if call.name == TOOL_CALL:
             return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
         return await self._inner.act(call, scene)
@@ -62,7 +64,8 @@ class Meta:
         return Observation(self._presentation.registration_result(document))
 
     def _search(self, query: str) -> Observation:
-        ranked = (name for name, _ in self._ranker.rank(query) if name not in self._plan.forbidden)
+        forbidden = self._plan.forbidden
+        ranked = (name for name, _ in self._ranker.rank(query) if name not in forbidden)
         found = list(islice(ranked, SEARCH_RESULTS))
         if not found:
             return Observation(f"No tool fits {query!r}.", ok=False)

@@ -30,7 +30,9 @@ class View:
     along: str = ""
     """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
     forbidden: frozenset[str] = frozenset()
-    """Names among the known that the plan does not allow now."""
+    """Names that the plan does not allow now."""
+    closed: bool = False
+    """Whether no tool of the catalog may be used any more, so that only answering is left."""
     tried: tuple[Tried, ...] = ()
     """Next steps from here that are known already; the thought is to be another."""
 
@@ -38,11 +40,6 @@ class View:
     def usable(self) -> tuple[str, ...]:
         """Names of tools that may be registered or called now."""
         return tuple(name for name in self.known if name not in self.forbidden)
-
-    @property
-    def closed(self) -> bool:
-        """Whether no tool may be used any more, so that only answering is left."""
-        return bool(self.forbidden) and not self.usable
 
 
 @dataclass(frozen=True, slots=True)

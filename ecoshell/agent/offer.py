@@ -64,9 +64,9 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
     question = plan.outset.question
     cast, catalog = kit.cast, kit.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
-    large = len(listed) < len(catalog)
-    names = tuple(name for name in listed if name in library or name not in plan.forbidden)
+    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit, plan))
+    large, forbidden = len(listed) < len(catalog), plan.forbidden
+    names = tuple(name for name in listed if name in library or name not in forbidden)
 
     unregistered = [catalog.document(name) for name in names if name not in library]
     decision = _decide(plan, kit, unregistered, _policy(kit, shown, large=large), told)
@@ -87,7 +87,7 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
         everything_tokens=sum(sizes.values()),
         exact=cast.exact,
         decision=decision,
-        advice=plan.advice(),
+        advice=plan.advice(names),
     )
 
 
@@ -130,7 +130,8 @@ def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: frozen
     return decision.presentation
 
 
-def _names_room(kit: Kit) -> int:
-    """Tokens that names may take before only a shortlist is shown."""
+def _names_room(kit: Kit, plan: LivePlan) -> int:
+    """Tokens that names may take before only a shortlist is shown: by the model's context, and by the budget."""
     context = kit.cast.model.traits.context
-    return 1 << 30 if context is None else int(context * kit.names_share)
+    rooms = (None if context is None else int(context * kit.names_share), plan.names_room(Workload().calls))
+    return min((room for room in rooms if room is not None), default=1 << 30)

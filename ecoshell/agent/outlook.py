@@ -1,6 +1,6 @@
 """What a step may take of a model, at most: bounds for which no tokenizer is loaded and nothing is sent."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ecoshell.agent.memory import Memory, opening_text
@@ -50,10 +50,12 @@ def of_conclusion(foreseen: Foreseen, traits: Traits) -> Outlook:
     return _of_call(foreseen.conclusion, traits, foreseen.slack)
 
 
-def next_view(memory: Memory, catalog: Catalog, question: str = _QUESTION) -> View:
-    """What a model would be shown if this question, or one of usual length, came now."""
+def next_view(
+    memory: Memory, catalog: Catalog, question: str = _QUESTION, *, names: Sequence[str] | None = None
+) -> View:
+    """What a model would be shown if this question, or one of usual length, came now; `names` are listed, else all."""
     documents = [catalog.document(name) for name in memory.library.names if name in catalog]
-    untold = [name for name in catalog.names if name not in memory.shown.names]
+    untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     unseen = [document for document in documents if document.name not in memory.shown.documents]
     listing = memory.presentation.opening(untold, unseen)
     return View(

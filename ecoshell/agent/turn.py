@@ -52,6 +52,7 @@ class Frame:
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""
         documents = tuple(self.catalog.document(name) for name in self.registered(path))
+        forbidden = frozenset(self.plan.forbidden)
         return View(
             path=path,
             opening=self.opening,
@@ -61,7 +62,8 @@ class Frame:
             presentation=self.presentation,
             large=self.large,
             along=self.along,
-            forbidden=frozenset(self.plan.forbidden),
+            forbidden=forbidden,
+            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
         )
 

@@ -1,5 +1,6 @@
 """Whole turns under a plan: scripted models, real SQLite, real tools."""
 
+import asyncio
 import itertools
 from decimal import Decimal
 
@@ -8,6 +9,7 @@ from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.agent.plan.told import Told
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.money import Amount
 from ecoshell.errors import UsageError
@@ -16,6 +18,7 @@ from ecoshell.events import (
     CallFinished,
     CallJudged,
     CallMarked,
+    CallStarted,
     LimitHit,
     Notice,
     PlanChanged,
@@ -377,3 +380,100 @@ async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_
     assert {plan.reason for plan in plans} >= {"the question", "count_text was used", "calculate was used"}
     assert any(one.why == "budget" for one in last.rows)
     assert "391" in events[-1].answer
+
+
+def many(shell, count):
+    """Give the shell a catalog of so many tools."""
+    from ecoshell.catalog.catalog import Catalog
+    from ecoshell.catalog.search import Ranker
+    from ecoshell.tools.function import FunctionTool
+
+    def work(x: str = "") -> str:
+        """Does a thing."""
+        return "a fine result"
+
+    tools = [FunctionTool(work, name=f"tool_{number:04}", effects=()) for number in range(count)]
+    shell.kit.catalog = Catalog(tools)
+    shell.kit.ranker = Ranker(shell.kit.catalog.documents)
+    shell.conversation.memory._catalog = shell.kit.catalog
+
+
+async def test_of_hundreds_of_tools_those_that_fit_best_are_offered_and_the_notes_stay_short(play):
+    lines = [register("tool_0007"), say("", "tool_0007"), finish("done")]
+    async with play(lines, registration="names", budget="20000tok") as shell:
+        many(shell, 527)
+        events = await turn(shell, "Use tool 0007, please.")
+    offered, first = of(events, ToolsOffered)[0], of(events, PlanChanged)[0]
+    assert events[-1].status == "answered"
+    assert first.budget > 10_000
+    assert 0 < len(offered.names) < 100
+    assert (len(first.rows), first.others) == (60, 467)
+    assert all(len(judged.note) < 500 for judged in of(events, CallJudged))
+
+
+async def test_a_tool_that_another_cap_cannot_pay_for_is_not_planned(play):
+    async with play([finish("ok")], registration="names", price=PRICE, budget="30000tok") as shell:
+        await shell.command("/budget turn 0.04")
+        shell.kit.catalog.tool("fetch_url").price_nano = 50_000_000
+        events = await turn(shell)
+    first = of(events, PlanChanged)[0]
+    assert (row(first, "fetch_url").state, row(first, "fetch_url").why) == ("forbidden", "budget")
+    assert row(first, "count_text").state == "planned"
+
+
+async def test_a_cap_that_is_set_beside_a_turn_and_a_mode_that_is_switched_are_told_of(play):
+    lines = [COUNT, COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        told = []
+        async for event in shell.ask("How many lines has notes.txt?"):
+            told.append(event)
+            if isinstance(event, CallFinished) and len(of(told, CallFinished)) == 1:
+                await shell.command("/budget 500000tok")
+            if isinstance(event, CallFinished) and len(of(told, CallFinished)) == 2:
+                await shell.command("/plan off")
+        after = (await shell.command("/plan")).text
+        await shell.command("/budget 100000tok")
+        lowered = (await shell.command("/plan")).text
+    plans = of(told, PlanChanged)
+    assert any(plan.cap > 400_000 for plan in plans)
+    assert (plans[-1].mode, plans[-1].enforced) == ("off", False)
+    assert after != lowered
+    assert "of 9" in lowered
+
+
+async def test_tools_registered_up_front_cost_no_registration(play):
+    async with play([finish("ok")], registration="all", budget="60000tok") as shell:
+        await turn(shell)
+        why = (await shell.command("/plan why read_file")).text
+    assert "registering 0 tokens" in why
+
+
+def _announced(run, running):
+    async def announced(arguments):
+        running.set()
+        return await run(arguments)
+
+    return announced
+
+
+async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
+    slow = say("", "run_python", code="import time; time.sleep(30)")
+    async with play([slow], registration="all", budget="60000tok", yes=True) as shell:
+        running = asyncio.Event()
+        tool = shell.kit.catalog.tool("run_python")
+        tool.run = _announced(tool.run, running)
+        async for event in shell.ask("Wait."):
+            if isinstance(event, CallStarted):
+                await running.wait()
+                await shell.stop()
+        (use,) = uses(shell)
+    assert (use.tool, use.helpful, use.ok) == ("run_python", None, False)
+
+
+async def test_after_going_back_a_search_is_told_again_what_is_barred(play):
+    told = Told()
+    told.begin(["a", "b"], [])
+    assert told.news("c1", {"a": "quota"}) == (["a"], [])
+    told.go_back(())
+    assert told.news("c2", {"a": "quota", "x": "budget"}) == (["a"], [])
+    assert told.news("c3", {}) == ([], ["a"])

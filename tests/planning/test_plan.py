@@ -105,11 +105,16 @@ def test_rows_say_what_is_left_only_while_the_tool_may_be_used():
     assert task.uses == {"a": 1}
 
 
-def test_new_costs_are_planned_with_from_then_on():
+def test_new_costs_take_the_place_of_the_first_ones():
     task = TaskPlan([Candidate("a", 0.8, 1, 4)])
     assert task.solve(5).forbidden == {}
-    task.consider([Candidate("a", 0.8, 1, 6)])
-    assert task.solve(5).forbidden == {"a": "budget"}
+    assert task.solve(5, [Candidate("a", 0.8, 1, 6)]).forbidden == {"a": "budget"}
+
+
+def test_a_tool_that_is_too_dear_for_another_budget_is_not_planned():
+    task = TaskPlan([Candidate("a", 0.8, 1, 1), Candidate("b", 0.1, 1, 1)])
+    assert task.solve(5, beyond={"a"}).forbidden == {"a": "budget"}
+    assert task.solve(None, beyond={"a"}).forbidden == {"a": "budget"}
 
 
 def test_a_tool_that_was_no_candidate_has_no_row():

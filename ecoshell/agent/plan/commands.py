@@ -12,9 +12,9 @@ from ecoshell.errors import UsageError
 _MODES = {
     "off": "Turns are not planned: what the caps allow may be used.",
     "btp": "From the next step on, tools outside the plan are forbidden where a cap stands.",
-    "prompt": "From the next question on, the model is told costs and budget, and nothing is forbidden.",
-    "btp+prompt": "From the next step on, tools outside the plan are forbidden where a cap stands; from the next "
-    "question on, the model is told costs and budget.",
+    "prompt": "Nothing is forbidden; the model is told the budget from now on, and costs with the next question.",
+    "btp+prompt": "From the next step on, tools outside the plan are forbidden where a cap stands; the model is told "
+    "the budget from now on, and costs with the next question.",
 }
 
 
@@ -39,8 +39,13 @@ async def _plan(shell: Shell, argument: str) -> Printed:
 
 
 async def _present(shell: Shell) -> LivePlan:
-    """The plan of the turn that runs or ran last; before the first, that of a question nothing is known of."""
-    return shell.conversation.plan or await shell.conversation.foresee("")
+    """The plan of the turn that runs or ran last, with the caps as they are now; before the first, of no question."""
+    plan = shell.conversation.plan
+    if plan is None:
+        return await shell.conversation.foresee("")
+    if not shell.conversation.busy:
+        await plan.renew()
+    return plan
 
 
 def _others(count: int) -> str:

@@ -1,5 +1,7 @@
 """How a plan stands in the way of a call: it bars what may not be used, and has every result judged and counted."""
 
+import asyncio
+
 from ecoshell.agent.guards import Scene, Source, refuse
 from ecoshell.agent.plan.choices import Judge
 from ecoshell.agent.plan.live import LivePlan
@@ -7,6 +9,7 @@ from ecoshell.agent.plan.recording import Recorder
 from ecoshell.agent.steering import Steering
 from ecoshell.events import CallJudged
 from ecoshell.messages import Call, Observation
+from ecoshell.planning.judging.judges import Verdict
 
 _WHY = {
     "budget": "its expected cost does not fit what is left of the budget beside better tools",
@@ -19,6 +22,10 @@ _WHY = {
 def barred_text(name: str, why: str) -> str:
     """What the model reads when it wants a tool that the plan does not allow."""
     return f"{name} was not run: {_WHY[why]} ({why}). Use another tool, or answer from what there is."
+
+
+_STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
+_UNJUDGED = Verdict(None, "", "the turn was stopped")
 
 
 class Planned:
@@ -46,12 +53,18 @@ class Judged:
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         thought = self._plan.thought
-        seen = await self._inner.act(call, scene)
+        try:
+            seen = await self._inner.act(call, scene)
+        except asyncio.CancelledError:
+            if scene.bill.made is not None:
+                await self._recorder.record(scene.bill.made, _STOPPED, _UNJUDGED, thought=thought, scene=scene)
+            raise
         if seen.refused:
             return seen
+        call = scene.bill.made or call
         verdict = await self._judge.judge(self._plan.outset.question, call, seen, scene.emit)
         note = await self._plan.count(
-            call.name, thought, price=scene.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
+            call, thought, price=scene.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
         )
         scene.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
         await self._recorder.record(call, seen, verdict, thought=thought, scene=scene)

@@ -9,8 +9,9 @@ from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import Foreseen, View
 from ecoshell.agent.plan.draft import Draft
-from ecoshell.agent.plan.means import Means, expected_answer, expected_step, means
+from ecoshell.agent.plan.means import expected_answer, expected_step, means
 from ecoshell.agent.plan.notes import after_result, before_question
+from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
@@ -23,8 +24,10 @@ from ecoshell.events import (
     Emit,
     Event,
     PlanChanged,
+    PlanRow,
     ToolRegistered,
 )
+from ecoshell.messages import Call, Usage
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
@@ -32,6 +35,12 @@ from ecoshell.planning.btp.value import chance, frequency_bound, value
 
 MOST_ROWS = 60
 """Rows an event carries; thousands of tools would fill the session's log."""
+_NAMES_PART = 4
+"""Names take at most this part (a quarter) of the budget over a turn, before only a shortlist of them is offered."""
+_LEAST_NAMES = 64
+"""Tokens of names that are always offered."""
+_TOKENS = 1_000
+"""By which a rate is taken from a price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,12 @@ class Outset:
         return cls(question, view, evidence, chances, fault)
 
 
+def _most_telling(rows: Sequence[PlanRow]) -> tuple[PlanRow, ...]:
+    """The rows an event carries: what was used, then what is planned, by what it is worth."""
+    ranked = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
+    return tuple(ranked[:MOST_ROWS])
+
+
 class LivePlan:
     """One turn's plan. Call `begin` first; then it is the turn's steering, and hears every event."""
 
@@ -72,14 +87,19 @@ class LivePlan:
         self._kit = kit
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
+        self._view = outset.view
         self._task = TaskPlan([], earned=kit.planning.earned)
         self._tools = ToolCosts(kit.catalog, outset.evidence, (one.name for one in outset.view.registered))
+        self._told = Told()
         self._foreseen = Foreseen(())
+        self._shown: tuple[PlanRow, ...] = ()
+        self._solved: object = None
+        """What the plan was made of; while that is the same, so is the plan."""
         self._number = 0
+        self._mode = "off"
+        """The mode that was last told of."""
         self._pending = ""
         """What has changed since the plan was made; empty when nothing has."""
-        self._told: frozenset[str] = frozenset()
-        """What the model knows to be forbidden."""
 
     @property
     def enforced(self) -> bool:
@@ -102,10 +122,33 @@ class LivePlan:
         """τ."""
         return self._kit.planning.threshold
 
-    async def begin(self) -> None:
-        """Make the first plan."""
-        await self._replan()
-        self._told = frozenset(self.forbidden)
+    async def renew(self) -> None:
+        """Plan with what is known now; tells nobody."""
+        if self._given is None:
+            with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
+                self._caps = await self._kit.purse.caps()
+        state = self._state()
+        if state != self._solved:
+            self._foreseen, self.draft = await asyncio.to_thread(self._solve, self._caps)
+            self._shown = await asyncio.to_thread(_most_telling, self.draft.plan.rows)
+            self._solved = state
+
+    async def settle(self, view: View, offered: Sequence[str]) -> None:
+        """Plan with what the model is really shown, of which these names are offered."""
+        self._view = view
+        self._told.begin((*offered, *self._tools.registered), self.forbidden)
+        await self.renew()
+
+    def names_room(self, calls: int) -> int | None:
+        """Tokens that names may take in each of so many prompts: a part of the budget; None is no limit."""
+        found, price = self.draft.means, self._kit.cast.model.traits.price
+        if found is None or not self.enforced or self._kit.registers_freely:
+            return None
+        share = max(0, found.budget) // (_NAMES_PART * calls)
+        if found.unit == "usd":
+            rate = 0 if price is None else price.cost(Usage(input=_TOKENS))
+            return None if not rate else max(_LEAST_NAMES, share * _TOKENS // rate)
+        return max(_LEAST_NAMES, share)
 
     def see(self, event: Event) -> None:
         """Take one of the turn's events into account; what it changes is planned for at the next `refresh`."""
@@ -114,58 +157,67 @@ class LivePlan:
                 self.thought = Thought()
             case BudgetSettled() if event.role != JUDGE:
                 self.thought = self.thought.plus(event)
-            case ToolRegistered() if event.by == "agent":
-                if not self._kit.registers_freely:
-                    self.thought = Thought()
-                self._tools.register(event.name)
-                self._pending = f"{event.name} was registered"
+            case ToolRegistered():
+                self._see_registered(event)
             case BudgetChanged():
                 self._pending = "the caps have changed"
-            case BranchLeft() if event.unregistered:
-                self._tools.unregister(event.unregistered)
-                self._pending = "a branch was left"
+            case BranchLeft():
+                self._told.go_back(event.path)
+                if event.unregistered:
+                    self._tools.unregister(event.unregistered)
+                    self._pending = "a branch was left"
             case _:
                 pass
+
+    def _see_registered(self, event: ToolRegistered) -> None:
+        if event.by == "agent" and not self._kit.registers_freely:
+            self.thought = Thought()
+        self._tools.register(event.name)
+        self._told.learn(event.name)
+        if event.by != "upfront":
+            self._pending = f"{event.name} was registered"
 
     async def refresh(self, emit: Emit) -> None:
         """Plan anew; tell of it where something has happened, or where it changes what may be used."""
         before = self.forbidden
-        await self._replan()
+        await self.renew()
+        if self._mode != self._kit.planning.mode:
+            self._pending = f"plan {self._kit.planning.mode}"
         if self._pending or self.forbidden != before:
             self.tell(emit, self._pending or "a step did not cost what was expected")
 
-    async def count(self, tool: str, thought: Thought, *, price: int, seconds: float, helpful: bool | None) -> str:
+    async def count(self, call: Call, thought: Thought, *, price: int, seconds: float, helpful: bool | None) -> str:
         """Count one use, called for by `thought`, and plan what remains; gives what the model reads after it."""
-        self._task.count(tool, helpful)
-        self._tools.learn(tool, thought, price=price, seconds=seconds)
-        await self._replan()
-        told, self._told = self._told, frozenset(self.forbidden)
-        tells = self._kit.planning.tells
-        return after_result(self.draft, self.forbidden, told, tells=tells)
+        self._task.count(call.name, helpful)
+        self._tools.learn(call.name, thought, price=price, seconds=seconds)
+        await self.renew()
+        fresh, back = self._told.news(call.id, self.forbidden)
+        return after_result(self.draft, self.forbidden, fresh, back, tells=self._kit.planning.tells)
 
-    def advice(self) -> str:
-        """What the model reads before the question."""
-        return before_question(self.draft, self.forbidden, self._tools.registered, tells=self._kit.planning.tells)
+    def advice(self, offered: Sequence[str]) -> str:
+        """What the model reads before the question, beside the names that are offered."""
+        registered, tells = self._tools.registered, self._kit.planning.tells
+        return before_question(self.draft, self.forbidden, offered, registered=registered, tells=tells)
 
     def tell(self, emit: Emit, reason: str) -> None:
-        """Tell of the plan as it stands, where turns are planned."""
+        """Tell of the plan as it stands, where turns are planned, and once more when they no longer are."""
         self._pending = ""
-        if self._kit.planning.mode != "off":
+        if self._mode != "off" or self._kit.planning.mode != "off":
+            self._mode = self._kit.planning.mode
             self._number += 1
             emit(self.event(reason))
 
     def event(self, reason: str = "") -> PlanChanged:
         """The plan as the event that tells of it."""
-        found, rows = self.draft.means, self.draft.plan.rows
-        shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
+        found = self.draft.means
         answer = expected_answer(self._foreseen, self._kit.cast.model.traits)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._kit.planning.mode,
             reason=reason,
             number=self._number,
-            rows=tuple(shown[:MOST_ROWS]),
-            others=max(0, len(rows) - MOST_ROWS),
+            rows=self._shown,
+            others=len(self.draft.plan.rows) - len(self._shown),
             unit=self.draft.unit,
             cap=found.cap if found else None,
             reserved=found.reserved if found else 0,
@@ -176,28 +228,35 @@ class LivePlan:
             high=high,
         )
 
-    async def _replan(self) -> None:
-        if self._given is None:
-            with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                self._caps = await self._kit.purse.caps()
-        await asyncio.to_thread(self._solve, self._caps)
+    def _state(self) -> object:
+        """All that a plan is made of and that changes in a turn."""
+        kit = self._kit
+        uses = dict(self._task.uses)
+        choices = (kit.planning.threshold, kit.planning.hour_nano)
+        thinking = (self.thought, kit.model, kit.cast.mode.aside)
+        return tuple(self._caps), uses, self._tools.registered, thinking, choices, id(self._view)
 
-    def _solve(self, caps: Sequence[CapState]) -> None:
-        """Plan with the caps as they are now, by the tightest; computes, so it belongs into a thread."""
+    def _solve(self, caps: Sequence[CapState]) -> tuple[Foreseen, Draft]:
+        """The plan by the tightest of the caps; computes, so it belongs into a thread."""
         traits, mode = self._kit.cast.model.traits, self._kit.cast.mode
-        self._foreseen = mode.foresee(self.outset.view)
-        found = means(caps, mode, self._foreseen, traits)
-        drafts = [self._drafted(unit, one) for unit, one in found.items()] or [self._drafted(self._usual_unit(), None)]
-        self.draft = min(drafts, key=lambda draft: draft.room)
-
-    def _drafted(self, unit: Unit, found: Means | None) -> Draft:
-        guess = expected_step(self._foreseen, self._kit.cast.model.traits)
+        foreseen = mode.foresee(self._view)
+        found = means(caps, mode, foreseen, traits)
+        guess, hour = expected_step(foreseen, traits), self._kit.planning.hour_nano
+        units: tuple[Unit, ...] = (*found,) or (self._usual_unit(),)
         freely = self._kit.registers_freely
-        costs = self._tools.expected(unit, guess, hour_nano=self._kit.planning.hour_nano, freely=freely)
-        self._task.consider(self._candidates(costs))
-        if found is None:
-            return Draft(self._task.solve(None), unit, None, costs)
-        return Draft(self._task.solve(found.budget + self._sunk(unit)), unit, found, costs)
+        costs = {unit: self._tools.expected(unit, guess, hour_nano=hour, freely=freely) for unit in units}
+        budgets = {unit: one.budget + self._sunk(unit) for unit, one in found.items()}
+        beyond = {name for unit in budgets for name, cost in costs[unit].items() if cost.total > budgets[unit]}
+        drafts = [
+            Draft(
+                self._task.solve(budgets.get(unit), self._candidates(costs[unit]), beyond=beyond),
+                unit,
+                found.get(unit),
+                costs[unit],
+            )
+            for unit in units
+        ]
+        return foreseen, min(drafts, key=lambda draft: draft.room)
 
     def _sunk(self, unit: Unit) -> int:
         """What was thought since the last call: a part of the next use's cost that is paid already."""

@@ -36,7 +36,7 @@ def standing_text(plan: PlanChanged) -> str:
 def range_text(plan: PlanChanged) -> str:
     """The price range of the turn from here."""
     if plan.low is None or plan.high is None:
-        return "What the turn may cost is not known: the model's price is unknown."
+        return "The model's price is unknown, so these are the costs of tools and waiting alone."
     low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
     return f"The turn is estimated at {low if low == high else f'{low} to {high}'}."
 

@@ -4,7 +4,7 @@ Budget, quotas and blacklist belong to the task, whatever branches a search take
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ecoshell.events import PlanRow, PlanState, PlanWhy
@@ -39,22 +39,20 @@ class Plan:
     rows: tuple[PlanRow, ...] = ()
     budget: int | None = None
     """R as it was planned with; None without a cap."""
+    forbidden: Mapping[str, PlanWhy] = field(default_factory=dict[str, PlanWhy], compare=False, repr=False)
+    """Tools that may not be used now, each with the reason (SPEC §2: f = 0, or a cost above what remains)."""
     _by_tool: Mapping[str, PlanRow] = field(default_factory=dict[str, PlanRow], compare=False, repr=False)
 
     @classmethod
     def of(cls, rows: Iterable[PlanRow], budget: int | None) -> "Plan":
         """A plan of these rows."""
         known = {row.tool: row for row in rows}
-        return cls(tuple(known.values()), budget, known)
+        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in known.values() if row.state != "planned"}
+        return cls(tuple(known.values()), budget, forbidden, known)
 
     def row(self, tool: str) -> PlanRow | None:
         """The tool's row; None for a tool that was no candidate."""
         return self._by_tool.get(tool)
-
-    @property
-    def forbidden(self) -> dict[str, PlanWhy]:
-        """Tools that may not be used now, each with the reason (SPEC §2: f = 0, or a cost above what remains)."""
-        return {row.tool: row.why for row in self.rows if row.state != "planned"}
 
     @property
     def cost(self) -> int:
@@ -77,16 +75,13 @@ class TaskPlan:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
+        """What was first planned with."""
         return self._candidates
 
     @property
     def uses(self) -> Mapping[str, int]:
         """How often each tool was used so far."""
         return self._uses
-
-    def consider(self, candidates: Sequence[Candidate]) -> None:
-        """Plan with these from now on: their costs have changed."""
-        self._candidates = tuple(candidates)
 
     def count(self, tool: str, helpful: bool | None) -> None:
         """Count one use and its judgment; a tool that has not helped yet is blacklisted for it (BTP §2.4)."""
@@ -106,16 +101,21 @@ class TaskPlan:
         spared = self._helped[candidate.tool] + self._unjudged[candidate.tool]
         return max(candidate.bound, spared + 1) if self._earned and spared else candidate.bound
 
-    def solve(self, budget: int | None) -> Plan:
-        """The plan for what remains of the budget, in the candidates' unit; None is no limit."""
-        left = [max(0, self.bound(one) - self._uses[one.tool]) for one in self._candidates]
+    def solve(
+        self, budget: int | None, candidates: Sequence[Candidate] | None = None, *, beyond: Container[str] = ()
+    ) -> Plan:
+        """The plan for what remains of the budget, in the candidates' unit; None is no limit.
+
+        `candidates` take the place of the first ones, as their costs have changed; tools in `beyond` are too dear for
+        another budget.
+        """
+        wanted = self._candidates if candidates is None else candidates
+        left = [0 if one.tool in beyond else max(0, self.bound(one) - self._uses[one.tool]) for one in wanted]
         if budget is None:
             counts: Sequence[int] = left
         else:
-            values = [one.worth for one in self._candidates]
-            counts = solve(values, [one.cost for one in self._candidates], left, budget)
-        pairs = zip(self._candidates, counts, strict=True)
-        return Plan.of((self._row(one, int(count)) for one, count in pairs), budget)
+            counts = solve([one.worth for one in wanted], [one.cost for one in wanted], left, budget)
+        return Plan.of((self._row(one, int(count)) for one, count in zip(wanted, counts, strict=True)), budget)
 
     def _row(self, one: Candidate, count: int) -> PlanRow:
         state, why = self._state(one, count)
