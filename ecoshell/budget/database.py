@@ -69,9 +69,10 @@ class Database:
                 fix="Put it back, or start ecoshell again; /export FILE still saves what this chat holds.",
             )
 
-    def checkpoint(self) -> None:
-        """Bring what is in the log into the file, and empty the log: what was deleted is then in neither."""
+    def rewrite(self) -> None:
+        """Write the file anew and empty its log: what was deleted is then in neither."""
         with self._lock, self._errors("What was changed is kept."):
+            self._connection.execute("VACUUM")
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ def iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def write_new(file: Path, text: str) -> None:
+def write_new(file: Path, text: str, *, kept: str = "The session is kept.") -> None:
     """Write a new file; raises UsageError when there is one already, and StoreError when it cannot be written."""
     try:
         with file.open("x", encoding="utf-8", errors="backslashreplace") as opened:
@@ -89,9 +89,7 @@ def write_new(file: Path, text: str) -> None:
     except FileExistsError:
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
     except OSError as error:
-        raise StoreError(
-            f"{file} cannot be written: {error.strerror}.", kept="The session is kept.", fix="Name another file."
-        ) from error
+        raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix="Name another file.") from error
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from ecoshell.cli import main
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.base import Use
 from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.interchange import to_line
 
 USE = Use(
     query="How many lines has notes.txt?",
@@ -103,8 +104,24 @@ def test_what_is_exported_can_be_imported_elsewhere_and_only_once(shell, kept, h
 
 def test_uses_can_be_imported_from_standard_input(shell, kept, monkeypatch):
     text = shell("export").replace("abcd-ef", "other-se")
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert json.loads(shell("import", "-", "--json")) == {"imported": 2, "known": 0}
+
+
+def test_what_is_imported_is_redacted_and_shortened_as_what_is_recorded(shell, home, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    use = replace(USE, query="Is correct-horse good?", arguments="x" * 9_000, result='{"password": "hunter2"}')
+    (home / "uses.jsonl").write_text(to_line(use))
+    shell("import", str(home / "uses.jsonl"))
+    kept = json.loads(shell("show", "1", "--json"))
+    assert (kept["query"], kept["result"]) == ("Is [redacted] good?", '{"password": "[redacted]"}')
+    assert len(kept["arguments"]) == 2_000
+
+
+def test_what_is_exported_is_ascii_so_that_every_terminal_can_carry_it(shell, home):
+    (home / "uses.jsonl").write_text(to_line(replace(USE, query="Größe? 🌍")))
+    shell("import", str(home / "uses.jsonl"))
+    assert json.loads(shell("export").encode("ascii"))["query"] == "Größe? 🌍"
 
 
 @pytest.mark.parametrize("line", ["garbage", '{"format": "other/1"}', "[]"])
@@ -120,7 +137,7 @@ def test_a_file_with_one_bad_line_is_named_and_nothing_of_it_is_imported(shell, 
 def test_a_file_that_cannot_be_read_is_an_error_of_use(shell, home):
     assert "cannot be read" in shell("import", str(home / "none.jsonl"), status=2)
     (home / "raw.jsonl").write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read" in shell("import", str(home / "raw.jsonl"), status=2)
+    assert "raw.jsonl:1 is not a use of a tool: it is not JSON" in shell("import", str(home / "raw.jsonl"), status=2)
 
 
 def test_uses_are_forgotten_by_number_tool_and_date(shell, kept):
@@ -136,6 +153,8 @@ def test_uses_are_forgotten_by_number_tool_and_date(shell, kept):
         (["forget", "--all"], "This would forget everything"),
         (["forget", "1", "--all", "--yes"], "--all stands alone"),
         (["forget", "77"], "no use 77"),
+        (["forget", "1", "9" * 20], "no use 999"),
+        (["forget", "--before", "0001-01-01T00:00:00+14:00"], "is no date"),
         (["forget", "--before", "soon"], "is no date"),
     ],
 )

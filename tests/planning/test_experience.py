@@ -1,11 +1,14 @@
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unprivileged import read_only_folder
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.planning.btp.base import Use
@@ -76,8 +79,40 @@ def test_a_mark_outweighs_the_judge_and_gives_way_when_it_is_taken_back(store):
     assert [*store.uses()] == [USE]
 
 
+def test_a_mark_stays_when_its_use_is_replaced(store):
+    store.add([USE])
+    store.mark("abcd-ef", 1, "c1", helpful=False)
+    store.add([replace(USE, result="4 lines", seconds=2.0)])
+    (again,) = store.uses()
+    assert (again.result, again.helpful, again.judged_by) == ("4 lines", False, "you")
+
+
+def test_a_question_goes_with_the_last_use_that_was_made_for_it(store):
+    store.add([USE])
+    store.add([replace(USE, query="What else?")])
+    assert [text for _, text in store.queries()] == ["What else?"]
+
+
+def test_only_what_is_not_there_yet_is_added_as_new(store):
+    store.add([USE])
+    known = replace(USE, query="Asked otherwise?")
+    assert store.add_new([known, replace(USE, turn=2), replace(USE, turn=2)]) == 1
+    assert [use.turn for use in store.uses()] == [1, 2]
+    assert len(store.queries()) == 1
+
+
+def test_halves_of_surrogate_pairs_are_kept_readably(store):
+    odd = replace(USE, query="a\ud800", session="s\ud800", result="\udcff", tool="nul\x00")
+    store.add([odd])
+    assert store.mark(odd.session, odd.turn, odd.call, helpful=False)
+    (kept,) = store.uses()
+    assert (kept.query, kept.result, kept.tool) == ("a\\ud800", "\\udcff", "nul\x00")
+
+
 def test_a_mark_on_a_use_that_is_not_kept_says_so(store):
+    store.add([replace(USE, session="", call="c1")])
     assert not store.mark("abcd-ef", 9, "c1", helpful=True)
+    assert not store.mark("", 1, "c1", helpful=True)
 
 
 def test_columns_are_what_came_after_a_use(store):
@@ -93,8 +128,12 @@ def test_uses_can_be_chosen_by_tool_question_and_time(store):
     assert [one.use.tool for one in store.find(Choice(tool="read_file"))] == ["read_file"]
     assert [one.use.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
     assert [one.use.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
+    store.add([replace(USE, call="c3", at="")])
+    assert store.forget(Choice(before="9999")) == 2
     with pytest.raises(UsageError, match="no use 7"):
         store.use(7)
+    with pytest.raises(UsageError, match="no use 9"):
+        store.use(10**20 - 1)
 
 
 def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(store, tmp_path):
@@ -108,6 +147,52 @@ def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(st
     left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"zebracorn" not in left
     assert b"notes.txt" in left
+
+
+def test_nothing_that_was_forgotten_is_left_after_many_turns_of_keeping_and_forgetting(store, tmp_path):
+    chance = Random(2)
+    for turn in range(300):
+        sizes = chance.randint(1, 60), chance.randint(0, 150), chance.randint(0, 40)
+        query, arguments, result = (f"zebra{turn:03}!" * size for size in sizes)
+        store.add([replace(USE, query=query, arguments=arguments, result=result, turn=turn)])
+    numbers = [*range(1, 301)]
+    chance.shuffle(numbers)
+    for start in range(0, 290, 29):
+        store.forget(Choice(ids=numbers[start : start + 29]))
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    found = {number for number in range(1, 301) if f"zebra{number - 1:03}!".encode() in left}
+    assert found == {*numbers[290:]}
+
+
+def test_the_latest_number_is_not_given_again_when_its_use_is_forgotten(store):
+    store.add([USE, replace(USE, call="c2", query="Other?")])
+    store.forget(Choice(ids=(2,)))
+    store.add([replace(USE, call="c3", query="Third?")])
+    assert store.columns().id == [1, 3]
+    assert [number for number, _ in store.queries()] == [1, 3]
+
+
+def test_a_file_that_cannot_be_written_is_read_and_says_so_when_something_is_to_be_kept(store, tmp_path):
+    store.add([USE])
+    store.close()
+    file = tmp_path / "experience.sqlite"
+    with read_only_folder(file) as folder, closing(ExperienceStore(folder / file.name)) as read:
+        assert [*read.uses()] == [USE]
+        with pytest.raises(StoreError, match="cannot be written"):
+            read.add([USE])
+
+
+def test_what_another_store_changes_is_seen_by_one_that_is_open(store, tmp_path):
+    store.add([USE])
+    before = store.generation
+    with closing(ExperienceStore(tmp_path / "experience.sqlite")) as other:
+        other.add([replace(USE, call="c2")])
+        assert store.generation == before
+        other.mark("abcd-ef", 1, "c1", helpful=False)
+        assert store.generation != before
+        assert store.columns().helpful == [0, 1]
+        other.forget(Choice(ids=(1,)))
+    assert store.columns().id == [2]
 
 
 def test_vectors_are_kept_by_encoder_and_only_of_questions_that_are_there(store):
@@ -193,6 +278,19 @@ def test_a_line_that_is_no_use_is_named_with_what_is_wrong(line, why):
         [*from_lines([to_line(USE), line], "uses.jsonl")]
     assert why in caught.value.message
     assert caught.value.kept == "Nothing was imported."
+
+
+def test_a_line_that_is_no_text_is_named_too():
+    for raw in (b"\xff\xfe\x00", b'{"format": "\xe4"}', b"[" * 100_000, b'{"format": 1' + b"0" * 5_000 + b"}"):
+        with pytest.raises(UsageError, match=r"^uses.jsonl:2 is not a use"):
+            [*from_lines([to_line(USE).encode(), raw], "uses.jsonl")]
+
+
+def test_times_are_read_as_the_store_compares_them():
+    line = to_line(replace(USE, at="2026-11-21T01:30:00.250+05:00"))
+    assert [use.at for use in from_lines([line], "x")] == ["2026-11-20T20:30:00+00:00"]
+    with pytest.raises(UsageError, match="`at` must be a time"):
+        [*from_lines([to_line(replace(USE, at="0001-01-01T00:00:00+14:00"))], "x")]
 
 
 def test_fields_of_later_versions_of_the_format_are_passed_over():

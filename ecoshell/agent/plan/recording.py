@@ -1,7 +1,6 @@
 """What is remembered of a use of a tool: redacted, shortened, and kept on this machine."""
 
 import asyncio
-import hashlib
 import json
 import os
 from datetime import UTC, datetime
@@ -13,12 +12,8 @@ from ecoshell.errors import StoreError
 from ecoshell.events import Notice
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp.base import Use, document_hash
-from ecoshell.planning.btp.redaction import redacted, size_level
+from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
 from ecoshell.planning.judging.judges import Verdict
-
-_ARGUMENTS = 2_000
-_RESULT = 500
-"""Characters that are kept of each."""
 
 
 class Recorder:
@@ -43,14 +38,14 @@ class Recorder:
             self._warned = True
 
     def _keep(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> None:
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+        size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
         use = Use(
-            query=redacted(self._question, os.environ),
+            query=beginning(self._question, os.environ, QUERY),
             tool=call.name,
             document_hash=document_hash(self._kit.catalog.document(call.name)),
-            arguments=redacted(arguments, os.environ)[:_ARGUMENTS],
-            result=redacted(seen.text, os.environ)[:_RESULT],
-            result_hash=hashlib.sha256(seen.text.encode(errors="replace")).hexdigest(),
+            arguments=redacted_json(call.arguments, os.environ, ARGUMENTS),
+            result=beginning(seen.text, os.environ, RESULT),
+            result_hash=digest(seen.text, os.environ),
             ok=seen.ok,
             helpful=verdict.helpful,
             judged_by=verdict.by,
@@ -59,7 +54,7 @@ class Recorder:
             step_nano=thought.nano,
             step_tokens=thought.tokens,
             seconds=seen.seconds + thought.seconds,
-            size_level=size_level(len(arguments)),
+            size_level=size_level(size),
             session=self._session,
             turn=self._turn,
             call=call.id,

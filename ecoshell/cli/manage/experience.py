@@ -1,10 +1,11 @@
 """`ecoshell experience`: list, show, export, import and forget what was learned from uses of tools."""
 
 import argparse
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.btp.base import Use
 from ecoshell.planning.btp.experience import Choice, ExperienceStore, KeptUse
 from ecoshell.planning.btp.interchange import from_lines, to_line
+from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
 from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
@@ -67,7 +69,7 @@ def _export(store: ExperienceStore, args: argparse.Namespace) -> None:
         sys.stdout.write(text)
         return
     file = Path(args.file).expanduser()
-    write_new(file, text)
+    write_new(file, text, kept="The experience is kept.")
     print(f"{_counted(len(uses))} exported to {file}.", file=sys.stderr)
 
 
@@ -85,13 +87,27 @@ def _read(name: str) -> list[Use]:
     """The uses of a file, or of standard input for a dash."""
     try:
         if name == "-":
-            return [*from_lines(sys.stdin, "standard input")]
-        with Path(name).expanduser().open(encoding="utf-8") as lines:
-            return [*from_lines(lines, name)]
-    except (OSError, UnicodeDecodeError) as failure:
+            return _redacted(from_lines(sys.stdin.buffer, "standard input"))
+        with Path(name).expanduser().open("rb") as lines:
+            return _redacted(from_lines(lines, name))
+    except OSError as failure:
         raise UsageError(
-            f"{name} cannot be read: {failure}.", kept="Nothing was imported.", fix="Give a JSON Lines file."
+            f"{name} cannot be read: {failure.strerror}.", kept="Nothing was imported.", fix="Give a JSON Lines file."
         ) from failure
+
+
+def _redacted(uses: Iterable[Use]) -> list[Use]:
+    """What is kept of uses that were made elsewhere."""
+    environ = secret_variables(os.environ)
+    return [
+        replace(
+            use,
+            query=beginning(use.query, environ, QUERY),
+            arguments=beginning(use.arguments, environ, ARGUMENTS),
+            result=beginning(use.result, environ, RESULT),
+        )
+        for use in uses
+    ]
 
 
 def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
@@ -115,10 +131,9 @@ def _time(text: str) -> str:
     if not text:
         return ""
     try:
-        found = datetime.fromisoformat(text)
-    except ValueError as failure:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError) as failure:
         raise UsageError(f"--before {text!r} is no date.", fix="Give one such as 2026-11-21.") from failure
-    return found.astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _record(kept: KeptUse) -> dict[str, object]:
@@ -132,7 +147,7 @@ def _cells(kept: KeptUse) -> tuple[str, ...]:
     cost = None if use.step_nano is None else use.price_nano + use.step_nano
     return (
         str(kept.id),
-        use.at[:16].replace("T", " "),
+        _when(use.at),
         use.tool,
         _SIGNS[use.helpful],
         use.judged_by,
@@ -140,6 +155,11 @@ def _cells(kept: KeptUse) -> tuple[str, ...]:
         f"{use.seconds:.2f}",
         shown,
     )
+
+
+def _when(at: str) -> str:
+    """In local time; empty when it is not known."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M") if at else ""
 
 
 def _counted(count: int) -> str:

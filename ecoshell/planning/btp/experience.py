@@ -29,6 +29,10 @@ INSERT INTO state VALUES (1)
 MARKED = "you"
 """Who judged what the person marked."""
 
+_LARGEST = 2**63 - 1
+"""SQLite's largest whole number."""
+_NAMED = "session != '' AND session = ? AND turn = ? AND call = ?"
+"""With the words of the index, without which it would not be used."""
 _NOT_KEPT = "The turn goes on; what it has learned is not remembered."
 _AS_BEFORE = "Everything stays as it was."
 _KEPT = tuple(spec.name for spec in fields(Use) if spec.name != "query")
@@ -79,7 +83,7 @@ class Choice:
     text: str = ""
     """Somewhere in the question."""
     before: str = ""
-    """UTC, ISO 8601."""
+    """UTC, ISO 8601; uses of unknown time are not meant."""
 
     def condition(self) -> tuple[str, list[Any]]:
         """The choice as SQL over uses and queries."""
@@ -91,7 +95,7 @@ class Choice:
         if self.text:
             parts.append(("instr(lower(text), lower(?)) > 0", [self.text]))
         if self.before:
-            parts.append(("at < ?", [self.before]))
+            parts.append(("at != '' AND at < ?", [self.before]))
         return " AND ".join(part for part, _ in parts) or "1", [value for _, values in parts for value in values]
 
 
@@ -115,26 +119,33 @@ class ExperienceStore:
             return int(db.execute("SELECT generation FROM state").fetchone()[0])
 
     def add(self, uses: Iterable[Use]) -> None:
-        """Keep uses; one that is there already, by session, turn and call, is replaced."""
+        """Keep uses; one that is there already, by session, turn and call, is replaced, and keeps its mark."""
         with self._database.writing(_NOT_KEPT) as db:
             for use in uses:
-                if _insert(db, use):
+                there = db.execute(f"SELECT id, mark FROM uses WHERE {_NAMED}", _name(use)).fetchone()
+                if there is None:
+                    _insert(db, use)
                     continue
-                db.execute("DELETE FROM uses WHERE session = ? AND turn = ? AND call = ?", _name(use))
-                _insert(db, use)
+                db.execute("DELETE FROM uses WHERE id = ?", (there["id"],))
+                _insert(db, use, there["mark"])
+                _drop_what_nothing_needs(db)
                 _count_up(db)
 
     def add_new(self, uses: Iterable[Use]) -> int:
         """Keep those uses that are not there yet; gives how many these were."""
         with self._database.writing(_AS_BEFORE) as db:
-            return sum(_insert(db, use) for use in uses)
+            added = 0
+            for use in uses:
+                if db.execute(f"SELECT 1 FROM uses WHERE {_NAMED}", _name(use)).fetchone() is None:
+                    _insert(db, use)
+                    added += 1
+            return added
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Keep the person's word on a use, None takes it back; False when no such use is kept."""
         with self._database.writing("The mark stands in the session, and is not used for planning.") as db:
-            marked = db.execute(
-                "UPDATE uses SET mark = ? WHERE session = ? AND turn = ? AND call = ?", (helpful, session, turn, call)
-            ).rowcount
+            told = (helpful, _storable(session), turn, _storable(call))
+            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {_NAMED}", told).rowcount
             if marked:
                 _count_up(db)
             return marked > 0
@@ -144,11 +155,11 @@ class ExperienceStore:
         condition, values = choice.condition()
         with self._database.reading() as db:
             query = f"{_SELECT} WHERE {condition} ORDER BY uses.id DESC LIMIT ?"
-            return [_kept(row) for row in db.execute(query, (*values, limit)).fetchall()]
+            return [_kept(row) for row in db.execute(query, (*values, min(limit, _LARGEST))).fetchall()]
 
     def use(self, number: int) -> KeptUse:
         """The use of this number; raises UsageError when there is none."""
-        found = self.find(Choice(ids=(number,)))
+        found = self.find(Choice(ids=(number,))) if 0 < number <= _LARGEST else []
         if not found:
             raise UsageError(f"There is no use {number}.", fix="`ecoshell experience` lists them.")
         return found[0]
@@ -163,14 +174,14 @@ class ExperienceStore:
         """Remove the uses that are meant, and what only they needed, from the file itself; gives how many they were."""
         condition, values = choice.condition()
         with self._database.writing(_AS_BEFORE) as db:
-            db.execute("PRAGMA secure_delete = ON")
+            db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
             meant = f"SELECT uses.id FROM uses JOIN queries ON queries.id = uses.query WHERE {condition}"
             forgotten = db.execute(f"DELETE FROM uses WHERE id IN ({meant})", values).rowcount
-            db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses)")
-            db.execute("DELETE FROM vectors WHERE query NOT IN (SELECT id FROM queries)")
+            _drop_what_nothing_needs(db)
             if forgotten:
                 _count_up(db)
-        self._database.checkpoint()
+        if forgotten:
+            self._database.rewrite()
         return forgotten
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
@@ -204,19 +215,24 @@ class ExperienceStore:
             )
 
 
-def _insert(db: sqlite3.Connection, use: Use) -> bool:
-    """Keep a use unless it is there; says whether it was not."""
+def _insert(db: sqlite3.Connection, use: Use, mark: int | None = None) -> None:
+    """Keep a use that is not there."""
     text = _storable(use.query)
     db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
     query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
     values = [getattr(use, name) for name in _KEPT]
     stored = [_storable(value) if isinstance(value, str) else value for value in values]
-    places = ", ".join("?" * (len(_KEPT) + 1))
-    return db.execute(f"INSERT OR IGNORE INTO uses ({_COLUMNS}) VALUES ({places})", (query, *stored)).rowcount > 0
+    places = ", ".join("?" * (len(_KEPT) + 2))
+    db.execute(f"INSERT INTO uses ({_COLUMNS}, mark) VALUES ({places})", (query, *stored, mark))
+
+
+def _drop_what_nothing_needs(db: sqlite3.Connection) -> None:
+    db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses)")
+    db.execute("DELETE FROM vectors WHERE query NOT IN (SELECT id FROM queries)")
 
 
 def _name(use: Use) -> tuple[str, int, str]:
-    return use.session, use.turn, use.call
+    return _storable(use.session), use.turn, _storable(use.call)
 
 
 def _count_up(db: sqlite3.Connection) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from ecoshell.errors import UsageError
@@ -33,18 +33,18 @@ _JUDGES = ("", "rules", "classifier", "model", "you")
 
 
 def to_line(use: Use) -> str:
-    """The use as one line."""
-    return json.dumps({"format": FORMAT, **asdict(use)}, ensure_ascii=False)
+    """The use as one line, in ASCII."""
+    return json.dumps({"format": FORMAT, **asdict(use)})
 
 
-def from_lines(lines: Iterable[str], name: str) -> Iterator[Use]:
+def from_lines(lines: Iterable[str | bytes], name: str) -> Iterator[Use]:
     """The uses of a file; raises UsageError naming the first line that is none, and why."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _use(line, f"{name}:{number}")
 
 
-def _use(line: str, place: str) -> Use:
+def _use(line: str | bytes, place: str) -> Use:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as failure:
@@ -52,7 +52,7 @@ def _use(line: str, place: str) -> Use:
     if not isinstance(record, Mapping):
         raise _refused(place, "it is not a JSON object")
     given = cast("Mapping[str, Any]", record)
-    if given.get("format") != FORMAT:
+    if given.get("format") != FORMAT:  # also one that only a later version knows
         raise _refused(place, f"its `format` is not {FORMAT!r}")
     for key in _REQUIRED:
         if key not in given:
@@ -63,6 +63,7 @@ def _use(line: str, place: str) -> Use:
         if fault:
             raise _refused(place, f"`{key}` {fault}")
     values["seconds"] = float(values["seconds"])
+    values["at"] = _utc(values["at"])
     return Use(**values)
 
 
@@ -90,10 +91,15 @@ def _text_fault(key: str, value: Any) -> str:
         return f"must be one of {', '.join(filter(None, _JUDGES))}, or empty"
     if key == "at" and value:
         try:
-            datetime.fromisoformat(value)
-        except ValueError:
+            _utc(value)
+        except (ValueError, OverflowError):
             return "must be a time such as 2026-11-21T09:30:00+00:00"
     return ""
+
+
+def _utc(text: str) -> str:
+    """A time as the store compares it; empty when it is not known."""
+    return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds") if text else ""
 
 
 def _refused(place: str, why: str) -> UsageError:

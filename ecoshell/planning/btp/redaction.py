@@ -1,44 +1,130 @@
-"""Secrets are taken out of a text before it is kept: known shapes of keys, named secrets, and the environment's own."""
+"""Secrets are taken out of what is kept: known shapes of keys, what is named like a secret, and the environment's own.
 
+Texts come from tools, so no pattern here may take longer than in proportion to the text: every repetition that can be
+given back is bounded.
+"""
+
+import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+from urllib.parse import quote
 
 MARK = "[redacted]"
 SIZE_LIMITS = (200, 2_000, 20_000)
 """Characters up to which an input is of level 0, 1 and 2; what is larger is of level 3."""
 
-_SECRET_NAME = r"(?:[\w-]*(?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credentials?)[\w-]*|pwd)"
-_NAMED = re.compile(
-    rf"""(?P<name>["']?\b{_SECRET_NAME}["']?\s*(?:=|:)\s*)"""
-    r"""(?P<value>"(?:[^"\\\n]|\\.)+"|'(?:[^'\\\n]|\\.)+'|[^\s"',;&}{\[\]()]+)""",
-    re.IGNORECASE,
+QUERY, ARGUMENTS, RESULT = 4_000, 2_000, 500
+"""Characters that are kept of each."""
+_AHEAD = 8_000
+"""Characters that are searched beyond those that are kept, so that a secret is known although it is cut."""
+_SHORTEST, _WORD = 4, 8
+"""Characters a variable's value must have to be looked for; below the second it is only looked for as a whole word."""
+_PLAIN = frozenset({"true", "false", "none", "null"})
+_DEEPEST = 20
+_SHORTER = (1_000, 200, 50)
+"""Characters that are left of each text in arguments, from one attempt to the next."""
+
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv]))"
+"""Where a word begins: also after an escape such as `\\n`, whose letter belongs to no word."""
+_SHAPES = (
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r".*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+    rf"|{_START}(?:"
+    r"(?:sk|rk|pk)[-_](?:live_|test_)?[\w-]{16,}"
+    r"|gh[opsur]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{12,}|npm_\w{20,}|pypi-[\w-]{16,}|dop_v1_\w{16,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{12,}|AIza[\w-]{20,}|ya29\.[\w-]{16,}"
+    r"|hf_\w{16,}|r8_\w{16,}|gsk_\w{16,}|xai-\w{16,}|pplx-\w{16,}|nvapi-[\w-]{16,}"
+    r"|xox[a-z]-[\w-]{8,}|xapp-[\w-]{8,}|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r"|eyJ[\w-]{8,}(?:\.[\w-]*){1,4}"
+    r")"
 )
-_ESCAPED = re.compile(rf"""(?P<name>\\"{_SECRET_NAME}\\"\s*:\s*)(?P<value>\\"(?:[^"\\\n]|\\\\)+\\")""", re.IGNORECASE)
-"""A named secret in JSON that is itself a text in JSON."""
-_SHAPES = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\bsk-[A-Za-z0-9_-]{16,}"
-    r"|\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bhf_[A-Za-z0-9]{20,}|\bxox[abeprs]-[\w-]{10,}|\bnpm_[A-Za-z0-9]{30,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+",
-    re.DOTALL,
+_NAMES = (
+    r"(?:passw(?:or)?d|passphrase|passcode|secret(?!ar)|credential|(?-i:_PASS|\bPASS|\b[Pp]wd)"
+    r"|token(?!s(?![a-z])|_?(?:count|limit|usage|type)|i[sz])"
+    r"|(?:api|access|account|auth|encryption|master|private|secret|shared|signing)[-_ ]?key|(?-i:_KEY|\bKEY))"
+    r"[\w-]{0,24}"
 )
-_BEARER = re.compile(r"\b(?P<name>(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE)
-_USERINFO = re.compile(r"(?P<name>\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+(?=@)", re.IGNORECASE)
-_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL")
-_SHORTEST = 6
-"""Characters a variable's value must have to be looked for: shorter ones occur by chance."""
+"""The end of a name that says its value is secret."""
+_QUOTE = r"\\{0,8}[\"']"
+"""Also as it stands in JSON that is itself a text in JSON."""
+_SPACE = r"\s{0,40}+"
+_BARE = r"(?!\[redacted\]|(?:true|false|none|null)\b)[^\s\"'<>&]*[^\s\"'<>&\\,;)}\]]"
+_NAMED = (
+    rf"(?P<name>{_NAMES}(?:{_QUOTE})?(?:{_SPACE}(?:=>?+|:){_SPACE}|>)(?:[\[({{]?{_SPACE}(?P<quote>{_QUOTE}))?+)"
+    rf"(?(quote)(?:(?!(?<!\\)(?P=quote))[^\n])+|{_BARE})"
+)
+_OPTION = (
+    rf"(?P<name>(?:--(?!-)[\w-]{{0,24}}(?:password|passwd|passphrase|secret|token|api-?key)"
+    rf"|{_START}(?:login|user)\s{{1,8}}\S{{1,80}}\s{{1,8}}password)"
+    rf"(?:\s{{1,8}}+(?:{_QUOTE})?+|{_QUOTE},{_SPACE}{_QUOTE})(?!-)){_BARE}"
+)
+_LOGIN = rf"(?P<name>(?<![\w-])(?:-u|--user)[\s=]{{1,8}}+(?:{_QUOTE})?+[^\s:\"']{{1,80}}:){_BARE}"
+_HEADER = (
+    rf"(?P<name>(?:authorization|cookie)(?:{_QUOTE})?{_SPACE}[:=]{_SPACE}(?:{_QUOTE})?+"
+    rf"(?:(?:apikey|basic|bearer|digest|negotiate|token)\s{{1,8}}+)?+){_BARE}"
+)
+_BEARER = r"(?P<name>\b(?:bearer|basic)\s{1,8}+)(?=\S{0,40}?\d|\S{20})[\w.~+/=-]{8,}"
+_PARAMETER = rf"(?P<name>[?&](?:key|sig|code|x-amz-signature)=){_BARE}"
+_USERINFO = r"(?P<name>:(?:\\{0,8}/){2})(?:[^\s/@:\"'<>]{0,200}:[^\s/\"'<>]*|[\w%.~-]{20,200})(?=@)"
+_SURROUNDED: Mapping[str, tuple[str, ...]] = {
+    _HEADER: ("authorization", "cookie"),
+    _NAMED: ("pass", "pwd", "secret", "credential", "token", "key"),
+    _OPTION: ("--", "password"),
+    _LOGIN: ("-u",),
+    _BEARER: ("bearer", "basic"),
+    _PARAMETER: ("?", "&"),
+    _USERINFO: ("@",),
+}
+"""What is known by what stands before or after it, and the words without which it cannot be there."""
+_FIELD = rf"(?:{_NAMES}|authorization|cookies?)\Z"
+_VARIABLE = r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:KEY|TOKEN|PASS)S?(?![A-Z])"
 
 
 def redacted(text: str, environ: Mapping[str, str]) -> str:
     """The text with its secrets marked; `environ` is searched for variables whose names say that they hold one."""
     for value in _values(environ):
-        text = text.replace(value, MARK)
-    text = _SHAPES.sub(MARK, text)
-    text = _ESCAPED.sub(lambda found: f'{found["name"]}\\"{MARK}\\"', text)
-    text = _NAMED.sub(_without_value, text)
-    text = _BEARER.sub(rf"\g<name>{MARK}", text)
-    return _USERINFO.sub(rf"\g<name>{MARK}", text)
+        if len(value) >= _WORD:
+            text = text.replace(value, MARK)
+        elif value in text:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", MARK, text)
+    text = _shapes().sub(MARK, text)
+    lower = text.lower()
+    for pattern, words in _SURROUNDED.items():
+        if any(word in lower for word in words):
+            text = _compiled(pattern).sub(rf"\g<name>{MARK}", text)
+    return text
+
+
+def beginning(text: str, environ: Mapping[str, str], characters: int) -> str:
+    """The redacted beginning of a text of any length."""
+    searched = redacted(text[: characters + _AHEAD], environ)
+    if len(text) > characters + _AHEAD:
+        searched = searched[: -_AHEAD // 2] or MARK  # what stands at the cut may be the half of a secret
+    return searched[:characters]
+
+
+def redacted_json(arguments: Mapping[str, Any], environ: Mapping[str, str], characters: int) -> str:
+    """Arguments as redacted JSON whose long texts are cut until it fits; when nothing helps, it is cut itself."""
+    text, secrets = "", secret_variables(environ)
+    for most in _SHORTER:
+        text = json.dumps(_clean(arguments, secrets, most), ensure_ascii=False)
+        if len(text) <= characters:
+            break
+    return text[:characters]
+
+
+def secret_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that hold secrets, by their names; with these alone, many texts are redacted faster."""
+    return {name: value for name, value in environ.items() if _compiled(_VARIABLE).search(name)}
+
+
+def digest(text: str, environ: Mapping[str, str]) -> str:
+    """The SHA-256 of a text, with the secrets of its beginning marked: a short one could be found by trying."""
+    whole = redacted(text[:_AHEAD], environ) + text[_AHEAD:]
+    return hashlib.sha256(whole.encode(errors="backslashreplace")).hexdigest()
 
 
 def size_level(characters: int) -> int:
@@ -46,13 +132,52 @@ def size_level(characters: int) -> int:
     return sum(characters > limit for limit in SIZE_LIMITS)
 
 
-def _without_value(found: re.Match[str]) -> str:
-    value = found["value"]
-    quote = value[0] if value[0] in "\"'" else ""
-    return f"{found['name']}{quote}{MARK}{quote}"
+@cache
+def _shapes() -> re.Pattern[str]:
+    return re.compile(_SHAPES, re.DOTALL)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when first needed, not at start-up."""
+    return re.compile(pattern, re.IGNORECASE)
 
 
 def _values(environ: Mapping[str, str]) -> list[str]:
-    """Values that are secret by their variable's name, the longest first."""
-    values = {value for name, value in environ.items() if _VARIABLE.search(name.upper()) and len(value) >= _SHORTEST}
-    return sorted(values, key=len, reverse=True)
+    """Values that are secret by their variable's name, also as JSON and addresses write them, the longest first."""
+    named = {value.strip() for value in secret_variables(environ).values()}
+    looked_for = {value for value in named if len(value) >= _SHORTEST and value.lower() not in _PLAIN}
+    written = {form for value in looked_for for form in _forms(value) if form not in MARK}
+    return sorted(written, key=len, reverse=True)
+
+
+def _forms(value: str) -> Iterable[str]:
+    escaped = (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    return value, *escaped, quote(value, safe="", errors="surrogatepass")
+
+
+def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) -> Any:
+    """A copy of a JSON value without secrets, and without what is long or deep."""
+    if isinstance(value, str):
+        kept = beginning(value, environ, most + 1)
+        return kept if len(kept) <= most else f"{kept[:most]}…"
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        return dict(_clean_fields(cast("Mapping[Any, Any]", value), environ, most, depth + 1))
+    if isinstance(value, (list, tuple)) and depth < _DEEPEST:
+        return [*_clean_items(cast("Sequence[Any]", value), environ, most, depth + 1)]
+    return value if value is None or isinstance(value, (bool, int, float)) else "…"
+
+
+def _clean_items(items: Sequence[Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
+    """A list, which may be a command line: what follows `--password` is one."""
+    option = ""
+    for item in items:
+        yield MARK if option else _clean(item, environ, most, depth)
+        option = isinstance(item, str) and item[:2] == "--" and _compiled(_FIELD).search(item[:_AHEAD])
+
+
+def _clean_fields(fields: Mapping[Any, Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
+    for name, value in fields.items():
+        kept = beginning(str(name), environ, most)
+        secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(value, (bool, type(None)))
+        yield kept, MARK if secret else _clean(value, environ, most, depth)
