@@ -30,6 +30,10 @@ def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) ->
     return planning
 
 
+_PATIENCE = 0.3
+"""Seconds a turn waits for a file that another process is writing; what could not be kept is kept with the next use."""
+
+
 class Unopened:
     """The experience in a file that cannot be opened: whoever needs it is told why, and goes on without."""
 
@@ -64,7 +68,7 @@ class Unopened:
 
 def _opened(paths: Paths) -> ExperienceStore | Unopened:
     try:
-        return ExperienceStore(paths.experience_file)
+        return ExperienceStore(paths.experience_file, busy_seconds=_PATIENCE)
     except StoreError as failure:
         return Unopened(failure)
 

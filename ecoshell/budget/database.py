@@ -69,11 +69,15 @@ class Database:
                 fix="Put it back, or start ecoshell again; /export FILE still saves what this chat holds.",
             )
 
-    def rewrite(self) -> None:
-        """Write the file anew and empty its log: what was deleted is then in neither."""
+    def rewrite(self) -> bool:
+        """Write the file anew and empty its log: what was deleted is then in neither.
+
+        False when the log could not be emptied, as another process is reading; it is with the next rewriting.
+        """
         with self._lock, self._errors("What was changed is kept."):
             self._connection.execute("VACUUM")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            return not busy
 
     def close(self) -> None:
         """Close the connection; the file stays complete without it."""
@@ -146,6 +150,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: i
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if found > version:
         raise StoreError(f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
+    if not found and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+        raise StoreError(f"{path} is another program's database.", fix="Move it away, so that a new one can be made.")
     if found < version:
         for statement in schema.split(";"):
             connection.execute(statement)

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 
 import pytest
@@ -477,3 +479,39 @@ async def test_after_going_back_a_search_is_told_again_what_is_barred(play):
     told.go_back(())
     assert told.news("c2", {"a": "quota", "x": "budget"}) == (["a"], [])
     assert told.news("c3", {}) == ([], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ("UPDATE vectors SET data = x'010203'", ""),
+        ("UPDATE uses SET helpful = 'abc'", "is damaged"),
+        ("DELETE FROM state", "is damaged"),
+    ],
+)
+async def test_an_experience_that_is_damaged_inside_ends_no_turn(play, damage, told):
+    lines = [COUNT, finish("3 lines"), finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        await turn(shell)
+        with closing(sqlite3.connect(user_paths().experience_file)) as db, db:
+            db.execute(damage)
+    async with play([finish("3 lines")], registration="all", budget="60000tok") as shell:
+        events = await turn(shell)
+    assert events[-1].status == "answered"
+    assert told in "".join(notice.text for notice in of(events, Notice))
+
+
+async def test_uses_that_could_not_be_kept_are_kept_with_the_next_one(play):
+    lines = [COUNT, READ, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        told = []
+        with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async for event in shell.ask("How many lines has notes.txt?"):
+                told.append(event)
+                if isinstance(event, CallJudged) and event.name == "count_text":
+                    await asyncio.sleep(0.5)
+                    other.execute("ROLLBACK")
+        kept = uses(shell)
+    assert told[-1].status == "answered"
+    assert [use.tool for use in kept] == ["count_text", "read_file"]

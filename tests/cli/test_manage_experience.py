@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_is_an_error_of_use(shell, home):
 def test_uses_are_forgotten_by_number_tool_and_date(shell, kept):
     assert "1 use forgotten." in shell("forget", "1")
     assert "0 uses forgotten." in shell("forget", "--before", "2026-11-01")
-    assert json.loads(shell("forget", "--tool", "read_file", "--json")) == {"forgotten": 1}
+    assert json.loads(shell("forget", "--tool", "read_file", "--json")) == {"forgotten": 1, "erased": True}
 
 
 @pytest.mark.parametrize(

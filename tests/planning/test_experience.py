@@ -129,7 +129,7 @@ def test_uses_can_be_chosen_by_tool_question_and_time(store):
     assert [one.use.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
     assert [one.use.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
     store.add([replace(USE, call="c3", at="")])
-    assert store.forget(Choice(before="9999")) == 2
+    assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):
         store.use(7)
     with pytest.raises(UsageError, match="no use 9"):
@@ -140,7 +140,7 @@ def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(st
     secret = replace(USE, query="my unusual zebracorn", result="zebracorn", call="c2")
     store.add([USE, secret])
     store.keep_vectors("words", [(1, b"one"), (2, b"two")])
-    assert store.forget(Choice(ids=(2,))) == 1
+    assert store.forget(Choice(ids=(2,))).uses == 1
     assert [*store.uses()] == [USE]
     assert store.queries() == [(1, USE.query)]
     assert store.vectors("words") == [(1, b"one")]
@@ -296,3 +296,25 @@ def test_times_are_read_as_the_store_compares_them():
 def test_fields_of_later_versions_of_the_format_are_passed_over():
     line = to_line(USE).replace('{"format"', '{"mood": "good", "format"')
     assert [*from_lines([line, "", "  "], "x")] == [USE]
+
+
+def test_what_another_reader_keeps_in_the_log_is_told_of(tmp_path):
+    store = ExperienceStore(tmp_path / "experience.sqlite", busy_seconds=0.05)
+    store.add([USE, replace(USE, call="c2")])
+    with closing(sqlite3.connect(tmp_path / "experience.sqlite")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM uses").fetchall()
+        assert not store.forget(Choice(ids=(1,))).erased
+        reader.rollback()
+    assert store.forget(Choice(ids=(2,))).erased
+    store.close()
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    file = tmp_path / "experience.sqlite"
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreError, match="another program's"):
+        ExperienceStore(file)
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]

@@ -189,7 +189,7 @@ def test_what_is_forgotten_is_evidence_no_more(store: ExperienceStore):
     past = Past(store, WordEncoder())
     store.add(numbered([use(WEATHER), use(PARSER, "edit"), use(RAIN, "read")]))
     assert past.evidence(RAIN, NOW, "small")["read"].uses == 1
-    assert store.forget(Choice(tool="read")) == 1
+    assert store.forget(Choice(tool="read")).uses == 1
     store.add([use(PARSER, "edit", turn=9, call="c")])
     found = past.evidence(RAIN, NOW, "small")
     assert {tool: found[tool].uses for tool in NOW} == {"look": 1, "read": 0, "edit": 2}

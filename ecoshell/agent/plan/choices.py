@@ -1,7 +1,7 @@
 """What planning is equipped with: the choices a person may change, and what was experienced before."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ecoshell.events import Emit
@@ -52,6 +52,8 @@ class Planning:
     hour_nano: int = 0
     """What an hour of waiting is worth."""
     recording: bool = True
+    unkept: list[Use] = field(default_factory=list[Use])
+    """Uses that could not be kept yet; they are with the next one."""
 
     @property
     def judged_by(self) -> JudgeKind:

@@ -15,6 +15,9 @@ from ecoshell.planning.btp.base import Use, document_hash
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
 from ecoshell.planning.judging.judges import Verdict
 
+_MOST_UNKEPT = 200
+"""Uses that wait for a store that cannot be written; of more, the earliest are given up."""
+
 
 class Recorder:
     """Keeps the uses of one turn; a record that cannot be kept is told of once, and ends nothing."""
@@ -60,4 +63,7 @@ class Recorder:
             call=call.id,
             at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-        self._kit.planning.records.add([use])
+        planning = self._kit.planning
+        planning.unkept = [*planning.unkept, use][-_MOST_UNKEPT:]
+        planning.records.add(planning.unkept)
+        planning.unkept = []

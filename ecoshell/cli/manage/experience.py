@@ -21,6 +21,7 @@ from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
+_STILL_THERE = "Another ecoshell is reading, so their text is still in the file's log; it goes when that one ends."
 _NONE_SUCH = "No use is like that."
 _SIGNS = {True: "✔ helpful", False: "✘ unhelpful", None: "? not judged"}
 _QUERY_SHOWN = 60
@@ -121,9 +122,11 @@ def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
         store.use(number)
     forgotten = store.forget(choice)
     if args.json:
-        print_json({"forgotten": forgotten})
+        print_json({"forgotten": forgotten.uses, "erased": forgotten.erased})
     else:
-        print(f"{_counted(forgotten)} forgotten.")
+        print(f"{_counted(forgotten.uses)} forgotten.")
+    if not forgotten.erased:
+        print(_STILL_THERE, file=sys.stderr)
 
 
 def _time(text: str) -> str:

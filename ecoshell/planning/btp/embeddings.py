@@ -42,6 +42,9 @@ class EmbeddingEncoder:
             with threads.limit(limits=1, user_api="blas"):
                 return [self._vector(self._model, text) for text in texts]
 
+    def fits(self, vector: bytes) -> bool:
+        return len(vector) == 2 * WIDTH
+
     def index(self) -> Index:
         return DenseIndex(WIDTH)
 

@@ -15,6 +15,8 @@ _MOST_CHARACTERS = 4_000
 _WIDE = "\u2e80-\U0003ffff"
 """Chinese, Japanese and Korean: no spaces between words, and a word is one to three signs."""
 _RUN = re.compile(rf"[^\W_\u0000-\u2e7f]+|[^\W_{_WIDE}]+")
+_FEATURE_BYTES = 2
+"""Of each feature in a vector."""
 _SIZES = (3, 4, 5)
 _WIDE_SIZES = (1, 2, 3)
 
@@ -36,6 +38,10 @@ class Encoder(Protocol):
         """A vector for each text; a text without words has the zero vector."""
         ...
 
+    def fits(self, vector: bytes) -> bool:
+        """Whether this can be one of its vectors: what was damaged in the store cannot."""
+        ...
+
     def index(self) -> Index:
         """An empty index for this encoder's vectors."""
         ...
@@ -53,6 +59,9 @@ class WordEncoder:
 
     def encode(self, texts: Sequence[str]) -> list[bytes]:
         return [_features(text) for text in texts]
+
+    def fits(self, vector: bytes) -> bool:
+        return len(vector) % _FEATURE_BYTES == 0
 
     def index(self) -> Index:
         return FeatureIndex()

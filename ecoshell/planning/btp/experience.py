@@ -54,6 +54,14 @@ class KeptUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """How many uses were removed, and whether nothing of them is left in the file's log."""
+
+    uses: int
+    erased: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Columns:
     """Uses as parallel columns, the earliest first; `query` holds ids."""
 
@@ -170,8 +178,8 @@ class ExperienceStore:
             rows = db.execute(f"{_SELECT} ORDER BY uses.id").fetchall()
         return (_kept(row).use for row in rows)
 
-    def forget(self, choice: Choice) -> int:
-        """Remove the uses that are meant, and what only they needed, from the file itself; gives how many they were."""
+    def forget(self, choice: Choice) -> Forgotten:
+        """Remove the uses that are meant, and what only they needed, from the file itself."""
         condition, values = choice.condition()
         with self._database.writing(_AS_BEFORE) as db:
             db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
@@ -180,9 +188,7 @@ class ExperienceStore:
             _drop_what_nothing_needs(db)
             if forgotten:
                 _count_up(db)
-        if forgotten:
-            self._database.rewrite()
-        return forgotten
+        return Forgotten(forgotten, erased=not forgotten or self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Questions by id, those that came after one."""

@@ -51,10 +51,17 @@ class Past:
         Steps are priced as those of `model`.
         """
         with self._lock:
-            self._catch_up()
-            if not self._last_use:
-                return dict.fromkeys(hashes, NO_EVIDENCE)
-            return self._history.evidence(self._questions.cosines(query), hashes, model)
+            try:
+                self._catch_up()
+                if not self._last_use:
+                    return dict.fromkeys(hashes, NO_EVIDENCE)
+                return self._history.evidence(self._questions.cosines(query), hashes, model)
+            except (ValueError, TypeError, IndexError) as damage:  # a fence: SQLite keeps any value in any column
+                self._generation = None
+                raise StoreError(
+                    f"The experience is damaged: {damage}.",
+                    fix="`ecoshell experience export` may save it; then move experience.sqlite away.",
+                ) from damage
 
     def _forget(self) -> None:
         self._last_use = 0
@@ -103,7 +110,7 @@ class _Questions:
         self._take(
             (number, vector)
             for number, vector in self._store.vectors(self._encoder.name, self._last)
-            if number in self._waiting
+            if number in self._waiting and self._encoder.fits(vector)
         )
         self._last = max(self.places, default=0)
 
