@@ -167,6 +167,7 @@ async def test_the_summary_of_a_narrow_screen_counts_what_is_planned(paths):
         await eventually(pilot, lambda: "plan 3 of 5" in str(app.chat.query_one(SummaryLine).visual))
         app.chat.show(replace(READY, plan="off"))
         await eventually(pilot, lambda: "plan" not in str(app.chat.query_one(SummaryLine).visual))
+        assert "plan" not in str(app.chat.query_one(SummaryLine).visual)
 
 
 @pytest.mark.parametrize("size", [(30, 10), (60, 24), (99, 20), (100, 8)])

@@ -56,14 +56,14 @@ def why_text(plan: LivePlan, tool: str) -> str:
         f"cost   {amount(cost.total, cost.unit)} = tool {amount(cost.tool, cost.unit)} + model step "
         f"{amount(cost.step, cost.unit)} + registering {amount(cost.registering, cost.unit)} + time "
         f"{amount(cost.time, cost.unit)}; ± {amount(cost.spread, cost.unit)}, "
-        + (f"means of {cost.seen} uses" if cost.seen else "declared and estimated: it was not used before"),
+        + (f"from {_uses(cost.seen)}" if cost.seen else "declared and estimated: it was not used before"),
     ]
     if event.budget is not None:
         lines.append(
             f"budget R = {amount(event.budget, event.unit)} = {amount(event.cap or 0, event.unit)} left − "
             f"{amount(event.reserved, event.unit)} set aside for the answer"
         )
-    lines.append(f"plan   {row.planned} uses in this turn, {row.used} made, {row.left} left")
+    lines.append(f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left")
     lines.append(_outcome(row))
     return "\n".join(lines)
 
@@ -87,7 +87,7 @@ def _value_line(past: Evidence | None) -> str:
         return f"value  {HELPFUL_PRIOR / WEIGHT_PRIOR:.2f} = {HELPFUL_PRIOR} / {WEIGHT_PRIOR}: no history"
     return (
         f"value  {value(past):.2f} = (Σ w·helpful {past.helpful_weight:.2f} + {HELPFUL_PRIOR}) / "
-        f"(Σ w {past.weight:.2f} + {WEIGHT_PRIOR}), from {past.uses} uses; w = exp(cos − 1)"
+        f"(Σ w {past.weight:.2f} + {WEIGHT_PRIOR}), from {_uses(past.uses)}; w = exp(cos − 1)"
     )
 
 
@@ -98,6 +98,10 @@ def _bound_line(row: PlanRow, past: Evidence | None, threshold: float) -> str:
         return f"bound  0: the value is below τ = {threshold:g}"
     mean = past.frequency_weight / past.query_weight if past.query_weight else 0.0
     return f"bound  {row.bound}: past questions that used it did so {mean:.2f} times on average, by weight"
+
+
+def _uses(count: int) -> str:
+    return f"{count:,} use{'' if count == 1 else 's'}"
 
 
 def _outcome(row: PlanRow) -> str:
