@@ -13,6 +13,8 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+_REWRITE_SECONDS = 0.3
+"""How long others are waited for when the file is written anew, which may as well be done later."""
 
 
 class Database:
@@ -25,6 +27,7 @@ class Database:
     def __init__(self, path: Path, *, schema: str, version: int, busy_seconds: float = 10.0) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._busy_seconds = busy_seconds
         self._writable = True
         self._connection = self._open(schema, version, busy_seconds)
         self._identity = _identity(path)
@@ -72,12 +75,20 @@ class Database:
     def rewrite(self) -> bool:
         """Write the file anew and empty its log: what was deleted is then in neither.
 
-        False when the log could not be emptied, as another process is reading; it is with the next rewriting.
+        False when another process uses the file; it is done with the next rewriting.
         """
         with self._lock, self._errors("What was changed is kept."):
-            self._connection.execute("VACUUM")
-            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            return not busy
+            self._wait_at_most(min(_REWRITE_SECONDS, self._busy_seconds))
+            try:
+                self._connection.execute("VACUUM")
+                busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                return not busy
+            except sqlite3.OperationalError as error:
+                if _code(error) not in _BUSY:
+                    raise
+                return False
+            finally:
+                self._wait_at_most(self._busy_seconds)
 
     def close(self) -> None:
         """Close the connection; the file stays complete without it."""
@@ -99,6 +110,9 @@ class Database:
                     raise
             self._writable = False
             return _for_reading(self.path, busy_seconds)
+
+    def _wait_at_most(self, seconds: float) -> None:
+        self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1_000)}")
 
     @contextmanager
     def _errors(self, kept: str) -> Generator[None]:
@@ -144,19 +158,32 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: int) -> None:
+    connection.execute("BEGIN")
+    found = _version(connection, path, version)  # before WAL mode, which would be written into another program's file
+    connection.execute("ROLLBACK")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("BEGIN IMMEDIATE")
-    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found > version:
-        raise StoreError(f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
-    if not found and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-        raise StoreError(f"{path} is another program's database.", fix="Move it away, so that a new one can be made.")
-    if found < version:
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if _code(error) not in _BUSY or found < version:
+            raise
+        return  # another process is writing, and there is nothing to prepare
+    if _version(connection, path, version) < version:
         for statement in schema.split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection, path: Path, known: int) -> int:
+    """The version of the tables, 0 for a new file; raises StoreError when they are newer, or another program's."""
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if found > known:
+        raise StoreError(f"{path} was written by a newer ecoshell.", fix="Upgrade ecoshell to use it.")
+    if not found and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+        raise StoreError(f"{path} is another program's database.", fix="Move it away, so that a new one can be made.")
+    return found
 
 
 def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:

@@ -20,25 +20,24 @@ _MOST_UNKEPT = 200
 
 
 class Recorder:
-    """Keeps the uses of one turn; a record that cannot be kept is told of once, and ends nothing."""
+    """Keeps the uses of one turn; that one cannot be kept is told when it is the first that waits, and ends nothing."""
 
     def __init__(self, kit: Kit, session: str, turn: int, question: str) -> None:
         self._kit = kit
         self._session = session
         self._turn = turn
         self._question = question
-        self._warned = False
 
     async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: Thought, scene: Scene) -> None:
         """Keep one use."""
         if not self._kit.planning.recording:
             return
+        told = bool(self._kit.planning.unkept)
         try:
             await asyncio.to_thread(self._keep, call, seen, verdict, thought, scene.bill.spent_nano)
         except StoreError as failure:
-            if not self._warned:
-                scene.emit(Notice(f"What the tools did is not remembered for planning. {failure}"))
-            self._warned = True
+            if not told:
+                scene.emit(Notice(f"What the tools did is not remembered for planning yet. {failure}"))
 
     def _keep(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> None:
         size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))

@@ -21,7 +21,7 @@ from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
-_STILL_THERE = "Another ecoshell is reading, so their text is still in the file's log; it goes when that one ends."
+_STILL_THERE = "Another shell uses the file: what is left of the text goes when that one ends, or at the next forget."
 _NONE_SUCH = "No use is like that."
 _SIGNS = {True: "✔ helpful", False: "✘ unhelpful", None: "? not judged"}
 _QUERY_SHOWN = 60
@@ -161,8 +161,11 @@ def _cells(kept: KeptUse) -> tuple[str, ...]:
 
 
 def _when(at: str) -> str:
-    """In local time; empty when it is not known."""
-    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M") if at else ""
+    """In local time; as it is when it is no time, and empty when it is not known."""
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (ValueError, OverflowError):
+        return visible_line(at)
 
 
 def _counted(count: int) -> str:

@@ -34,7 +34,7 @@ class Use:
     seconds: float
     """Of the tool and of that step."""
     size_level: int
-    """0 to 3, by the size of the arguments and what they name."""
+    """0 to 3, by the length of the arguments."""
     session: str = ""
     turn: int = 0
     call: str = ""

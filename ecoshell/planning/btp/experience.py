@@ -1,13 +1,14 @@
 """The experience of one user: every use of a tool, in one SQLite file that all shells write to (BTP §2.2, U)."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ecoshell.budget.database import Database
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.planning.btp.base import Use
 
 VERSION = 1
@@ -33,8 +34,9 @@ _LARGEST = 2**63 - 1
 """SQLite's largest whole number."""
 _NAMED = "session != '' AND session = ? AND turn = ? AND call = ?"
 """With the words of the index, without which it would not be used."""
-_NOT_KEPT = "The turn goes on; what it has learned is not remembered."
+_NOT_KEPT = "The turn goes on; what it has learned is tried again with the next use."
 _AS_BEFORE = "Everything stays as it was."
+_TYPES: dict[str, Any] = {spec.name: spec.type for spec in fields(Use)}
 _KEPT = tuple(spec.name for spec in fields(Use) if spec.name != "query")
 _COLUMNS = f"query, {', '.join(_KEPT)}"
 _AS_JUDGED = {
@@ -140,11 +142,20 @@ class ExperienceStore:
                 _count_up(db)
 
     def add_new(self, uses: Iterable[Use]) -> int:
-        """Keep those uses that are not there yet; gives how many these were."""
+        """Keep those uses that are not there yet; gives how many these were.
+
+        One without a session is there when one is equal in every field; as many equal ones as come are kept.
+        """
         with self._database.writing(_AS_BEFORE) as db:
+            unnamed = Counter(_kept(row).use for row in db.execute(f"{_SELECT} WHERE session = ''"))
             added = 0
-            for use in uses:
-                if db.execute(f"SELECT 1 FROM uses WHERE {_NAMED}", _name(use)).fetchone() is None:
+            for use in map(_as_stored, uses):
+                if use.session:
+                    there = db.execute(f"SELECT 1 FROM uses WHERE {_NAMED}", _name(use)).fetchone() is not None
+                else:
+                    there = unnamed[use] > 0
+                    unnamed[use] -= 1
+                if not there:
                     _insert(db, use)
                     added += 1
             return added
@@ -179,7 +190,10 @@ class ExperienceStore:
         return (_kept(row).use for row in rows)
 
     def forget(self, choice: Choice) -> Forgotten:
-        """Remove the uses that are meant, and what only they needed, from the file itself."""
+        """Remove the uses that are meant, and what only they needed, from the file itself.
+
+        Also what an earlier forgetting had to leave in the log.
+        """
         condition, values = choice.condition()
         with self._database.writing(_AS_BEFORE) as db:
             db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
@@ -188,7 +202,7 @@ class ExperienceStore:
             _drop_what_nothing_needs(db)
             if forgotten:
                 _count_up(db)
-        return Forgotten(forgotten, erased=not forgotten or self._database.rewrite())
+        return Forgotten(forgotten, erased=self._database.rewrite())
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Questions by id, those that came after one."""
@@ -209,7 +223,7 @@ class ExperienceStore:
     def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
         """Vectors of questions by their ids, as this encoder made them."""
         with self._database.reading() as db:
-            query = "SELECT query, data FROM vectors WHERE encoder = ? AND query > ? ORDER BY query"
+            query = "SELECT query, data FROM vectors WHERE encoder = ? AND query > ? AND typeof(data) = 'blob' ORDER BY query"
             return [*map(tuple, db.execute(query, (encoder, after)))]
 
     def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
@@ -246,10 +260,20 @@ def _count_up(db: sqlite3.Connection) -> None:
 
 
 def _kept(row: sqlite3.Row) -> KeptUse:
+    """Raises StoreError for a value that no use can have: SQLite keeps any value in any column."""
     values = {name: row[name] for name in ("query", *_KEPT)}
-    use = Use(**values)
-    helpful = None if use.helpful is None else bool(use.helpful)
-    return KeptUse(int(row["id"]), replace(use, ok=bool(use.ok), helpful=helpful))
+    for name in ("ok", "helpful"):
+        values[name] = {0: False, 1: True}.get(values[name], values[name])
+    for name, value in values.items():
+        if not isinstance(value, _TYPES[name]):
+            fix = f"Forget it with `ecoshell experience forget {row['id']}`."
+            raise StoreError(f"The experience is damaged: use {row['id']} has no valid `{name}`.", fix=fix)
+    return KeptUse(int(row["id"]), Use(**values))
+
+
+def _as_stored(use: Use) -> Use:
+    texts = {name: _storable(getattr(use, name)) for name, kind in _TYPES.items() if kind is str}
+    return replace(use, **texts)
 
 
 def _storable(text: str) -> str:

@@ -56,7 +56,8 @@ class History:
     def add(self, columns: Columns, places: Mapping[int, int]) -> None:
         """Take in further uses; `places` says where each query stands among the cosines.
 
-        A use whose query was forgotten between two looks at the store has no place and is left out.
+        A use whose query was forgotten between two looks at the store has no place and is left out. Raises ValueError,
+        TypeError or OverflowError for what is no number.
         """
         import numpy as np
 
@@ -73,6 +74,9 @@ class History:
             step_nano=np.array([np.nan if nano is None else nano for nano in columns.step_nano], np.float64),
             step_tokens=np.array(columns.step_tokens, np.float64),
         ).only(query >= 0)
+        known = np.stack([found.price, found.seconds, found.step_tokens])
+        if not np.isfinite(known).all() or np.isinf(found.step_nano).any():
+            raise ValueError("a use has a price, a time or a length that is no number")
         self._uses = found if self._uses is None else self._uses.followed_by(found)
         self._pairs = None
 

@@ -98,8 +98,11 @@ def _text_fault(key: str, value: Any) -> str:
 
 
 def _utc(text: str) -> str:
-    """A time as the store compares it; empty when it is not known."""
-    return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds") if text else ""
+    """A time as the store compares it, UTC where it names no zone; empty when it is not known."""
+    if not text:
+        return ""
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _refused(place: str, why: str) -> UsageError:

@@ -3,9 +3,9 @@
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property
 from itertools import islice
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from ecoshell.errors import StoreError
@@ -16,6 +16,10 @@ from ecoshell.planning.btp.similarity import Index
 
 if TYPE_CHECKING:
     from ecoshell.planning.btp.weighing import Floats
+
+
+_PAUSE = 60.0
+"""Seconds until vectors that could not be kept are tried again: each attempt may wait for a lock."""
 
 
 class Store(Protocol):
@@ -43,6 +47,7 @@ class Past:
         self._encoder = encoder
         self._lock = threading.Lock()
         self._generation: object = None
+        self._keeper = _Keeper(store, encoder.name)
         self._forget()
 
     def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
@@ -56,7 +61,7 @@ class Past:
                 if not self._last_use:
                     return dict.fromkeys(hashes, NO_EVIDENCE)
                 return self._history.evidence(self._questions.cosines(query), hashes, model)
-            except (ValueError, TypeError, IndexError) as damage:  # a fence: SQLite keeps any value in any column
+            except (ValueError, TypeError, IndexError, AttributeError, OverflowError) as damage:  # a fence: SQLite keeps any value in any column
                 self._generation = None
                 raise StoreError(
                     f"The experience is damaged: {damage}.",
@@ -66,7 +71,7 @@ class Past:
     def _forget(self) -> None:
         self._last_use = 0
         self._history = History()
-        self._questions = _Questions(self._store, self._encoder)
+        self._questions = _Questions(self._store, self._encoder, self._keeper)
 
     def _catch_up(self) -> None:
         """Read what is new; read all again when something that was read has changed."""
@@ -86,11 +91,12 @@ class Past:
 class _Questions:
     """Past questions and the index of those that are encoded; one that is not yet has a cosine of 0 with all."""
 
-    def __init__(self, store: Store, encoder: Encoder) -> None:
+    def __init__(self, store: Store, encoder: Encoder, keeper: "_Keeper") -> None:
         self.places: dict[int, int] = {}
         """Where each question, by its id, stands among the cosines."""
         self._store = store
         self._encoder = encoder
+        self._keeper = keeper
         self._indexed = array("q")
         """The place of each vector in the index."""
         self._waiting: dict[int, str] = {}
@@ -122,8 +128,7 @@ class _Questions:
         numbers, texts = zip(*latest, strict=True)
         rows = [*zip(numbers, self._encoder.encode(texts), strict=True)]
         self._take(rows)
-        with suppress(StoreError):  # a vector that could not be kept is made again the next time
-            self._store.keep_vectors(self._encoder.name, rows)
+        self._keeper.keep(rows)
 
     def cosines(self, text: str) -> "Floats":
         """The cosine of this text and each past question, by place."""
@@ -139,3 +144,25 @@ class _Questions:
         self._indexed.extend(self.places[number] for number, _ in taken)
         for number, _ in taken:
             del self._waiting[number]
+
+
+class _Keeper:
+    """Keeps vectors for other shells and the next start; what cannot be kept now waits in memory."""
+
+    def __init__(self, store: Store, encoder: str) -> None:
+        self._store = store
+        self._encoder = encoder
+        self._waiting: dict[int, bytes] = {}
+        self._not_before = 0.0
+
+    def keep(self, rows: Iterable[tuple[int, bytes]]) -> None:
+        """Keep these with those that wait, unless this has failed a short while ago."""
+        self._waiting.update(rows)
+        if monotonic() < self._not_before:
+            return
+        try:
+            self._store.keep_vectors(self._encoder, self._waiting.items())
+        except StoreError:
+            self._not_before = monotonic() + _PAUSE
+        else:
+            self._waiting.clear()

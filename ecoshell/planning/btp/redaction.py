@@ -61,6 +61,12 @@ _OPTION = (
     rf"|{_START}(?:login|user)\s{{1,8}}\S{{1,80}}\s{{1,8}}password)"
     rf"(?:\s{{1,8}}+(?:{_QUOTE})?+|{_QUOTE},{_SPACE}{_QUOTE})(?!-)){_BARE}"
 )
+_BLANK = (
+    rf"(?P<name>(?:(?<=_)(?:passw(?:or)?d|passphrase|secret(?!ar)|token(?!s(?![a-z])|_?(?:count|limit|usage|type)))"
+    rf"|(?:api|access|account|auth|encryption|master|private|signing)_key)[\w-]{{0,24}}[ \t]{{1,8}}+(?:{_QUOTE})?+)"
+    r"(?=[\w.~+/=-]{0,40}?\d|[\w.~+/=-]{20})[\w.~+/=-]{8,}"
+)
+"""As in `aws configure set`; the value must look like a key, as such names also stand in sentences."""
 _LOGIN = rf"(?P<name>(?<![\w-])(?:-u|--user)[\s=]{{1,8}}+(?:{_QUOTE})?+[^\s:\"']{{1,80}}:){_BARE}"
 _HEADER = (
     rf"(?P<name>(?:authorization|cookie)(?:{_QUOTE})?{_SPACE}[:=]{_SPACE}(?:{_QUOTE})?+"
@@ -73,6 +79,7 @@ _SURROUNDED: Mapping[str, tuple[str, ...]] = {
     _HEADER: ("authorization", "cookie"),
     _NAMED: ("pass", "pwd", "secret", "credential", "token", "key"),
     _OPTION: ("--", "password"),
+    _BLANK: ("_pass", "_secret", "_token", "_key"),
     _LOGIN: ("-u",),
     _BEARER: ("bearer", "basic"),
     _PARAMETER: ("?", "&"),
@@ -169,11 +176,13 @@ def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) ->
 
 
 def _clean_items(items: Sequence[Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
-    """A list, which may be a command line: what follows `--password` is one."""
-    option = ""
+    """A list, which may be a command line: what follows `--password` is one, and so are `-u` and `name:password`."""
+    before: Any = ""
     for item in items:
-        yield MARK if option else _clean(item, environ, most, depth)
-        option = isinstance(item, str) and item[:2] == "--" and _compiled(_FIELD).search(item[:_AHEAD])
+        known = isinstance(before, str) and before[:2] == "--" and _compiled(_FIELD).search(before[:_AHEAD])
+        login = before in ("-u", "--user") and isinstance(item, str) and ":" in item
+        yield MARK if known or login else _clean(item, environ, most, depth)
+        before = item
 
 
 def _clean_fields(fields: Mapping[Any, Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:

@@ -117,7 +117,8 @@ class DenseIndex:
             grown = np.empty((end + end // 4, self._matrix.shape[1]), np.float32)
             grown[: self._count] = self._matrix[: self._count]
             self._matrix = grown
-        self._matrix[self._count : end] = np.frombuffer(b"".join(vectors), "<f2").reshape(-1, self._matrix.shape[1])
+        rows = np.frombuffer(b"".join(vectors), "<f2").reshape(-1, self._matrix.shape[1])
+        self._matrix[self._count : end] = np.where(np.isfinite(rows), rows, 0)  # damaged ones are like nothing
         self._count = end
 
     def cosines(self, vector: bytes) -> "Floats":
