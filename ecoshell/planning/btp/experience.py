@@ -223,7 +223,8 @@ class ExperienceStore:
     def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
         """Vectors of questions by their ids, as this encoder made them."""
         with self._database.reading() as db:
-            query = "SELECT query, data FROM vectors WHERE encoder = ? AND query > ? AND typeof(data) = 'blob' ORDER BY query"
+            query = """SELECT query, data FROM vectors WHERE encoder = ? AND query > ? AND typeof(data) = 'blob'
+                ORDER BY query"""
             return [*map(tuple, db.execute(query, (encoder, after)))]
 
     def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:

@@ -22,6 +22,10 @@ _PAUSE = 60.0
 """Seconds until vectors that could not be kept are tried again: each attempt may wait for a lock."""
 
 
+_DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError)
+"""How a value that is not what its column says shows itself."""
+
+
 class Store(Protocol):
     """What is read of an experience store; ids grow, and `after` gives what came later than one."""
 
@@ -61,7 +65,7 @@ class Past:
                 if not self._last_use:
                     return dict.fromkeys(hashes, NO_EVIDENCE)
                 return self._history.evidence(self._questions.cosines(query), hashes, model)
-            except (ValueError, TypeError, IndexError, AttributeError, OverflowError) as damage:  # a fence: SQLite keeps any value in any column
+            except _DAMAGE as damage:  # a fence: SQLite keeps any value in any column
                 self._generation = None
                 raise StoreError(
                     f"The experience is damaged: {damage}.",
