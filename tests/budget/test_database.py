@@ -1,3 +1,4 @@
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -59,3 +60,34 @@ def test_a_file_that_was_replaced_is_noticed_and_one_that_comes_back_is_written_
         aside.replace(path)
         note(database, "kept")
         assert notes(database) == ["kept"]
+
+
+def test_another_programs_file_is_refused_and_not_a_byte_of_it_changes(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program's database"):
+        Database(path, schema=SCHEMA, version=1)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_another_process_is_writing_to_opens_and_can_be_written_afterwards(path: Path) -> None:
+    opened(path).thing.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with opened(path) as database:
+            assert notes(database) == []
+            with pytest.raises(StoreError, match="locked by another process"):
+                note(database, "too early")
+            other.execute("ROLLBACK")
+            note(database, "kept")
+            assert notes(database) == ["kept"]
+
+
+def test_rewriting_beside_a_writer_says_that_it_was_not_done(path: Path) -> None:
+    with opened(path) as database, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        note(database, "kept")
+        other.execute("BEGIN IMMEDIATE")
+        assert not database.rewrite()
+        other.execute("ROLLBACK")
+        assert database.rewrite()

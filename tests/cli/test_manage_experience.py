@@ -2,6 +2,7 @@
 
 import io
 import json
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
@@ -173,3 +174,20 @@ def test_a_broken_file_is_told_and_not_touched(shell, home):
     user_paths().experience_file.write_text("no database at all " * 300)
     assert "damaged" in shell(status=1)
     assert user_paths().experience_file.read_text().startswith("no database")
+
+
+def test_what_another_shell_keeps_in_the_log_is_told_beside_the_answer(kept, home, capsys):
+    with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM uses").fetchall()
+        status = main(["experience", "forget", "1"])
+    told = capsys.readouterr()
+    assert (status, told.out) == (0, "1 use forgotten.\n")
+    assert "at the next forget" in told.err
+
+
+def test_a_time_that_is_none_is_listed_as_it_is(shell, kept):
+    with closing(sqlite3.connect(user_paths().experience_file)) as db, db:
+        db.execute("UPDATE uses SET at = 'gar\x1bbage'")
+    assert "\x1b" not in shell()
+    assert "bage" in shell()

@@ -1,5 +1,6 @@
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing import get_context
@@ -318,3 +319,43 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
         ExperienceStore(file)
     with closing(sqlite3.connect(file)) as db:
         assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("theirs",)]
+
+
+def test_what_had_to_stay_in_the_log_leaves_it_with_the_next_forgetting_even_of_nothing(store, tmp_path):
+    store.add([replace(USE, query="my unusual zebracorn")])
+    with closing(sqlite3.connect(tmp_path / "experience.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM uses").fetchall()
+        assert not store.forget(Choice(ids=(1,))).erased
+        reader.execute("ROLLBACK")
+    again = store.forget(Choice(ids=(1,)))
+    assert (again.uses, again.erased) == (0, True)
+    assert b"zebracorn" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_a_use_without_a_session_is_added_once_however_often_it_is_imported(store):
+    bare = replace(USE, session="", call="", query="half \ud800")
+    assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 3
+    assert store.add_new([bare, bare, replace(bare, seconds=2.0)]) == 0
+    assert store.add_new([bare, bare, bare]) == 1
+    assert len([*store.uses()]) == 4
+
+
+@pytest.mark.parametrize("damage", ["helpful = 'abc'", "tool = x'00'", "seconds = 'soon'", "ok = 7"])
+def test_a_use_with_a_value_that_none_can_have_is_named(store, tmp_path, damage):
+    store.add([USE])
+    with closing(sqlite3.connect(tmp_path / "experience.sqlite")) as db, db:
+        db.execute(f"UPDATE uses SET {damage}")
+    with pytest.raises(StoreError, match=rf"damaged: use 1 has no valid `{damage.split()[0]}`"):
+        [*store.uses()]
+
+
+def test_a_time_without_a_zone_is_utc_wherever_it_is_read(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        line = to_line(replace(USE, at="2026-11-21T10:00:00"))
+        assert [use.at for use in from_lines([line], "x")] == ["2026-11-21T10:00:00+00:00"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -1,14 +1,17 @@
 """The past as evidence: read from a real store, weighed by likeness, and followed while others write to it."""
 
 import os
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict
 from math import exp, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 
 import pytest
 from hypothesis import given, settings
@@ -262,6 +265,70 @@ class FullDisk:
 def test_a_store_that_cannot_keep_vectors_is_still_evidence(store: ExperienceStore):
     store.add([use(WEATHER)])
     assert Past(FullDisk(store), WordEncoder()).evidence(WEATHER, NOW, "small")["look"] == known(store)
+
+
+class Locked(FullDisk):
+    """A store that is locked until it is released, and counts how often that was found out."""
+
+    def __init__(self, store: ExperienceStore) -> None:
+        super().__init__(store)
+        self._store = store
+        self.locked = True
+        self.attempts = 0
+
+    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
+        self.attempts += 1
+        if self.locked:
+            raise StoreError("The file is locked.")
+        self._store.keep_vectors(encoder, rows)
+
+
+def test_vectors_that_cannot_be_kept_are_tried_again_later_and_not_at_each_look(
+    store: ExperienceStore, monkeypatch: pytest.MonkeyPatch
+):
+    store.add(numbered([use(f"{WEATHER} {number}") for number in range(4)]))
+    locked = Locked(store)
+    past = Past(locked, Counting(batch=1))
+    for _ in range(3):
+        past.evidence(WEATHER, NOW, "small")
+    assert locked.attempts == 1
+    locked.locked = False
+    later = monotonic() + 3_600
+    monkeypatch.setattr("ecoshell.planning.btp.past.monotonic", lambda: later)
+    past.evidence(WEATHER, NOW, "small")
+    assert locked.attempts == 2
+    assert len(store.vectors("words-1")) == 4
+
+
+@pytest.mark.parametrize("data", ["x'010203'", "'abcd'", "7"])
+def test_a_vector_that_cannot_be_one_is_made_and_kept_again(store: ExperienceStore, tmp_path: Path, data: str):
+    store.add([use(WEATHER)])
+    before, kept = known(store), store.vectors("words-1")
+    damage(tmp_path, f"UPDATE vectors SET data = {data}")
+    assert known(store) == before
+    assert store.vectors("words-1") == kept
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM state",
+        "UPDATE uses SET helpful = 'abc'",
+        "UPDATE uses SET helpful = 300",
+        "UPDATE uses SET step_nano = 'abc'",
+        "UPDATE uses SET seconds = 9e999",
+    ],
+)
+def test_an_experience_that_is_damaged_is_told_as_one(store: ExperienceStore, tmp_path: Path, change: str):
+    store.add([use(WEATHER)])
+    damage(tmp_path, change)
+    with pytest.raises(StoreError, match="damaged"):
+        known(store)
+
+
+def damage(folder: Path, change: str) -> None:
+    with closing(sqlite3.connect(folder / "experience.db")) as db, db:
+        db.execute(change)
 
 
 def test_threads_may_ask_while_uses_come_in(store: ExperienceStore):

@@ -174,3 +174,27 @@ def test_a_digest_tells_texts_apart_and_not_their_secrets():
 
 def test_levels_of_size_grow_with_the_size():
     assert [size_level(count) for count in (0, *(limit + 1 for limit in SIZE_LIMITS))] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("aws_secret_access_key wJalrXUtnFEMI/K7MDENG", f"aws_secret_access_key {MARK}"),
+        ("set my_api_key  'abcd1234'", f"set my_api_key  '{MARK}'"),
+        ("the api_key parameter and the user_token", "the api_key parameter and the user_token"),
+        ("max_tokens 12345678", "max_tokens 12345678"),
+    ],
+)
+def test_what_follows_such_a_name_after_a_blank_is_taken_out_when_it_looks_like_a_key(text, expected):
+    assert redacted(text, {}) == expected
+
+
+def test_a_login_in_a_command_line_of_words_is_taken_out():
+    told = redacted_json({"argv": ["curl", "-u", "me:hunter2", "-u", "me", "host:80"]}, {}, 2_000)
+    assert json.loads(told) == {"argv": ["curl", "-u", MARK, "-u", "me", "host:80"]}
+
+
+def test_a_secret_that_json_escapes_is_taken_out_of_values_and_keys():
+    secret = 'a"b\\c-longer'
+    told = redacted_json({secret: f"x {secret} y"}, {"MY_SECRET": secret}, 2_000)
+    assert json.loads(told) == {MARK: f"x {MARK} y"}
