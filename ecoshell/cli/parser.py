@@ -57,7 +57,7 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
 
         add_parser(commands)
     else:
-        commands.add_parser("bench", help="measure what names and plans save, and how fast the shell is")
+        commands.add_parser("bench", help="measure savings, a model's skill, and the shell's speed")
     return parser
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.budget.price import Rates
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.btp.arguments import add_btp, run_btp
+from ecoshell.evaluation.umi.arguments import add_umi, run_umi
 
 if TYPE_CHECKING:
     from ecoshell.evaluation.measurement import Measurement
@@ -26,7 +27,7 @@ _MOST = Decimal(1000)
 
 def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyright: ignore[reportPrivateUsage]
     """Add `bench` and its benchmarks to the command line."""
-    bench = subparsers.add_parser("bench", help="measure what names and plans save, and how fast the shell is")
+    bench = subparsers.add_parser("bench", help="measure savings, a model's skill, and the shell's speed")
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
     ecoact = benchmarks.add_parser("ecoact", help="the cost of recorded runs, with and without registering by name")
     ecoact.add_argument("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
@@ -43,7 +44,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
-    for benchmark in (ecoact, add_btp(benchmarks), speed):
+    for benchmark in (ecoact, add_btp(benchmarks), add_umi(benchmarks), speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -54,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
             return _ecoact(args)
         case "btp":
             _print(run_btp(args))
+            return 0
+        case "umi":
+            _print(run_umi(args))
             return 0
         case _:
             return _speed(args)
