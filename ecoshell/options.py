@@ -7,6 +7,7 @@ from typing import Literal
 
 Registration = Literal["auto", "names", "all"]
 Presentation = Literal["auto", "grow", "stable"]
+ModeName = Literal["single", "umi"]
 StrategyName = Literal["react", "dfsdt", "tot"]
 
 
@@ -29,5 +30,5 @@ class Options:
     """A session's id, or the beginning of one."""
     price: tuple[Decimal, Decimal] | None = None
     """The model's price: dollars per million input and output tokens."""
-    mode: Literal["single"] | None = None
+    mode: ModeName | None = None
     strategy: StrategyName | None = None

@@ -29,7 +29,7 @@ def _others(kit: Kit) -> list[Cast]:
     casts: list[Cast] = []
     for name in kit.caster.substitutes(kit.model):
         try:
-            casts.append(kit.caster.cast(name))
+            casts.append(kit.caster.cast(name, kit.mode))
         except EcoshellError:  # a file that is gone or a missing key: one offer less
             continue
     return casts

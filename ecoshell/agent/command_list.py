@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, CommandTable, Printed
+from ecoshell.agent.kit import MODES
 from ecoshell.agent.plan.commands import PLAN_COMMAND
 from ecoshell.agent.printing import amount, caps_table, dollars, table
 from ecoshell.agent.shell import Shell, Standing
@@ -79,6 +80,18 @@ async def _model(shell: Shell, argument: str) -> Printed:
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}")
+
+
+async def _mode(shell: Shell, argument: str) -> Printed:
+    kit = shell.kit
+    if argument:
+        if argument not in MODES:
+            raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
+        if shell.conversation.busy:
+            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the mode.")
+        kit.think_as(argument)
+    rows = [("❯" if name == kit.mode else "", name, about) for name, about in MODES.items()]
+    return Printed(table(("", "mode", "who thinks"), rows))
 
 
 async def _strategy(shell: Shell, argument: str) -> Printed:
@@ -176,6 +189,7 @@ COMMANDS: CommandTable[Shell] = CommandTable(
             _model,
             lambda s: ("embedded", "local:", "openai/", "anthropic/"),
         ),
+        Command("mode", "[NAME]", "show or change who thinks", _mode, lambda _: MODES),
         Command("strategy", "[NAME]", "show or change how it thinks", _strategy, lambda s: s.kit.strategies),
         Command("cost", "[last]", "what was spent; the last call's arithmetic", _cost, lambda _: ("last",)),
         Command("sessions", "", "earlier sessions", _sessions),

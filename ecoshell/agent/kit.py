@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from ecoshell.agent.approval import Approvals
@@ -21,6 +21,12 @@ from ecoshell.models.listing import ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.strategies.base import Way
+
+MODES: Mapping[str, str] = {
+    "single": "one model plans, calls tools and answers",
+    "umi": "three roles: a planner decides, a caller calls, a summarizer answers",
+}
+"""Who may think, and what that is."""
 
 
 class Log(Protocol):
@@ -74,8 +80,12 @@ class Cast:
 class Caster(Protocol):
     """Makes models ready to play, and owns what those share."""
 
-    def cast(self, name: str) -> Cast:
-        """The cast of the model with this name; may block; raises ModelMissing, ModelBroken and UsageError."""
+    def cast(self, name: str, mode: str = "single") -> Cast:
+        """The model with this name in a mode; may block; raises ModelMissing, ModelBroken and UsageError."""
+        ...
+
+    def mode(self, model: MeteredModel, name: str) -> Mode:
+        """The mode of this name for a model that is there already."""
         ...
 
     def models(self, barred: Mapping[str, str]) -> Sequence[ModelRow]:
@@ -106,6 +116,8 @@ class Kit:
     person: Person
     bench: Workbench
     planning: Planning
+    mode: str = "single"
+    """One of MODES."""
     strategy: str = "react"
     registration: Literal["auto", "names", "all"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
@@ -135,11 +147,16 @@ class Kit:
 
     async def switch(self, model: str) -> Mode:
         """Go on with another model from the next step; the old one stays when the new one cannot be had."""
-        fresh = await asyncio.to_thread(self.caster.cast, model)
+        fresh = await asyncio.to_thread(self.caster.cast, model, self.mode)
         old, self.cast = self.cast, fresh
         await old.model.aclose()
         await fresh.model.warm()
         return fresh.mode
+
+    def think_as(self, mode: str) -> None:
+        """Go on in another of MODES from the next turn; the model stays as it is."""
+        self.cast = replace(self.cast, mode=self.caster.mode(self.cast.model, mode))
+        self.mode = mode
 
     async def aclose(self) -> None:
         """Let the model go, and what models share."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.kit import Cast
+from ecoshell.agent.mode import Mode
 from ecoshell.agent.purse import Purse
 from ecoshell.assembly.inventory import LOCAL, Inventory
 from ecoshell.assembly.parts import price_book
@@ -19,6 +20,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.listing import ModelRow
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.roles import ONE_FOR_ALL, THREE
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -44,18 +46,32 @@ class Casting:
         self._keys = Keys()
         self._process: RemoteProcess | None = None
 
-    def cast(self, name: str) -> Cast:
-        """The cast of this model; may block; raises ModelMissing, ModelBroken and UsageError."""
+    def cast(self, name: str, mode: str = "single") -> Cast:
+        """The cast of this model in this mode; may block; raises ModelMissing, ModelBroken and UsageError."""
         model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
+        return Cast(model, self.mode(model, mode))
+
+    def mode(self, model: MeteredModel, name: str) -> Mode:
+        """The mode of this name for a model; one too small for a protocol thinks stepwise, its roles named or not."""
         agent = self._settings.agent
         if model.traits.small and model.can_score:
             from ecoshell.modes.stepwise import Stepwise
 
-            rank, document = self._ranker.rank, self._catalog.document
-            return Cast(model, Stepwise(model, rank=rank, document=document, answer_tokens=agent.answer_tokens))
+            return Stepwise(
+                model,
+                rank=self._ranker.rank,
+                document=self._catalog.document,
+                answer_tokens=agent.answer_tokens,
+                roles=THREE if name == "umi" else ONE_FOR_ALL,
+            )
+        if name == "umi":
+            from ecoshell.modes.umi import Trio, Umi
+
+            trio = Trio.of(model)
+            return Umi(trio, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens)
         from ecoshell.modes.single import Single
 
-        return Cast(model, Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens))
+        return Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens)
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be cast, its price as told for this run; may block."""

@@ -21,6 +21,7 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("agent", "registration"),
         ("agent", "presentation"),
         ("agent", "max_steps"),
+        ("agent", "mode"),
         ("agent", "strategy"),
         ("agent", "compact_model"),
         ("registration", "names_share"),
@@ -46,8 +47,8 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
     """
     kit = shell.kit
     match path:
-        case ("model",):
-            return await _model(shell, settings.model)
+        case ("model",) | ("agent", "mode"):
+            return await _cast(shell, settings, path)
         case ("budget", "ask_above"):
             kit.ask_above_nano = ask_above(settings)
         case ("budget", scope):
@@ -73,10 +74,13 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
     return True
 
 
-async def _model(shell: Shell, name: str) -> bool:
+async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
     if shell.conversation.busy:
         return False
-    await shell.kit.switch(name)
+    if path == ("model",):
+        await shell.kit.switch(settings.model)
+    else:
+        shell.kit.think_as(settings.agent.mode)
     return True
 
 

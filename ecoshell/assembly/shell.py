@@ -77,7 +77,7 @@ def build(
     ledger, store = open_ledger(paths), open_store(paths)
     purse = Purse(Gate(ledger))
     casts = casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
-    projects = project_rules(paths)
+    projects, mode = project_rules(paths), options.mode or settings.agent.mode
     kit = Kit(
         catalog=catalog,
         ranker=ranker,
@@ -91,10 +91,11 @@ def build(
         ),
         strategies=STRATEGIES,
         caster=casts,
-        cast=casts.cast(options.model or settings.model),
+        cast=casts.cast(options.model or settings.model, mode),
         person=person or Nobody(),
         planning=planning_of(settings, paths, lambda: kit.cast),
         bench=Workbench(ground, undo=undo, options=tool_options(settings)),
+        mode=mode,
         strategy=options.strategy or settings.agent.strategy,
         registration=options.registration or settings.agent.registration,
         presentation=options.presentation or settings.agent.presentation,

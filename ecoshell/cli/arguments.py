@@ -82,7 +82,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--read-only", action="store_true", help="refuse every tool that writes or runs something")
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
-    add("--mode", choices=("single",), help="who thinks: one model")
+    add("--mode", choices=("single", "umi"), help="who thinks: one model, or planner, caller and summarizer")
     add("--strategy", choices=("react", "dfsdt", "tot"), help="one path, or a search that goes back")
 
 

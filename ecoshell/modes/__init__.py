@@ -1,1 +1,1 @@
-"""Modes: who thinks. One model (single), one small model asked one small thing at a time (stepwise)."""
+"""Modes: who thinks. One model (single), three roles (umi), one small model asked small things (stepwise)."""

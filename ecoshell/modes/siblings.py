@@ -24,9 +24,9 @@ _FIRST = re.compile(r"\W*([AB])(?!\w| \w)")
 """A reply that begins with the letter, and not with the article."""
 
 
-def tried_message(view: View) -> Message:
-    """What was tried from here, and what of the registered tools the plan does not allow any more."""
-    lines = [prompt("tried"), *map(_tried_line, view.tried)]
+def tried_message(view: View, told: str = "tried") -> Message:
+    """What was tried from here, after the prompt `told`, and what registered tools the plan does not allow any more."""
+    lines = [prompt(told), *map(_tried_line, view.tried)]
     barred = [document.name for document in view.registered if document.name in view.forbidden]
     if barred:
         lines.append(f"Not to be used any more: {', '.join(barred)}.")

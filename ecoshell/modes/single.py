@@ -1,18 +1,18 @@
 """The single mode: one model plans, calls and answers."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
-from ecoshell.agent.context import fit, path_messages
+from ecoshell.agent.context import path_messages
 from ecoshell.agent.mode import Foreseen, View
 from ecoshell.budget.gate import Hold
-from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.events import Emit, Notice
+from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Message
-from ecoshell.models.base import PromptSize, Reply, Request
+from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.asking import broken_call, in_context, repair_request, tell_if_cut, unusable_call
 from ecoshell.modes.prompts import prompt
+from ecoshell.modes.roles import SINGLE
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
 
@@ -24,7 +24,7 @@ class Single:
     """One model in every role."""
 
     name = "single"
-    role = "single"
+    role = SINGLE
 
     def __init__(self, model: MeteredModel, *, max_tokens: int, answer_tokens: int) -> None:
         """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer."""
@@ -60,7 +60,7 @@ class Single:
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
-        _tell_if_cut(reply, emit)
+        tell_if_cut(reply, emit)
         return Thought(reply.text.strip(), reply.call)
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
@@ -71,25 +71,16 @@ class Single:
         request = await asyncio.to_thread(self._payable, view)
         reply = await self._model.ask(request, emit, role=self.role, aside=self._aside)
         self._aside = None  # until here it is for `release` to give back
-        _tell_if_cut(reply, emit)
+        tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
         return reply.text.strip()
 
     async def _repaired(self, request: Request, reply: Reply, emit: Emit) -> Reply:
         """One more attempt, told what was wrong with the first."""
-        told = (
-            *request.messages,
-            Message("assistant", reply.text),
-            Message("user", f"That call could not be used: {reply.fault} Make the call again, correctly."),
-        )
-        again = await self._model.ask(replace(request, messages=told, purpose="repair"), emit, role=self.role)
+        again = await self._model.ask(repair_request(request, reply, unusable_call(reply.fault)), emit, role=self.role)
         if again.fault:
-            raise ModelBroken(
-                f"{self.model} twice made a call that cannot be used: {again.fault}",
-                kept="The session is kept.",
-                fix="Ask again, or choose another model with /model.",
-            )
+            raise broken_call(self._model, again.fault)
         return again
 
     def _step(self, view: View) -> Request:
@@ -107,10 +98,8 @@ class Single:
 
     def _payable(self, view: View) -> Request:
         """The conclusion cut to what was set aside for it."""
-        request, aside = self._conclusion(view), self._aside
-        if aside is None:
-            return request
-        return self._fitted(request, lambda size: size.bound <= aside.prompt_tokens)
+        aside = self._aside
+        return self._in_context(self._concluding(self._request(view)), aside.prompt_tokens if aside else None)
 
     def _request(self, view: View) -> Request:
         array = view.presentation.array(view.registered, large=view.large)
@@ -124,33 +113,5 @@ class Single:
             max_tokens=self._max_tokens,
         )
 
-    def _in_context(self, request: Request) -> Request:
-        """The request cut to the model's context size, if that is known; raises UsageError when no cut is enough."""
-        context = self._model.traits.context
-        if context is None:
-            return request
-        room = context - request.max_tokens
-        if self._model.size(request).count <= room:
-            return request
-        cut = self._fitted(request, lambda size: size.count <= room)
-        count = self._model.size(cut).count
-        if count > room:
-            raise UsageError(
-                f"This takes about {count:,} tokens, and the context of {self.model} has room for {max(0, room):,}.",
-                kept="Nothing was sent.",
-                fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
-            )
-        return cut
-
-    def _fitted(self, request: Request, fits: Callable[[PromptSize], bool]) -> Request:
-        """The request with its oldest observations cut until its prompt's size fits."""
-
-        def enough(messages: tuple[Message, ...]) -> bool:
-            return fits(self._model.size(replace(request, messages=messages)))
-
-        return replace(request, messages=fit(request.messages, enough))
-
-
-def _tell_if_cut(reply: Reply, emit: Emit) -> None:
-    if reply.cut:
-        emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
+    def _in_context(self, request: Request, most: int | None = None) -> Request:
+        return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)

@@ -100,6 +100,8 @@ class AgentSettings(Section):
     """What the model sees of the tools at first: their names alone, every document, or whichever costs less."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
+    mode: Literal["single", "umi"] = "single"
+    """Who thinks: one model for all of it, or a planner, a caller and a summarizer (umi)."""
     strategy: Literal["react", "dfsdt", "tot"] = "react"
     """In which order it thinks: one path, or a search that goes back from dead ends (dfsdt, tot)."""
     max_steps: Whole = 24

@@ -37,15 +37,15 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
     settings = Settings.model_validate(
         {
             "budget": {"session": "0.25", "ask_above": "0.05"},
-            "agent": {"max_steps": 3, "registration": "names", "strategy": "tot"},
+            "agent": {"max_steps": 3, "registration": "names", "strategy": "tot", "mode": "umi"},
         }
     )
-    agent = (("agent", name) for name in ("max_steps", "registration", "strategy"))
+    agent = (("agent", name) for name in ("max_steps", "registration", "strategy", "mode"))
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
         assert await take_up(shell, settings, key, Options())
     assert [(cap.scope, cap.limit) for cap in await shell.caps()] == [("session", 250_000_000)]
     assert (shell.kit.max_steps, shell.kit.registration, shell.kit.ask_above_nano) == (3, "names", 50_000_000)
-    assert shell.kit.way.name == "tot"
+    assert (shell.kit.way.name, shell.kit.cast.mode.name) == ("tot", "umi")
 
 
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:

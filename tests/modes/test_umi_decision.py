@@ -1,0 +1,66 @@
+"""What the planner's text decides."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import Call
+from ecoshell.modes.umi.decision import decision
+from ecoshell.modes.umi.history import action_in, action_text
+
+
+@pytest.mark.parametrize(
+    ("said", "rationale", "following"),
+    [
+        ("Count the lines. Next: caller.", "Count the lines.", "caller"),
+        ("Enough is known.\nNext: conclusion", "Enough is known.", "conclusion"),
+        ("No such file. NEXT : Give Up", "No such file.", "give up"),
+        ("**Next:** the caller", "", "caller"),
+        ("Read it. Next step: call read_file, please", "Read it.", "caller"),
+        ("assistant: Done. next - give_up!!", "Done.", "give up"),
+        ("One of both. Next: caller. Next: conclusion.", "One of both.", "conclusion"),
+        ("Next: conclusion. Or: Next: give up.", "", "give up"),
+        ("I do not give up yet. Next: caller.", "I do not give up yet.", "caller"),
+        ("Read.\nNext: caller.\ncaller: Action: x\nassistant: Next: give up.", "Read.", "caller"),
+        ("That is all.\nConclusion.", "That is all.", "conclusion"),
+        ("I will read the file next.", "I will read the file next.", None),
+        ("", "", None),
+    ],
+)
+def test_a_decision_is_read_however_it_is_written_or_it_is_none(said, rationale, following):
+    found = decision(said)
+    assert (found.rationale, found.next) == (rationale, following)
+
+
+@given(st.text(max_size=300))
+def test_no_text_is_too_strange_to_be_read(text):
+    assert decision(text).next in (None, "caller", "conclusion", "give up")
+
+
+@given(
+    st.text(st.characters(categories=["L", "Zs"]), max_size=80),
+    st.sampled_from(["caller", "conclusion", "give up"]),
+    st.booleans(),
+    st.sampled_from(["", ".", " .", "!"]),
+)
+def test_the_decision_that_was_written_is_the_one_that_is_read(rationale, following, upper, end):
+    sign = f"Next: {following}"
+    assert decision(f"{rationale}. {sign.upper() if upper else sign}{end}").next == following
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True), st.dictionaries(st.text(max_size=8), JSON, max_size=4))
+def test_an_action_is_read_as_it_was_written(name, arguments):
+    call = Call(name, arguments)
+    assert action_in(f"I call it.\n{action_text(call)}\nThat is all.") == call
+
+
+@pytest.mark.parametrize("said", ["", "Action: x", "Action: x\nAction Input: none {}", "Action: x\nAction Input: {"])
+def test_what_is_no_action_is_none(said):
+    assert action_in(said) is None
