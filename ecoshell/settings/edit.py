@@ -6,7 +6,6 @@ again and the change made to what it holds then.
 
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from ecoshell.errors import SettingsError
+from ecoshell.files import replacement
 from ecoshell.settings import keys
 from ecoshell.settings.describe import description_of
 from ecoshell.settings.edit_text import changed_text
@@ -145,23 +145,20 @@ def _bytes(target: Path) -> bytes:
         ) from error
 
 
+class _Overtaken(Exception):
+    """Somebody else wrote the file meanwhile."""
+
+
 def _replace(target: Path, before: bytes, text: str) -> bool:
     """Put the whole text in the file's place, unless the file has changed since; says whether it did."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(text.encode())
-                opened.flush()
-                os.fsync(opened.fileno())
-            temporary.chmod(_mode(target))
+        with replacement(target, _mode(target)) as fresh:
+            fresh.write(text.encode())
             if _bytes(target) != before:
-                return False
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+                raise _Overtaken
+    except _Overtaken:
+        return False
     except OSError as error:
         raise SettingsError(
             f"{target} cannot be written ({error.strerror}).",

@@ -5,11 +5,11 @@ It is not kept in the project, or a repository could come with its own approvals
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
+from ecoshell.files import replacement
 
 
 class ProjectRules:
@@ -51,7 +51,8 @@ class ProjectRules:
         text = json.dumps(everything, indent=2, sort_keys=True) + "\n"
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self._file, text)
+            with replacement(self._file) as fresh:
+                fresh.write(text.encode())
         except OSError as error:
             raise StoreError(
                 f"{self._file} cannot be written ({error.strerror}).",
@@ -67,18 +68,3 @@ class ProjectRules:
 
 def _key(workspace: Path) -> str:
     return os.path.realpath(workspace)
-
-
-def _replace(file: Path, text: str) -> None:
-    """Put a complete new file in the place of the old one; a killed process leaves one or the other."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        temporary.replace(file)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -5,9 +5,7 @@ It is kept as JSON, and judging with it takes no library. Training is in `traini
 
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, cast
 from zlib import crc32
 
 from ecoshell.errors import StoreError, UsageError
+from ecoshell.files import replacement
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.judging.judges import Verdict, by_rules
 from ecoshell.planning.judging.payload import Payload
@@ -94,7 +93,8 @@ def save(classifier: Classifier, file: Path) -> None:
     }
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _replace(file, json.dumps(record) + "\n")
+        with replacement(file) as fresh:
+            fresh.write(f"{json.dumps(record)}\n".encode())
     except OSError as error:
         raise StoreError(
             f"{file} cannot be written: {error.strerror}.", kept="The judge is as it was.", fix="Make some room there."
@@ -165,17 +165,3 @@ def _first(words: Iterable[str]) -> Iterator[str]:
 def _spread(kind: str, words: frozenset[str]) -> dict[str, float]:
     """The words as features whose squares add up to one, so that a long text counts no more than a short one."""
     return {f"{kind} {word}": 1 / math.sqrt(len(words)) for word in words}
-
-
-def _replace(file: Path, text: str) -> None:
-    """Put a complete new file in the place of the old one; a killed process leaves one or the other."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        temporary.replace(file)
-    finally:
-        temporary.unlink(missing_ok=True)

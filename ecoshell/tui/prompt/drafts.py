@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
+
+from ecoshell.files import replacement
 
 if TYPE_CHECKING:
     from ecoshell.messages import Attachment
@@ -70,16 +71,9 @@ class DraftFile:
                 self._file.unlink(missing_ok=True)
                 return
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._file.with_suffix(f".{os.getpid()}")
-            try:
-                with fresh.open("w", encoding="utf-8", errors="backslashreplace", newline="") as out:
-                    for piece in _pieces(draft):
-                        out.write(piece)
-                    out.flush()
-                    os.fsync(out.fileno())
-                fresh.replace(self._file)
-            finally:
-                fresh.unlink(missing_ok=True)
+            with replacement(self._file) as fresh:
+                for piece in _pieces(draft):
+                    fresh.write(piece.encode(errors="backslashreplace"))
 
 
 def _pieces(draft: Draft) -> Iterator[str]:
