@@ -1,0 +1,1 @@
+"""CATP: branching plans that know what they cost (CATP-LLM)."""

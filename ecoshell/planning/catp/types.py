@@ -1,0 +1,151 @@
+"""What a tool takes and what it gives, in kinds, read from its document (CATP-LLM §4.1: typed inputs and outputs).
+
+A tool of this shell gives text, and a caller fills in arguments from it, so text serves for nearly everything: for a
+path, an address, a number. It never serves for a picture or a sound, which is what plans get wrong.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ecoshell.messages import ToolDocument
+
+TEXT, JSON, NUMBER, TABLE = "text", "json", "number", "table"
+FILE, URL = "file", "url"
+IMAGE, AUDIO, VIDEO = "image", "audio", "video"
+ANY = "any"
+"""Nothing is known about it, or it is whatever the user gives."""
+
+_MEDIA = frozenset({IMAGE, AUDIO, VIDEO})
+_WORDS = frozenset({TEXT, JSON, NUMBER, TABLE, FILE, URL})
+_SERVES: Mapping[str, frozenset[str]] = {
+    TEXT: _WORDS,
+    JSON: _WORDS,
+    TABLE: _WORDS,
+    NUMBER: frozenset({NUMBER, TEXT, JSON}),
+    FILE: _MEDIA | {FILE, TEXT, JSON, TABLE},
+    URL: _MEDIA | {URL, TEXT},
+}
+_NAMED: Mapping[str, str] = {
+    "image": IMAGE, "images": IMAGE, "img": IMAGE, "photo": IMAGE, "picture": IMAGE, "screenshot": IMAGE,
+    "audio": AUDIO, "sound": AUDIO, "speech": AUDIO, "voice": AUDIO, "music": AUDIO,
+    "video": VIDEO, "movie": VIDEO, "clip": VIDEO,
+    "path": FILE, "paths": FILE, "file": FILE, "files": FILE, "filename": FILE, "filepath": FILE, "directory": FILE,
+    "folder": FILE, "url": URL, "urls": URL, "uri": URL, "link": URL, "links": URL, "address": URL,
+    "table": TABLE, "csv": TABLE, "rows": TABLE, "dataframe": TABLE,
+    "json": JSON,
+}  # fmt: skip
+_PLACES = frozenset({FILE, URL})
+_MAKING = frozenset({"generate", "create", "make", "render", "draw", "plot", "take", "capture", "record", "to"})
+_FORMATS: Mapping[str, str] = {
+    "uri": URL,
+    "url": URL,
+    "uri-reference": URL,
+    "iri": URL,
+    "path": FILE,
+    "file-path": FILE,
+}
+_TYPED: Mapping[str, str] = {"integer": NUMBER, "number": NUMBER, "boolean": TEXT, "object": JSON}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What may flow into a tool, and what comes out of it."""
+
+    takes: frozenset[str]
+    """Kinds it can use. Without any, what it waits for only orders it."""
+    gives: frozenset[str]
+    """Kinds as which its one result can be read."""
+    needs: tuple[str, ...] = ()
+    """Kinds that its dependencies must bring, each as often as it stands here; what words can say is not among them,
+    as a caller has it from the question."""
+
+    @classmethod
+    def strict(cls, takes: Iterable[str], gives: str) -> "Signature":
+        """Of a tool that takes each of these inputs from its dependencies and gives one output."""
+        inputs = tuple(takes)
+        return cls(frozenset(inputs), frozenset({gives}), inputs)
+
+
+def serves(given: Iterable[str], taken: str) -> bool:
+    """Whether a value that can be read as any of the given kinds can be used as another."""
+    return any(kind in (taken, ANY) or taken == ANY or taken in _SERVES.get(kind, ()) for kind in given)
+
+
+def signature(document: ToolDocument) -> Signature:
+    """The signature of a tool, by the types, formats and names in its schema; text, where it does not say."""
+    properties = _mapping(document.parameters.get("properties"))
+    required = {name for name in _list(document.parameters.get("required")) if isinstance(name, str)}
+    kinds = {name: _kinds(name, schema) for name, schema in properties.items()}
+    needs = {min(found) for name, found in kinds.items() if name in required and found and found <= _MEDIA}
+    return Signature(frozenset[str]().union(*kinds.values()), _gives(document), tuple(sorted(needs)))
+
+
+def _kinds(name: str, schema: Any) -> frozenset[str]:
+    """Kinds that an argument can be."""
+    known = _mapping(schema)
+    options = [*_list(known.get("anyOf")), *_list(known.get("oneOf"))]
+    if options:
+        found = [_kinds(name, option) for option in options if _mapping(option).get("type") != "null"]
+        return frozenset[str]().union(*found)
+    kind = known.get("type")
+    if isinstance(kind, list):
+        listed = [one for one in cast("list[object]", kind) if one != "null"]
+        return frozenset[str]().union(*(_kinds(name, {**known, "type": one}) for one in listed))
+    return frozenset({_kind(name, known)})
+
+
+def _kind(name: str, schema: Mapping[str, Any]) -> str:
+    kind = schema.get("type")
+    if media := _media(schema):
+        return media
+    if kind == "array":
+        within = _kind(name, _mapping(schema.get("items")))
+        return within if within in _MEDIA | _PLACES else TABLE if within == JSON else JSON
+    if isinstance(kind, str) and kind in _TYPED:
+        return _TYPED[kind]
+    if schema.get("enum") or "const" in schema:
+        return TEXT
+    if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
+        return _FORMATS[schema["format"]]
+    named = _by_name(name)
+    return named or (TEXT if kind == "string" else ANY)
+
+
+def _media(schema: Mapping[str, Any]) -> str:
+    """The kind of a value that is declared to be encoded media; empty for any other."""
+    declared = str(schema.get("contentMediaType") or "").partition("/")[0]
+    return declared if declared in _MEDIA else ""
+
+
+def _by_name(name: str) -> str:
+    """The kind an argument's name tells: the place in `image_path`, the picture in `input_image`."""
+    found = [_NAMED[word] for word in _words(name) if word in _NAMED]
+    return next((kind for kind in found if kind in _PLACES), found[-1] if found else "")
+
+
+def _gives(document: ToolDocument) -> frozenset[str]:
+    """Kinds of the result: as the tool's name tells (text_to_image, take_screenshot), else text."""
+    words = _words(document.name)
+    made = {_NAMED[word] for word in words if _NAMED.get(word) in _MEDIA}
+    if made and (_MAKING & set(words[: _last_media(words)]) or words[-1] == "screenshot"):
+        return frozenset({_NAMED[words[_last_media(words)]], TEXT})
+    return frozenset({TEXT})
+
+
+def _last_media(words: list[str]) -> int:
+    return max(at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import ToolDocument
+from ecoshell.planning.catp.types import ANY, Signature, serves, signature
+from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.workspace import Workspace
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "properties", "items", "anyOf", "enum", "format", "required", "image", "x"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+def document(name="tool", *, required=(), **properties):
+    return ToolDocument(name, "A tool.", {"type": "object", "properties": properties, "required": list(required)})
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "kinds"),
+    [
+        ("query", {"type": "string"}, {"text"}),
+        ("path", {"type": "string"}, {"file"}),
+        ("output_dir", {"type": "string", "format": "path"}, {"file"}),
+        ("image_path", {"type": "string"}, {"file"}),
+        ("imageUrl", {"type": "string"}, {"url"}),
+        ("where", {"type": "string", "format": "uri"}, {"url"}),
+        ("image", {"type": "string"}, {"image"}),
+        ("data", {"type": "string", "contentMediaType": "image/png"}, {"image"}),
+        ("speech", {"type": "string", "contentMediaType": "audio/wav"}, {"audio"}),
+        ("images", {"type": "array", "items": {"type": "string"}}, {"image"}),
+        ("limit", {"type": "integer"}, {"number"}),
+        ("image_count", {"type": "integer"}, {"number"}),
+        ("image_size", {"enum": ["small", "large"]}, {"text"}),
+        ("options", {"type": "object"}, {"json"}),
+        ("rows", {"type": "array", "items": {"type": "object"}}, {"table"}),
+        ("tags", {"type": "array", "items": {"type": "string"}}, {"json"}),
+        ("value", {"anyOf": [{"type": "number"}, {"type": "string"}, {"type": "null"}]}, {"number", "text"}),
+        ("value", {"type": ["integer", "null"]}, {"number"}),
+        ("value", {}, {ANY}),
+        ("value", True, {ANY}),
+    ],
+)
+def test_what_an_argument_is_shows_in_its_schema_or_its_name(name, schema, kinds):
+    assert signature(document(**{name: schema})).takes == kinds
+
+
+def test_only_what_words_cannot_say_must_come_from_a_dependency():
+    found = signature(document(required=("image", "prompt"), image={"type": "string"}, prompt={"type": "string"}))
+    assert found == Signature(frozenset({"image", "text"}), frozenset({"text"}), ("image",))
+    assert signature(document(image={"type": "string"})).needs == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "gives"),
+    [
+        ("read_file", {"text"}),
+        ("describe_image", {"text"}),
+        ("image_captioning", {"text"}),
+        ("text_to_image", {"image", "text"}),
+        ("image_to_text", {"text"}),
+        ("generateImage", {"image", "text"}),
+        ("take_screenshot", {"image", "text"}),
+        ("browser_screenshot", {"image", "text"}),
+        ("record_audio", {"audio", "text"}),
+    ],
+)
+def test_a_tool_gives_text_unless_its_name_tells_of_more(name, gives):
+    assert signature(document(name)).gives == gives
+
+
+def test_text_serves_for_what_can_be_written_and_for_no_picture():
+    assert all(serves({"text"}, kind) for kind in ("text", "json", "number", "table", "file", "url"))
+    assert not any(serves({"text"}, kind) for kind in ("image", "audio", "video"))
+    assert serves({"file"}, "image")
+    assert not serves({"image"}, "text")
+    assert not serves({"number"}, "url")
+    assert serves({ANY}, "video")
+    assert serves({"video"}, ANY)
+
+
+def test_the_built_in_tools_can_all_use_text(tmp_path):
+    found = [signature(tool.document) for tool in builtin_tools(Workspace(tmp_path), options=ToolOptions())]
+    assert all(any(serves({"text"}, kind) for kind in one.takes) for one in found)
+    assert all(one.gives == {"text"} and one.needs == () for one in found)
+
+
+@given(st.text(max_size=12), JSON_VALUES)
+def test_any_schema_at_all_has_a_signature(name, schema):
+    for parameters in ({"properties": {name: schema}, "required": schema}, {"properties": schema}):
+        found = signature(ToolDocument(name, "", parameters))
+        assert found.gives
+        assert set(found.needs) <= found.takes

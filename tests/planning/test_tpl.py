@@ -1,0 +1,215 @@
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ecoshell.errors import UsageError
+from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.tpl import MAX_NODES, PlanFault, parse, render
+
+NAMES = st.one_of(
+    st.sampled_from(
+        [
+            "a",
+            "b",
+            "c#",
+            "c#2",
+            "c#2#1",
+            "SoP",
+            "EoD",
+            "task",
+            "input_of_query",
+            "my tool",
+            "[x]",
+            "<y>",
+            '"',
+            "\\",
+            "1",
+        ]
+    ),
+    st.text(min_size=1, max_size=12),
+).filter(lambda name: name != TASK)
+FORMS = ("tokens", "text")
+
+
+@st.composite
+def plans(draw, names=NAMES, most=12):
+    nodes: list[Node] = []
+    for _ in range(draw(st.integers(1, most))):
+        node = Node(draw(names), (), draw(st.integers(1, 30)))
+        labels = [earlier.label for earlier in nodes]
+        if node.label in labels or node.label == TASK:
+            continue
+        after = draw(st.lists(st.sampled_from([TASK, *labels]), min_size=1, max_size=5, unique=True))
+        nodes.append(Node(node.tool, tuple(after), node.index))
+    return GraphPlan(tuple(nodes) or (Node("a"),))
+
+
+@given(plans())
+def test_every_plan_reads_back_from_both_forms(plan):
+    for form in FORMS:
+        written = render(plan, form)
+        assert parse(written) == plan
+        assert written.isprintable()
+
+
+@given(st.lists(st.tuples(NAMES, st.sets(st.integers(0, 8), min_size=1)), min_size=1, max_size=8))
+def test_the_numbered_form_reads_back_every_plan_whose_indices_count_the_uses(drawn):
+    nodes: list[Node] = []
+    for tool, numbers in drawn:
+        index = 1 + sum(node.tool == tool for node in nodes)
+        after = [nodes[number].label if number < len(nodes) else TASK for number in sorted(numbers)]
+        node = Node(tool, tuple(dict.fromkeys(after)), index)
+        if node.label not in {earlier.label for earlier in nodes}:
+            nodes.append(node)
+    plan = GraphPlan(tuple(nodes))
+    assert parse(render(plan, "numbered")) == plan
+
+
+def test_the_three_forms_of_one_plan():
+    plan = GraphPlan((Node("read_file"), Node("read_file", index=2), Node("calc", ("read_file", "read_file#2"))))
+    assert render(plan) == (
+        "[SoP] [read_file] <SoD> <task> <EoD> [read_file#2] <SoD> <task> <EoD> "
+        "[calc] <SoD> <read_file> <read_file#2> <EoD> [EoP]"
+    )
+    assert render(plan, "text") == (
+        '["read_file", ["<task>"], "read_file#2", ["<task>"], "calc", ["read_file", "read_file#2"]]'
+    )
+    assert (
+        render(plan, "numbered") == '[[1, "read_file", ["<task>"]], [2, "read_file", ["<task>"]], [3, "calc", [1, 2]]]'
+    )
+
+
+def test_blanks_lines_and_a_code_fence_are_passed_over():
+    plan = GraphPlan((Node("a"), Node("b", ("a",))))
+    assert parse('```json\n[ "a" ,\n ["<task>"],\t"b", ["a"] ]\n```\n') == plan
+    assert parse("\n[SoP][a]<SoD><task><EoD>\n[b]<SoD>< a ><EoD>[EoP]  ") == plan
+
+
+def test_the_plans_of_the_recorded_pools_read_as_they_are():
+    written = json.dumps(["image_denoising", ["input_of_query"], "object_detection", ["image_denoising"]])
+    assert parse(written) == GraphPlan((Node("image_denoising"), Node("object_detection", ("image_denoising",))))
+
+
+def test_a_name_that_ends_like_an_index_is_told_from_one():
+    own, second = GraphPlan((Node("c#2"),)), GraphPlan((Node("c", index=2),))
+    assert render(own, "text") == '["c#2#1", ["<task>"]]'
+    assert render(second, "text") == '["c#2", ["<task>"]]'
+    assert parse('["c#2", ["<task>"]]') == second
+    assert parse('["c#2", ["<task>"]]', tools={"c#2"}) == own
+
+
+def test_a_tool_called_task_is_told_from_the_task():
+    plan = GraphPlan((Node("task"), Node("b", ("task", TASK))))
+    assert render(plan) == '[SoP] ["task"] <SoD> <task> <EoD> [b] <SoD> <"task"> <task> <EoD> [EoP]'
+    assert parse(render(plan)) == plan
+    assert parse('["task", ["<task>"], "b", ["task", "<task>"]]') == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("", 1, 1, "empty"),
+        (" \n ", 2, 2, "empty"),
+        ("[]", 1, 1, "empty"),
+        ("[SoP] [EoP]", 1, 1, "empty"),
+        ("[[]]", 1, 3, "number, 1"),
+        ('["a"', 1, 5, "ends here"),
+        ('["a', 1, 2, "in quotes"),
+        ('["a", ["<task>"]', 1, 17, "ends here"),
+        ('["a", ["<task>"]] ]', 1, 19, "the end of the text"),
+        ('["a", []]', 1, 2, "names no dependency"),
+        ('["a", ["<task>", "<task>"]]', 1, 18, "twice"),
+        ('["a",\n ["a"]]', 2, 3, "waits for itself"),
+        ('["a", ["b"], "b", ["a"]]', 1, 8, "in a cycle: `a` → `b` → `a`"),
+        ('["a", ["b"], "b", ["<task>"]]', 1, 8, "stands later"),
+        ('["a", ["<task>"],\n"b", ["x"]]', 2, 7, "`x`, which is not in the plan"),
+        ('["a", ["<task>"], "a", ["<task>"]]', 1, 19, "Two nodes are called `a`"),
+        ('["", ["<task>"]]', 1, 2, "cannot be called"),
+        ('["<task>", ["<task>"]]', 1, 2, "cannot be called"),
+        ('["a\x01", ["<task>"]]', 1, 2, "not a JSON string"),
+        ('["\\x", ["<task>"]]', 1, 2, "not a JSON string"),
+        ('[["a", ["<task>"]]]', 1, 3, "number, 1"),
+        ('[[1, "a", [2]]]', 1, 12, "`node 2`, which is not in the plan"),
+        ('[[1, "a", ["<task>"]], [3, "b", [1]]]', 1, 25, "node 2, not 3"),
+        ("[SoP] [a] <task> <EoD> [EoP]", 1, 16, "`<SoD>`"),
+        ("[SoP] [a] <SoD> <EoD> [EoP]", 1, 8, "names no dependency"),
+        ("[SoP] [a] <SoD> <task> <EoD>", 1, 29, "`[EoP]`"),
+        ('{"plan": []}', 1, 1, "`[`"),
+        ("count the words", 1, 1, "`[`"),
+    ],
+)
+def test_what_is_no_plan_is_refused_where_it_goes_wrong(text, line, column, words):
+    with pytest.raises(PlanFault) as caught:
+        parse(text)
+    assert isinstance(caught.value, UsageError)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert words in caught.value.message
+    assert caught.value.message.startswith(f"line {line}, column {column}: ")
+
+
+def test_an_unknown_tool_is_named_with_its_place_and_the_nearest_ones():
+    with pytest.raises(PlanFault, match=r"line 1, column 2: There is no tool called `read_fil`. Nearest: `read_file`"):
+        parse('["read_fil", ["<task>"]]', tools=["read_file", "current_time"])
+
+
+def test_what_was_written_cannot_steer_the_terminal_through_a_message():
+    with pytest.raises(PlanFault) as caught:
+        parse('["a", ["\\u001b[31m' + "x" * 5_000 + '"]]')
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 300
+
+
+def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
+    entries = ", ".join(f'"t{number}", ["<task>"]' for number in range(MAX_NODES + 1))
+    with pytest.raises(PlanFault, match=f"more than {MAX_NODES} nodes") as caught:
+        parse(f"[{entries}]")
+    assert caught.value.position == 1 + entries.index(f'"t{MAX_NODES}"')
+    allowed = entries[: entries.index(f', "t{MAX_NODES}"')]
+    assert len(parse(f"[{allowed}]").nodes) == MAX_NODES
+    with pytest.raises(PlanFault, match="more than 2 nodes"):
+        parse(f"[{entries}]", max_nodes=2)
+
+
+@pytest.mark.parametrize("nodes", [(), (Node("a", ()),), (Node("a", ("x",)),), (Node("a", index=0),), (Node(TASK),)])
+def test_what_is_no_plan_is_not_printed_either(nodes):
+    with pytest.raises(PlanFault):
+        render(GraphPlan(nodes))
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet='[]<>",#\\ aSoPDEk1_\n`\x00é', max_size=60) | st.text(max_size=40))
+def test_any_text_at_all_is_a_plan_or_a_fault(text):
+    with suppress(PlanFault):
+        plan = parse(text)
+        assert parse(render(plan)) == plan
+
+
+@given(plans(), st.data())
+def test_a_plan_cut_short_is_a_fault_and_no_other_plan(plan, data):
+    for form in FORMS:
+        text = render(plan, form)
+        with pytest.raises(PlanFault):
+            parse(text[: data.draw(st.integers(0, len(text) - 1))])
+
+
+GARBAGE = {
+    "brackets": "[" * 1_000_000,
+    "an open string": '["' + "x" * 1_000_000,
+    "escapes": '["' + '\\"' * 500_000,
+    "blanks": " " * 1_000_000 + "x",
+    "beginnings": "[SoP] " * 160_000,
+    "an open list": '["a", [' + '"x", ' * 200_000,
+    "one dependency": '["a", [' + '"<task>", ' * 99_999 + '"<task>"]]',
+    "fences": "```" * 330_000,
+    "itself": "[SoP] [a] <SoD> " + "<a> " * 250_000 + "<EoD> [EoP]",
+}
+
+
+@pytest.mark.parametrize("name", GARBAGE)
+def test_a_million_characters_of_garbage_are_a_fault(name):
+    with pytest.raises(PlanFault) as caught:
+        parse(GARBAGE[name])
+    assert len(caught.value.message) < 300
