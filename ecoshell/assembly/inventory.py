@@ -9,13 +9,13 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.gguf_header import model_files
 from ecoshell.models.keys import Keys
 from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.models.local_names import LOCAL
 
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
-
-LOCAL = "local:"
 
 
 class Inventory:
@@ -52,7 +52,7 @@ class Inventory:
         return self._local(EMBEDDED, context)
 
     def _files(self) -> Iterator[ModelRow]:
-        for file in sorted(self._folder.glob("**/*.gguf")):
+        for file in model_files(self._folder):
             yield self._local(f"{LOCAL}{file}", self._settings.local.context)
 
     def _local(self, name: str, context: int, *, missing: str = "") -> ModelRow:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.assembly.inventory import LOCAL
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf_header import model_files
 from ecoshell.models.keys import Keys
+from ecoshell.models.local_names import LOCAL
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -43,7 +44,7 @@ class Substitutes:
             yield EMBEDDED
         except ModelMissing:
             pass
-        yield from (f"{LOCAL}{file}" for file in sorted(self._folder.glob("**/*.gguf")))
+        yield from (f"{LOCAL}{file}" for file in model_files(self._folder))
 
     def _from_settings(self) -> Iterator[str]:
         """Those of the settings that can be asked without unlocking the keyring."""

@@ -41,6 +41,8 @@ class Request:
 
     `tools` is the array the model sees; `callable_now` are the documents a call may name at this moment (a grammar is
     built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
+    A text that is wanted may have to end with one of `endings`: a local model is held to it, others are only told so in
+    `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache for each.
     """
 
     messages: tuple[Message, ...]
@@ -50,6 +52,8 @@ class Request:
     max_tokens: int = 1024
     temperature: float = 0.0
     purpose: Purpose = "step"
+    endings: tuple[str, ...] = ()
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Reply:
     fault: str = ""
     cut: bool = False
     """Whether `max_tokens` ended it."""
+    attempt: Call | None = None
+    """The call that was attempted, where it can be read and not be used."""
 
 
 @runtime_checkable
@@ -120,11 +126,15 @@ class Loadable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScoreRequest:
-    """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once."""
+    """Log-probabilities wanted of `targets`, each given `prefix` + its own `context`; the prefix is evaluated once.
+
+    `role` is as in `Request`.
+    """
 
     prefix: str
     contexts: tuple[str, ...]
     targets: tuple[str, ...]
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""One loaded llama.cpp model with its KV cache, used from one thread: generate under a grammar, and score.
+"""One loaded llama.cpp model, used from one thread by all roles it serves: generate under a grammar, and score.
 
-The cache holds several sequences ("slots") in one pool of cells, so that prompts that take turns (ranking, filling
-arguments, answering) each find their own prefix again.
+Each role under each adapter has a KV cache of its own (`kvcache.Lane`) over the same weights. They are sequences of one
+llama.cpp context, so that its compute buffers, and what prompts begin with alike, are there once.
 """
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,16 +16,20 @@ from typing import Any, Literal
 from ecoshell.errors import ModelBroken
 from ecoshell.messages import Usage
 from ecoshell.models.choosing import Chooser, Sampling
-from ecoshell.models.gguf import Vocabulary, llama_library, load_model
+from ecoshell.models.gguf import Vocabulary, llama_library
+from ecoshell.models.kvcache import SLOTS, KVCache, Lane, Slot
+from ecoshell.models.weights import Weights
 
-SLOTS = 4
-"""Prompts whose prefixes are kept at the same time."""
-LANES = 12
+CANDIDATES = 12
 """Candidates scored in one batch."""
+SHARED_POOL = 1.5
+"""Cells for several roles, as a multiple of the context: what one role needs does not grow for one role alone."""
+ANSWER_ROOM = 512
+"""Tokens of an answer for which there should be room without forgetting another role's prompt."""
 BATCH = 512
+"""Tokens evaluated at once."""
 BITE_SECONDS = 0.2
 """A long prompt is evaluated in bites of about this time, so that it can be cancelled."""
-
 
 Pair = tuple[list[int], list[int]]
 """A candidate for scoring: the tokens that precede it after the shared prefix, and the tokens to be scored."""
@@ -73,34 +78,38 @@ class Engine:
         """Load the weights (seconds); raises ModelMissing or ModelBroken."""
         self._library = llama_library()
         self._vocabulary = vocabulary
-        self._model = load_model(path, gpu_layers=self._gpu_layers(options))
+        self._options = options
+        self._weights = Weights(path, gpu_layers=self._gpu_layers())
         self.context = options.context or min(vocabulary.trained_context() or 4096, 8192)
-        self._context: Any = self._library.llama_init_from_model(self._model, self._parameters(options))
-        if not self._context:
-            self._library.llama_model_free(self._model)
-            raise ModelBroken(
-                f"llama.cpp could not set up a context of {self.context} tokens for {path}.",
-                fix="Set a smaller `context` under [local] in the settings.",
-            )
-        self._memory = self._library.llama_get_memory(self._context)
+        self._shared_pool = self._pool_for_several()
         self._batch = self._library.llama_batch_init(BATCH, 0, 1)
-        whole = self._library.llama_model_is_recurrent(self._model) or self._library.llama_model_is_hybrid(self._model)
-        self._rewinds = not whole
-        """Whether part of a sequence can be dropped; recurrent states cannot go back."""
-        self._slots: list[list[int]] = [[] for _ in range(SLOTS)]
-        self._order = list(range(SLOTS))
-        """Slots, the longest unused first."""
+        self._context: Any = None
+        self._cache: KVCache
+        self._adapter: Path | None = None
+        """What the context applies now."""
         self._bite = 64
+        try:
+            self._open()
+        except ModelBroken:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Free everything; the engine is of no use afterwards."""
-        if self._context:
+        self._free_context()
+        if self._weights.handle:
             self._library.llama_batch_free(self._batch)
-            self._library.llama_free(self._context)
-            self._library.llama_model_free(self._model)
-            self._context = None
+            self._weights.close()
 
-    def generate(self, prompt: Sequence[int], sampling: Sampling, progress: Progress) -> Iterator[int]:
+    def drop_adapter(self, path: Path) -> None:
+        """Free an adapter and what was cached under it."""
+        if self._context:
+            self._cache.forget(path)
+        if self._adapter == path:
+            self._apply(None)
+        self._weights.drop(path)
+
+    def generate(self, prompt: Sequence[int], sampling: Sampling, progress: Progress, lane: Lane) -> Iterator[int]:
         """Tokens that continue the prompt, until the model ends, `max_tokens` or the context is full.
 
         Raises Cancelled between tokens and between bites of the prompt, ModelBroken when the prompt does not fit.
@@ -108,72 +117,76 @@ class Engine:
         self._check_fits(len(prompt) + 1)
         chooser = Chooser(self._vocabulary, sampling)
         try:
-            slot = self._evaluate(prompt, progress)
-            for _ in range(min(sampling.max_tokens, self.context - len(prompt))):
+            room = min(sampling.max_tokens, self.context - len(prompt))
+            slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, lane)
+            for _ in range(room):
                 progress.check()
                 token = chooser.choose(self._logits(-1))
                 progress.output += 1
                 if self._vocabulary.ends(token):
                     return
                 yield token
-                self._make_room(slot, 1)
-                self._decode([(token, len(self._slots[slot]), slot, True)])
-                self._slots[slot].append(token)
+                self._cache.make_room(slot, 1)
+                self._decode([(token, len(slot.tokens), slot.number, True)])
+                self._cache.extend(slot, [token])
             progress.cut = True
         finally:
             chooser.close()
 
-    def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress) -> list[float]:
+    def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, lane: Lane) -> list[float]:
         """Natural-log probability of each pair's second part after `prefix` and the pair's first part.
 
         The prefix is evaluated once and kept. Raises ModelBroken when a candidate does not fit the context.
         """
         if not prefix:
             raise ValueError("scoring needs a prefix of at least one token")
-        longest = max((len(context) + len(target) for context, target in pairs), default=0)
+        if not pairs:
+            return []
+        longest = max(len(context) + len(target) for context, target in pairs)
         self._check_fits(len(prefix) + longest + 1)
-        slot = self._evaluate(prefix, progress) if pairs else 0
-        lanes = [([prefix[-1], *context, *target], len(context)) for context, target in pairs]
+        slot = self._evaluate(prefix, longest, progress, lane)
+        candidates = [([prefix[-1], *context, *target], len(context)) for context, target in pairs]
         scores: list[float] = []
-        while len(scores) < len(lanes):
+        while len(scores) < len(candidates):
             progress.check()
-            chunk = self._chunk(lanes[len(scores) :], len(prefix))
+            chunk = self._chunk(candidates[len(scores) :], len(prefix))
             scores += self._score_chunk(slot, len(prefix) - 1, chunk)
             progress.input += sum(len(tokens) - 1 for tokens, _ in chunk)
         return scores
 
     # -- scoring
 
-    def _chunk(self, lanes: list[tuple[list[int], int]], prefix: int) -> list[tuple[list[int], int]]:
-        """As many lanes from the front as fit one batch and the context."""
+    def _chunk(self, candidates: list[tuple[list[int], int]], prefix: int) -> list[tuple[list[int], int]]:
+        """As many candidates from the front as fit one batch and the context."""
         room = min(BATCH, self.context - prefix)
         chosen: list[tuple[list[int], int]] = []
-        for lane in lanes[:LANES]:
-            room -= len(lane[0])
+        for candidate in candidates[:CANDIDATES]:
+            room -= len(candidate[0])
             if chosen and room < 0:
                 break
-            chosen.append(lane)
+            chosen.append(candidate)
         return chosen
 
-    def _score_chunk(self, slot: int, start: int, lanes: list[tuple[list[int], int]]) -> list[float]:
-        if sum(len(tokens) for tokens, _ in lanes) > BATCH:  # a single lane longer than a batch
+    def _score_chunk(self, slot: Slot, start: int, candidates: list[tuple[list[int], int]]) -> list[float]:
+        needed = sum(len(tokens) for tokens, _ in candidates)
+        if needed > BATCH:  # a single candidate longer than a batch
             raise ModelBroken(f"A text to be scored is longer than {BATCH} tokens.", fix="Ask a shorter question.")
-        self._make_room(slot, sum(len(tokens) for tokens, _ in lanes))
+        self._cache.make_room(slot, needed)
+        memory = self._library.llama_get_memory(self._context)
         entries: list[tuple[int, int, int, bool]] = []
         wanted: list[list[tuple[int, int]]] = []
-        for number, (tokens, context) in enumerate(lanes):
-            lane = SLOTS + number
-            self._library.llama_memory_seq_cp(self._memory, slot, lane, 0, start)
+        for sequence, (tokens, context) in enumerate(candidates, SLOTS):
+            self._library.llama_memory_seq_cp(memory, slot.number, sequence, 0, start)
             first = len(entries)
             last = len(tokens) - 1
-            entries += [(token, start + i, lane, context <= i < last) for i, token in enumerate(tokens)]
+            entries += [(token, start + i, sequence, context <= i < last) for i, token in enumerate(tokens)]
             wanted.append([(first + i, tokens[i + 1]) for i in range(context, last)])
         try:
             self._decode(entries)
             return [sum(self._logprob(row, token) for row, token in rows) for rows in wanted]
         finally:
-            for number in range(len(lanes)):
-                self._library.llama_memory_seq_rm(self._memory, SLOTS + number, -1, -1)
+            for sequence in range(SLOTS, SLOTS + len(candidates)):
+                self._library.llama_memory_seq_rm(memory, sequence, -1, -1)
 
     def _logprob(self, row: int, token: int) -> float:
         import numpy as np
@@ -191,68 +204,76 @@ class Engine:
 
     # -- the cache
 
-    def _evaluate(self, prompt: Sequence[int], progress: Progress) -> int:
-        """Bring a slot to hold exactly the prompt, its last logits fresh; the slot's number."""
-        slot, reused = self._take_slot(prompt)
-        progress.input += reused
-        progress.cached += reused
-        place = reused
+    def _evaluate(self, prompt: Sequence[int], room: int, progress: Progress, lane: Lane) -> Slot:
+        """Bring a slot of the lane to hold exactly the prompt, its last logits fresh."""
+        if not self._context:
+            self._open()
+        elif self._cache.crowded(lane, prompt, room):
+            self._grow()
+        self._apply(lane.adapter)
+        slot = self._cache.take(lane, prompt)
+        place = progress.cached = len(slot.tokens)
+        progress.input += place
         while place < len(prompt):
             progress.check()
             bite = list(prompt[place : place + self._bite])
-            self._make_room(slot, len(bite))
+            self._cache.make_room(slot, len(bite))
             began = time.perf_counter()
             last = len(prompt) - 1
-            self._decode([(token, place + i, slot, place + i == last) for i, token in enumerate(bite)])
+            self._decode([(token, place + i, slot.number, place + i == last) for i, token in enumerate(bite)])
             seconds = time.perf_counter() - began
-            self._slots[slot] += bite
+            self._cache.extend(slot, bite)
             progress.input += len(bite)
             place += len(bite)
             progress.moved()
             self._bite = max(16, min(BATCH, int(len(bite) / seconds * BITE_SECONDS)))
         return slot
 
-    def _take_slot(self, prompt: Sequence[int]) -> tuple[int, int]:
-        """A slot cut back to the longest prefix it shares with the prompt, and that prefix's length."""
-        shared = [self._shared(held, prompt) for held in self._slots]
-        best = max(range(SLOTS), key=shared.__getitem__)
-        slot = best if shared[best] * 2 >= len(self._slots[best]) and self._slots[best] else self._order[0]
-        keep = min(shared[best], len(prompt) - 1)
-        if slot != best:
-            self._clear(slot)
-            if keep and self._rewinds:
-                self._library.llama_memory_seq_cp(self._memory, best, slot, 0, keep)
-                self._slots[slot] = list(prompt[:keep])
-        elif keep < len(self._slots[slot]) and not self._rewind(slot, keep):
-            self._clear(slot)
-        self._order.remove(slot)
-        self._order.append(slot)
-        return slot, len(self._slots[slot])
+    def _grow(self) -> None:
+        """Make the pool large enough for several roles, once; what was cached is evaluated anew.
 
-    @staticmethod
-    def _shared(held: Sequence[int], prompt: Sequence[int]) -> int:
-        pairs = zip(held, prompt, strict=False)
-        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(held), len(prompt)))
+        llama.cpp cannot enlarge a context, and carrying the cells over would for a moment take the memory of both.
+        """
+        cells, self._shared_pool = self._shared_pool, self.context
+        if cells > self.context and not self._opened(cells):
+            self._open()
 
-    def _rewind(self, slot: int, length: int) -> bool:
-        if not self._rewinds or not self._library.llama_memory_seq_rm(self._memory, slot, length, -1):
-            return False
-        del self._slots[slot][length:]
-        return True
-
-    def _clear(self, slot: int) -> None:
-        self._library.llama_memory_seq_rm(self._memory, slot, -1, -1)
-        self._slots[slot].clear()
-
-    def _make_room(self, slot: int, tokens: int) -> None:
-        """Forget the longest unused slots until so many cells are free; cells that slots share are counted twice."""
-        for other in self._order:
-            if sum(map(len, self._slots)) + tokens <= self.context:
-                return
-            if other != slot:
-                self._clear(other)
+    def _apply(self, adapter: Path | None) -> None:
+        """Switch the context to an adapter, or to the base alone."""
+        if adapter == self._adapter:
+            return
+        library = self._library
+        handles = [self._weights.adapter(adapter)] if adapter else []
+        count = len(handles)
+        held, scales = (library.llama_adapter_lora_p_ctypes * count)(*handles), (ctypes.c_float * count)(*[1.0] * count)
+        if library.llama_set_adapters_lora(self._context, held, count, scales) != 0:
+            raise ModelBroken(f"llama.cpp could not switch to {adapter}.", fix="Ask without the adapter.")
+        self._adapter = adapter
 
     # -- llama.cpp
+
+    def _open(self) -> None:
+        if not self._opened(self.context):
+            raise ModelBroken(
+                f"llama.cpp could not set up a context of {self.context} tokens for {self._weights.path}.",
+                fix="Set a smaller `context` under [local] in the settings.",
+            )
+
+    def _opened(self, cells: int) -> bool:
+        """Set up a context with a pool of so many cells in the place of the one there is; whether it came about."""
+        self._free_context()
+        library, model = self._library, self._weights.handle
+        self._context = library.llama_init_from_model(model, self._parameters(cells))
+        if not self._context:
+            return False
+        whole = library.llama_model_is_recurrent(model) or library.llama_model_is_hybrid(model)
+        self._cache = KVCache(library, library.llama_get_memory(self._context), cells, rewinds=not whole)
+        return True
+
+    def _free_context(self) -> None:
+        if self._context:
+            self._library.llama_free(self._context)
+        self._context = self._adapter = None
 
     def _decode(self, entries: Sequence[tuple[int, int, int, bool]]) -> None:
         """Evaluate (token, position, sequence, whether its logits are wanted) entries, one batch at most."""
@@ -266,9 +287,13 @@ class Engine:
             batch.logits[i] = logits
         status = self._library.llama_decode(self._context, batch)
         if status != 0:
-            for slot in range(SLOTS):
-                self._clear(slot)
+            self._cache.clear()
             raise ModelBroken(f"llama.cpp could not evaluate the prompt (status {status}).", fix="Ask again.")
+
+    def _pool_for_several(self) -> int:
+        """Cells for several roles; no more than would change how the model stretches its positions."""
+        cells, original = int(self.context * SHARED_POOL), self._vocabulary.unstretched_context()
+        return original if original and self.context <= original < cells else cells
 
     def _check_fits(self, tokens: int) -> None:
         if tokens > self.context:
@@ -277,20 +302,21 @@ class Engine:
                 fix="Start a new chat with /new, ask with less text, or set a larger `context` under [local].",
             )
 
-    def _gpu_layers(self, options: EngineOptions) -> int:
-        if options.gpu_layers == "auto":
+    def _gpu_layers(self) -> int:
+        layers = self._options.gpu_layers
+        if layers == "auto":
             return 999 if self._library.llama_supports_gpu_offload() else 0
-        return 999 if options.gpu_layers < 0 else options.gpu_layers
+        return 999 if layers < 0 else layers
 
-    def _parameters(self, options: EngineOptions) -> Any:
+    def _parameters(self, cells: int) -> Any:
         params = self._library.llama_context_default_params()
-        params.n_ctx = self.context
+        params.n_ctx = cells
         params.n_batch = BATCH
         params.n_ubatch = BATCH
-        params.n_seq_max = SLOTS + LANES
+        params.n_seq_max = SLOTS + CANDIDATES
         params.n_outputs_max_per_seq = 0
         params.kv_unified = True
-        params.n_threads = params.n_threads_batch = options.threads or default_threads()
+        params.n_threads = params.n_threads_batch = self._options.threads or default_threads()
         params.no_perf = True
         return params
 

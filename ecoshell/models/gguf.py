@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -89,16 +89,34 @@ def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> 
     params = library.llama_model_default_params()
     params.vocab_only = vocab_only
     params.n_gpu_layers = gpu_layers
-    with _loading:
-        _complaints.clear()
-        model = library.llama_model_load_from_file(os.fsencode(path), params)
-        reason = _complaints[0] if _complaints else "llama.cpp gives no reason"
+    model, reason = _with_reason(lambda: library.llama_model_load_from_file(os.fsencode(path), params))
     if not model:
         raise ModelBroken(
             f"{path} cannot be loaded: {reason}.",
             fix="It may be cut short, or too new for this llama.cpp: download it again or update llama-cpp-python.",
         )
     return model
+
+
+def load_adapter(model: Any, path: Path, base: Path) -> Any:
+    """A LoRA adapter's handle for a loaded model, freed with it at the latest; raises ModelMissing or ModelBroken."""
+    check_file(path)
+    library = llama_library()
+    adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
+    if not adapter:
+        reason = reason.rpartition("failed to apply lora adapter: ")[2]
+        raise ModelBroken(
+            f"The adapter {path} does not fit {base}: {reason}.",
+            fix="Name an adapter that was trained for this base, or the base it was trained for.",
+        )
+    return adapter
+
+
+def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:
+    """What llama.cpp loads, and the first thing it complained of meanwhile."""
+    with _loading:
+        _complaints.clear()
+        return load(), _complaints[0] if _complaints else "llama.cpp gives no reason"
 
 
 def _keep_complaint(level: int, text: bytes, _user_data: object) -> None:
@@ -173,7 +191,14 @@ class Vocabulary:
 
     def trained_context(self) -> int | None:
         """The context size the model was trained with, in tokens."""
-        value = self.metadata(f"{self.metadata('general.architecture')}.context_length")
+        return self._tokens_in("context_length")
+
+    def unstretched_context(self) -> int | None:
+        """Up to which context size positions stand as they were before the model was adapted to longer ones."""
+        return self._tokens_in("rope.scaling.original_context_length")
+
+    def _tokens_in(self, key: str) -> int | None:
+        value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
         return int(value) if value and value.isdigit() else None
 
 

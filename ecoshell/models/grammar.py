@@ -1,4 +1,4 @@
-"""GBNF grammars for calls: decoding under one makes every call of a local model well formed.
+"""GBNF grammars for calls and decisions: decoding under one makes every one of a local model well formed.
 
 llama-cpp-python has a converter from JSON schemas, but it does not escape backslashes in constants, knows no bounds for
 texts (a small model rambles), and its white space is open; this one writes exactly what `json.dumps` would.
@@ -14,6 +14,8 @@ MAX_STRING = 600
 """Characters of a text argument."""
 MAX_ANSWER = 4000
 """Characters of a plain-text reply where a call may come instead."""
+MAX_LEAD = 320
+"""Characters of a text before the ending it must have: a sentence or two."""
 MAX_ITEMS = 24
 MAX_DEPTH = 8
 
@@ -41,6 +43,17 @@ def call_grammar(documents: Sequence[ToolDocument], want: Literal["call", "eithe
     root = f'json-call ::= "{{" ({thought} string ", ")? {call} ({calls}) "}}"'
     plain = f" | {_PLAIN_TEXT}" if want == "either" else ""
     return f"root ::= json-call{plain}\n{root}{_RULES}"
+
+
+def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
+    """The grammar of a line of plain text and then one of these endings.
+
+    The line is short enough for the ending to come within `max_tokens`, as a token is at least one character of it.
+    """
+    longest = max(map(len, endings))
+    most = max(0, min(MAX_LEAD, max_tokens - longest) - 2)
+    lead = rf"(([^{{`\x00-\x20\x7f] [^\x00-\x1f\x7f]{{0,{most}}})? [ \n])?" if most else ""
+    return f"root ::= {lead} ({' | '.join(map(literal, endings))})"
 
 
 def arguments_rule(schema: Node) -> str:

@@ -1,5 +1,7 @@
 """Listening to one stream: its text as events, its usage if that can be believed, and whether it goes on for ever."""
 
+from dataclasses import replace
+
 from ecoshell.events import Emit, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models.base import Delta, Purpose, Reply, Request, Traits
@@ -48,11 +50,7 @@ class Listener:
         if isinstance(piece, Reply):
             usage = piece.usage
             self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
-            return (
-                piece
-                if piece.usage == self.usage
-                else Reply(piece.text, piece.call, self.usage, piece.fault, piece.cut)
-            )
+            return replace(piece, usage=self.usage)
         if piece.usage is not None:
             self.usage = piece.usage
         self._take(piece.text)

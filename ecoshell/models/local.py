@@ -1,20 +1,23 @@
-"""A GGUF model in this process: loaded when first needed, run in a thread of its own, cancellable between tokens."""
+"""A GGUF model in this process: loaded when first needed, run in a thread of its own, cancellable between tokens.
+
+It may wear a LoRA adapter, and shares the base with every other model of the same file (`runtime`).
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.messages import ToolDocument
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
-from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Sampling
-from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Progress
-from ecoshell.models.gguf import Utf8Stream, Vocabulary, check_file
-from ecoshell.models.grammar import call_grammar
+from ecoshell.models.engine import Cancelled, EngineOptions, Progress
+from ecoshell.models.gguf import Utf8Stream
+from ecoshell.models.gguf_header import check_adapter, check_base
+from ecoshell.models.grammar import call_grammar, ending_grammar
+from ecoshell.models.kvcache import Lane
+from ecoshell.models.runtime import join_runtime, leave_runtime
 from ecoshell.models.textcalls import as_plain_messages, parse_reply
 
 SMALL_BYTES = 300_000_000
@@ -27,33 +30,35 @@ USUAL_CONTEXT = 8192
 class LocalModel:
     """A GGUF model as a `Model` and a `Scorer`; requests run one after another, and cost nothing but time."""
 
-    def __init__(self, path: Path, *, name: str = "", options: EngineOptions | None = None) -> None:
-        """Nothing is loaded yet; raises ModelMissing or ModelBroken when the file cannot be a model."""
-        check_file(path)
+    def __init__(
+        self, path: Path, *, name: str = "", adapter: Path | None = None, options: EngineOptions | None = None
+    ) -> None:
+        """Nothing is loaded yet; raises ModelMissing or ModelBroken when the files cannot be what they are named as."""
+        check_base(path)
+        if adapter is not None:
+            check_adapter(adapter, path)
         self._path = path
-        self._name = name or f"local:{path}"
+        self._adapter = adapter and adapter.resolve()
+        self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
         self._small = path.stat().st_size < SMALL_BYTES
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"model {path.stem}")
-        self._opening = Lock()
-        self._vocabulary: Vocabulary | None = None
-        self._template: ChatTemplate | None = None
-        self._engine: Engine | None = None
+        self._runtime = join_runtime(path, self._options, self._adapter)
+        self._closed = False
 
     @property
     def traits(self) -> Traits:
         """What is known of the model without loading it; the context may shrink to what the file allows."""
-        context = self._engine.context if self._engine else self._options.context or USUAL_CONTEXT
+        context = self._runtime.context or self._options.context or USUAL_CONTEXT
         return Traits(self._name, ZERO_PRICE, context, None, native_tools=False, local=True, small=self._small)
 
     @property
     def loaded(self) -> bool:
         """Whether the tokenizer is at hand."""
-        return self._vocabulary is not None
+        return self._runtime.counts
 
     async def warm(self) -> None:
         """Begin to load tokenizer and weights on the model's thread; a file that cannot be used says so when asked."""
-        loading = asyncio.get_running_loop().run_in_executor(self._worker, self._engine_now)
+        loading = asyncio.get_running_loop().run_in_executor(self._runtime.worker, self._runtime.engine)
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def size(self, request: Request) -> PromptSize:
@@ -63,7 +68,7 @@ class LocalModel:
 
     def count(self, text: str) -> int:
         """Exact; the first count loads the tokenizer, as in `size`."""
-        return len(self._vocabulary_now().tokens(text))
+        return len(self._runtime.vocabulary().tokens(text))
 
     def score_size(self, request: ScoreRequest) -> PromptSize:
         """Exact: the prefix once, and every context and target."""
@@ -81,7 +86,7 @@ class LocalModel:
             loop.call_soon_threadsafe(feed.put_nowait, Delta(text, progress.usage()))
 
         progress.moved = lambda: say("")
-        work = loop.run_in_executor(self._worker, self._generate, request, progress, say)
+        work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
             while (delta := await feed.get()) is not None:
@@ -93,26 +98,29 @@ class LocalModel:
     async def score(self, request: ScoreRequest) -> Scores:
         """Score on the model's thread; cancelling it stops between batches."""
         progress = Progress()
-        work = asyncio.get_running_loop().run_in_executor(self._worker, self._score, request, progress)
+        work = asyncio.get_running_loop().run_in_executor(self._runtime.worker, self._score, request, progress)
         try:
             return await asyncio.shield(work)
         finally:
             await _stopped(work, progress)
 
     async def aclose(self) -> None:
-        """Free the memory; a call in progress ends first."""
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
-        self._worker.shutdown(wait=False)
+        """Free what no other model uses; a call in progress ends first."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._runtime.worker, leave_runtime, self._runtime, self._adapter)
 
     # -- on the model's thread
 
     def _generate(self, request: Request, progress: Progress, say: Callable[[str], None]) -> Reply:
         prompt = self._prompt(request)
         progress.check()
-        engine = self._engine_now()
+        engine, lane = self._runtime.engine(), Lane(request.role, self._adapter)
         text, stream = "", Utf8Stream()
-        for token in engine.generate(prompt, self._sampling(request), progress):
-            piece = stream.feed(self._vocabulary_now().piece(token))
+        for token in engine.generate(prompt, self._sampling(request), progress, lane):
+            piece = stream.feed(self._runtime.vocabulary().piece(token))
             text += piece
             say("" if _is_protocol(text) else piece)
         text += stream.finish()
@@ -121,46 +129,26 @@ class LocalModel:
 
     def _score(self, request: ScoreRequest, progress: Progress) -> Scores:
         prefix, pairs = self._score_tokens(request)
-        logprobs = self._engine_now().score(prefix, pairs, progress)
+        logprobs = self._runtime.engine().score(prefix, pairs, progress, Lane(request.role, self._adapter))
         return Scores(tuple(logprobs), progress.usage())
-
-    def _close(self) -> None:
-        if self._engine is not None:
-            self._engine.close()
-        if self._vocabulary is not None:
-            self._vocabulary.close()
-        self._engine = self._vocabulary = self._template = None
-
-    def _engine_now(self) -> Engine:
-        if self._engine is None:
-            self._engine = Engine(self._path, self._vocabulary_now(), self._options)
-        return self._engine
 
     # -- on any thread
 
-    def _vocabulary_now(self) -> Vocabulary:
-        with self._opening:
-            if self._vocabulary is None:
-                self._vocabulary = Vocabulary(self._path)
-            return self._vocabulary
-
     def _prompt(self, request: Request) -> list[int]:
-        vocabulary = self._vocabulary_now()
-        if self._template is None:
-            self._template = ChatTemplate(vocabulary)
-        return self._template.tokens(as_plain_messages(request))
+        return self._runtime.template().tokens(as_plain_messages(request))
 
     def _score_tokens(self, request: ScoreRequest) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
-        vocabulary = self._vocabulary_now()
+        vocabulary = self._runtime.vocabulary()
         prefix = vocabulary.tokens(request.prefix, start=True)
         pairs = zip(request.contexts, request.targets, strict=True)
         return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
 
     def _sampling(self, request: Request) -> Sampling:
-        grammar = ""
-        if request.want != "text" and request.callable_now:
-            grammar = _grammar(request.callable_now, request.want)
-        penalty = SMALL_REPEAT_PENALTY if self._small and not grammar else 1.0
+        grammar, penalty = "", SMALL_REPEAT_PENALTY if self._small else 1.0
+        if request.endings:
+            grammar = ending_grammar(request.endings, request.max_tokens)
+        elif request.want != "text" and request.callable_now:
+            grammar, penalty = _grammar(request.callable_now, request.want), 1.0
         return Sampling(request.max_tokens, grammar, request.temperature, penalty)
 
 

@@ -97,7 +97,7 @@ class MeteredModel:
         while True:
             pause = next(pauses, None)
             hold = await self._take(ask, place, mine=place is not aside)
-            granted = replace(request, max_tokens=hold.max_tokens)
+            granted = replace(request, max_tokens=hold.max_tokens, role=role)
             call = _Call(self._gate, hold, emit, retries=pause is not None)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
@@ -119,7 +119,7 @@ class MeteredModel:
         call = _Call(self._gate, await self._gate.hold(Ask(self.traits.price, bound, 0, account)), emit)
 
         async def work() -> Scores:
-            scores = await scorer.score(request)
+            scores = await scorer.score(replace(request, role=role))
             call.usage = scores.usage
             return scores
 

@@ -175,7 +175,9 @@ class RemoteModel:
         if not record["calls"]:
             return Reply(text, usage=usage, cut=cut)
         call, fault = _native_call(record["calls"][0], request)
-        return Reply(text, call=None if fault else call, usage=usage, fault=fault, cut=cut)
+        if fault:
+            return Reply(text, usage=usage, fault=fault, cut=cut, attempt=call)
+        return Reply(text, call, usage, cut=cut)
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""

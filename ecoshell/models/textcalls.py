@@ -65,7 +65,9 @@ def parse_reply(text: str, request: Request, usage: Usage | None = None, cut: bo
         return Reply(thought, usage=usage, cut=cut, fault=fault)
     call = Call(name, cast("dict[str, Any]", arguments))
     fault = call_fault(call, request.callable_now)
-    return Reply(thought, call=None if fault else call, usage=usage, cut=cut, fault=fault)
+    if fault:
+        return Reply(thought, usage=usage, cut=cut, fault=fault, attempt=call)
+    return Reply(thought, call, usage, cut=cut)
 
 
 def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:

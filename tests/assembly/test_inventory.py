@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from adapter_files import make_adapter
 
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.shell import assemble
@@ -52,6 +53,11 @@ def test_this_machine_comes_first_and_costs_nothing(rows, tmp_path):
     assert (first.name, first.provider, first.at_hand) == ("embedded", HERE, True)
     assert second.name == f"local:{tmp_path / 'models' / 'deep' / 'small.gguf'}"
     assert (second.local, second.state, second.price.summary()) == (True, "installed", "free")
+
+
+def test_an_adapter_in_the_folder_is_no_model(rows, tmp_path):
+    adapter = make_adapter(tmp_path / "models" / "adapter.gguf", scale=0)
+    assert [name for name in rows() if str(adapter) in name] == []
 
 
 def test_without_a_key_a_model_says_which_variable_is_missing_and_is_not_at_hand(rows):

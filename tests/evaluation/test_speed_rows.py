@@ -6,9 +6,10 @@ from operator import mul
 from pathlib import Path
 
 import pytest
+from adapter_files import make_adapter
 
 from ecoshell.evaluation.measurement import Measurement
-from ecoshell.evaluation.speed import idle, knapsacks, measure, opening, planning, startup, streams
+from ecoshell.evaluation.speed import idle, knapsacks, measure, opening, planning, roles, startup, streams
 from ecoshell.evaluation.speed.apps import new_home
 from ecoshell.evaluation.speed.prose import LAST_WORD, markdown
 from ecoshell.evaluation.speed.timing import against, compared, percentile
@@ -19,6 +20,7 @@ CONTRACT = (
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
     *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
     *("knapsack_5", "knapsack_500", "knapsack_16464", "knapsack_16464_peak", "experience_500"),
+    *("three_roles_rss", "adapter_switch"),
 )
 
 
@@ -35,17 +37,23 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
     def rows(*names: str) -> Iterator[Measurement]:
         yield from (Measurement(name, 1.0, "s") for name in names)
 
+    async def switched(adapter: Path, repeat: int) -> Measurement:
+        return Measurement("adapter_switch", 1.0, "ms")
+
     monkeypatch.setattr(measure, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
     monkeypatch.setattr(measure, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_memory", lambda *_: Measurement("knapsack_16464_peak", 1.0, "MB"))
     monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
+    monkeypatch.setattr(roles, "find_spec", lambda _: True)
+    monkeypatch.setattr(roles, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
+    monkeypatch.setattr(roles, "measure_switch", switched)
     monkeypatch.setattr(startup, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
     monkeypatch.setattr(idle, "_pair", lambda *_: (idle._Idle(60.0, 0.5, 5.0), idle._Idle(30.0, 0.5, 5.0)))
     monkeypatch.setattr(opening, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
     monkeypatch.setattr(streams, "_flood", lambda _, tokens: tokens / 10_000)
     monkeypatch.setattr(streams, "_paced", lambda *_: streams._Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
-    found = by_name(measure.measure_speed(15))
+    found = by_name(measure.measure_speed(15, Path("adapter.gguf")))
     assert set(CONTRACT) <= set(found)
     assert found["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
     assert (found["stream_flood_10k"].value, found["stream_flood_10k"].baseline) == (10_000.0, None)
@@ -126,6 +134,27 @@ def test_a_look_back_is_timed_once_all_experience_is_read() -> None:
     row = planning.measure_experience(2, uses=60, questions=20, tools=3)
     assert (row.what, row.unit, row.baseline) == ("experience_3", "s", None)
     assert row.value > 0
+
+
+def test_three_roles_are_measured_beside_one() -> None:
+    pytest.importorskip("llama_cpp")
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc")
+    row = roles.measure_roles_memory(words=5)
+    assert (row.what, row.unit) == ("three_roles_rss", "MB")
+    assert row.value > 100
+    assert is_compared(row)
+
+
+async def test_a_switch_of_adapters_is_timed(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    switch = await roles.measure_switch(make_adapter(tmp_path / "adapter.gguf", scale=0.1), 1)
+    assert (switch.what, switch.unit, switch.baseline) == ("adapter_switch", "ms", None)
+
+
+def test_without_the_embedded_model_there_is_nothing_to_say_of_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "find_spec", lambda _: None)
+    assert list(roles.measure_roles(1, Path("adapter.gguf"))) == []
 
 
 def test_the_stored_session_is_made_of_whole_turns() -> None:

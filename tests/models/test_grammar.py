@@ -16,7 +16,7 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import Vocabulary
-from ecoshell.models.grammar import call_grammar
+from ecoshell.models.grammar import call_grammar, ending_grammar
 from ecoshell.models.local import LocalModel
 from ecoshell.models.textcalls import call_text
 
@@ -172,3 +172,31 @@ async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():
                 Draft202012Validator(SAMPLED).validate(dict(call.arguments))
     finally:
         await asyncio.wait_for(model.aclose(), 30)
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("I read a.txt first. Next: caller.", True),
+        ("All is known: ja, ü. Next: conclusion.", True),
+        ("It cannot be done.\nNext: give up.", True),
+        ("Next: give up.", True),
+        ("Next: caller. I read it. Next: conclusion.", True),
+        ("I read a.txt first.", False),
+        ("I read it. Next: summarizer.", False),
+        ("I read it.\n\nNext: caller.", False),
+        ("I read it. Next: caller. Action: read_file", False),
+        ('{"name": "read_file"} Next: caller.', False),
+        ("word " * 80 + "Next: caller.", False),
+    ],
+)
+def test_a_text_with_an_ending_passes_when_it_is_one_short_line_and_then_the_ending(vocabulary, said, passes):
+    grammar = ending_grammar(("Next: caller.", "Next: conclusion.", "Next: give up."), 1024)
+    assert accepts(vocabulary, grammar, said) is passes
+
+
+@pytest.mark.parametrize(("max_tokens", "passes"), [(24, True), (23, False), (10, False)])
+def test_the_fewer_tokens_there_are_the_shorter_the_line_before_the_ending(vocabulary, max_tokens, passes):
+    grammar = ending_grammar(("Next: caller.",), max_tokens)
+    assert accepts(vocabulary, grammar, "Next: caller.")
+    assert accepts(vocabulary, grammar, "I read it. Next: caller.") is passes

@@ -7,17 +7,20 @@ from pathlib import Path
 from ecoshell.evaluation.measurement import Measurement
 from ecoshell.evaluation.reserve import measure_reserve_settle
 from ecoshell.evaluation.speed.planning import measure_planning
+from ecoshell.evaluation.speed.roles import measure_roles
 from ecoshell.evaluation.speed.startup import measure_processes
 
 
-def measure_speed(repeat: int = 15) -> Iterator[Measurement]:
+def measure_speed(repeat: int = 15, adapter: Path | None = None) -> Iterator[Measurement]:
     """The figures as they are taken; the longer one takes, the fewer runs are behind its median.
 
-    Most need a pseudo-terminal, and those of the idle chat Linux's /proc: they are left out where there is none.
+    Most need a pseudo-terminal, and those of memory Linux's /proc: they are left out where there is none. So are those
+    of roles without the embedded model, and that of switching without a LoRA `adapter` for it.
     """
     yield from measure_processes(repeat)
     yield measure_reserve_settle()
     yield from measure_planning(repeat)
+    yield from measure_roles(repeat, adapter)
     if sys.platform != "win32":
         yield from _on_a_terminal(repeat)
 

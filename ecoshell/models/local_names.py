@@ -1,0 +1,57 @@
+"""What names of local models stand for: `embedded`, `local:BASE.gguf`, and either with `+ADAPTER.gguf` behind it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ecoshell.errors import UsageError
+from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.embedded import embedded_path
+
+LOCAL = "local:"
+_PLUS = "+"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The files of a local model; whether they exist is not said."""
+
+    base: Path
+    adapter: Path | None = None
+
+
+def is_embedded(name: str) -> bool:
+    """Whether the name is of the embedded model, with an adapter or without."""
+    return name == EMBEDDED or name.startswith(EMBEDDED + _PLUS)
+
+
+def local_files(name: str) -> LocalFiles | None:
+    """The files a name stands for, None where it is no local model's; raises ModelMissing and UsageError.
+
+    A `+` may stand in file names, too: a file that has the whole name comes first, then the first `+` that parts two
+    files, then the first behind a file, or at least behind what should be one.
+    """
+    if is_embedded(name):
+        return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
+    if not name.startswith(LOCAL):
+        return None
+    text = name.removeprefix(LOCAL)
+    whole = Path(text).expanduser()
+    parts = [(text[:place], text[place:]) for place, sign in enumerate(text) if sign == _PLUS]
+    if not parts or whole.is_file():
+        return LocalFiles(whole)
+    base, rest = max(parts, key=lambda part: _likelihood(*part))  # of equals the first
+    return _with_adapter(name, Path(base).expanduser(), rest) if any(_likelihood(base, rest)) else LocalFiles(whole)
+
+
+def _with_adapter(name: str, base: Path, rest: str) -> LocalFiles:
+    """`rest` is what follows the base: nothing, or a plus and a path."""
+    if rest == _PLUS:
+        raise UsageError(f"{name} names no adapter after the +.", fix=f"Write {name}ADAPTER.gguf, or leave the + out.")
+    return LocalFiles(base, Path(rest.removeprefix(_PLUS)).expanduser() if rest else None)
+
+
+def _likelihood(base: str, rest: str) -> tuple[bool, bool, bool]:
+    """How likely a part of a name is a base, and what follows it its adapter."""
+    found = Path(base).expanduser().is_file()
+    both = found and Path(rest.removeprefix(_PLUS)).expanduser().is_file()
+    return found, both, base.lower().endswith(".gguf")

@@ -1,0 +1,38 @@
+"""Local models as the shell casts them: their names, and adapters behind a plus."""
+
+from pathlib import Path
+
+import pytest
+from adapter_files import make_adapter
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.options import Options
+
+pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    return make_adapter(tmp_path / "adapter.gguf", scale=0)
+
+
+async def test_a_base_with_an_adapter_is_cast_under_its_whole_name(adapter: Path):
+    shell = await assemble(Options(model=f"embedded+{adapter}"))
+    traits = shell.kit.cast.model.traits
+    await shell.aclose()
+    assert traits.name == f"embedded+{adapter}"
+    assert (traits.local, traits.small, traits.context) == (True, True, 8192)
+
+
+async def test_what_cannot_be_an_adapter_is_refused_before_a_question_is_asked(tmp_path: Path, adapter: Path):
+    for name, kind in ((f"embedded+{tmp_path / 'gone.gguf'}", ModelMissing), ("embedded+", UsageError)):
+        with pytest.raises(kind):
+            await assemble(Options(model=name))
+    with pytest.raises(ModelBroken, match="is an adapter"):
+        await assemble(Options(model=f"local:{adapter}"))

@@ -1,0 +1,186 @@
+"""LoRA adapters of a local model: what they change, what they share, and what is said of those that do not fit."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ModelBroken, ModelMissing
+from ecoshell.messages import Message
+from ecoshell.models.base import Reply, Request, ScoreRequest
+
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
+
+from adapter_files import make_adapter
+
+from ecoshell.models import weights
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.engine import EngineOptions
+from ecoshell.models.gguf_header import is_adapter, model_files
+from ecoshell.models.local import LocalModel
+
+OPTIONS = EngineOptions(context=512)
+ASKED = ScoreRequest("The capital of France is", ("", ""), (" Paris", " London"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("adapters")
+    make_adapter(made / "zero.gguf", scale=0)
+    make_adapter(made / "loud.gguf", scale=0.1)
+    return made
+
+
+@pytest.fixture
+async def cast():
+    """Makes models of the embedded base, and lets them all go."""
+    models: list[LocalModel] = []
+
+    def make(adapter: Path | None = None) -> LocalModel:
+        models.append(LocalModel(embedded_path(), adapter=adapter, options=OPTIONS))
+        return models[-1]
+
+    yield make
+    for model in models:
+        await model.aclose()
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files whose weights were loaded."""
+    loaded: list[Path] = []
+    load = weights.load_model
+
+    def counted(path: Path, **options):
+        loaded.append(path)
+        return load(path, **options)
+
+    monkeypatch.setattr(weights, "load_model", counted)
+    return loaded
+
+
+def asking(text: str, *, role: str = "") -> Request:
+    return Request((Message("user", text),), want="text", max_tokens=6, role=role)
+
+
+async def reply_of(model: LocalModel, request: Request) -> Reply:
+    pieces = [piece async for piece in model.stream(request)]
+    assert isinstance(pieces[-1], Reply)
+    return pieces[-1]
+
+
+async def test_a_zero_adapter_changes_nothing_a_loud_one_does_and_switching_back_gives_the_base_again(cast, folder):
+    base, zero, loud = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
+    plain = (await base.score(ASKED)).logprobs
+    assert (await zero.score(ASKED)).logprobs == pytest.approx(plain, abs=1e-3)
+    changed = (await loud.score(ASKED)).logprobs
+    assert max(abs(one - other) for one, other in zip(changed, plain, strict=True)) > 0.5
+    assert (await base.score(ASKED)).logprobs == pytest.approx(plain, abs=1e-3)
+    assert (await loud.score(ASKED)).logprobs == pytest.approx(changed, abs=1e-3)
+
+
+async def test_three_adapters_of_one_base_load_it_once_and_the_last_to_leave_frees_it(cast, folder, loads):
+    one, two, three = cast(), cast(folder / "zero.gguf"), cast(folder / "loud.gguf")
+    for model in (one, two, three):
+        await reply_of(model, asking("Say hello."))
+    await two.aclose()
+    await two.aclose()
+    await one.aclose()
+    assert (await reply_of(three, asking("Say hello."))).text
+    assert loads == [embedded_path()]
+    await three.aclose()
+    assert (await reply_of(cast(), asking("Say hello."))).text
+    assert loads == [embedded_path()] * 2
+
+
+async def test_an_adapter_that_was_let_go_can_be_taken_up_again(cast, folder):
+    base, loud = cast(), cast(folder / "loud.gguf")
+    changed = (await loud.score(ASKED)).logprobs
+    await loud.aclose()
+    assert (await base.score(ASKED)).logprobs != pytest.approx(changed, abs=0.1)
+    assert (await cast(folder / "loud.gguf").score(ASKED)).logprobs == pytest.approx(changed, abs=1e-3)
+
+
+async def test_nothing_cached_under_one_adapter_is_used_under_another_and_each_finds_its_own_again(cast, folder):
+    base, loud = cast(), cast(folder / "loud.gguf")
+    request = asking("Name three colours and say why people like them.", role="planner")
+    for model in (base, loud):
+        usage = (await reply_of(model, request)).usage
+        assert usage is not None
+        assert usage.cached == 0
+    for model in (base, loud):
+        usage = (await reply_of(model, request)).usage
+        assert usage is not None
+        assert usage.cached == usage.input - 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ("missing", "no file"),
+        ("text", "not a GGUF file"),
+        ("model", "not a LoRA adapter"),
+        ("arch", "architecture qwen2.*architecture llama"),
+    ],
+)
+def test_a_file_that_can_be_no_adapter_of_the_base_is_refused_at_once(tmp_path: Path, broken: str, told: str):
+    path = tmp_path / "adapter.gguf"
+    if broken == "text":
+        path.write_text("hello")
+    elif broken == "model":
+        path.symlink_to(embedded_path())
+    elif broken == "arch":
+        make_adapter(path, scale=0, arch="qwen2")
+    with pytest.raises((ModelMissing, ModelBroken), match=told) as caught:
+        LocalModel(embedded_path(), adapter=path)
+    assert str(path) in caught.value.message
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("broken", ["width", "layers", "cut"])
+async def test_an_adapter_of_another_shape_names_both_files_and_the_base_goes_on(cast, tmp_path: Path, broken: str):
+    path = tmp_path / "adapter.gguf"
+    make_adapter(path, scale=0, width=512 if broken == "width" else 576, layers=40 if broken == "layers" else 30)
+    if broken == "cut":
+        path.write_bytes(path.read_bytes()[:60_000])
+    base, unfit = cast(), cast(path)
+    with pytest.raises(ModelBroken) as caught:
+        await reply_of(unfit, asking("Hello"))
+    assert str(path) in caught.value.message
+    assert str(embedded_path()) in caught.value.message
+    assert (await reply_of(base, asking("Hello"))).text
+
+
+def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(folder: Path):
+    with pytest.raises(ModelBroken, match="is an adapter, not a model") as caught:
+        LocalModel(folder / "zero.gguf")
+    assert "+" in caught.value.fix
+
+
+def test_adapters_in_the_models_folder_are_no_models(folder: Path, tmp_path: Path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "adapter.gguf").symlink_to(folder / "zero.gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    (tmp_path / "base.gguf").symlink_to(embedded_path())
+    assert is_adapter(tmp_path / "deep" / "adapter.gguf")
+    assert [file.name for file in model_files(tmp_path)] == ["base.gguf", "broken.gguf"]
+
+
+def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
+    path = make_adapter(tmp_path / "adapter.gguf", scale=0, width=512)
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from ecoshell.errors import ModelBroken\n"
+        "from ecoshell.models.base import ScoreRequest\n"
+        "from ecoshell.models.embedded import embedded_path\n"
+        "from ecoshell.models.local import LocalModel\n"
+        "model = LocalModel(embedded_path(), adapter=Path(sys.argv[1]))\n"
+        "try: asyncio.run(model.score(ScoreRequest('a', ('',), ('b',))))\n"
+        "except ModelBroken: sys.exit(7)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"")

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import UsageError
+from ecoshell.models import local_names
+from ecoshell.models.local_names import LocalFiles, is_embedded, local_files
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(local_names, "embedded_path", lambda: Path("small.gguf"))
+    for name in ("base.gguf", "adapter.gguf", "c++.gguf", "a+b.gguf", "base.gguf+whole.gguf", "x+y.gguf"):
+        (tmp_path / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "adapter"),
+    [
+        ("embedded", "small.gguf", None),
+        ("embedded+adapter.gguf", "small.gguf", "adapter.gguf"),
+        ("local:base.gguf", "base.gguf", None),
+        ("local:base.gguf+adapter.gguf", "base.gguf", "adapter.gguf"),
+        ("local:base.gguf+a+b.gguf", "base.gguf", "a+b.gguf"),
+        ("local:c++.gguf", "c++.gguf", None),
+        ("local:c++.gguf+x+y.gguf", "c++.gguf", "x+y.gguf"),
+        ("local:base.gguf+whole.gguf", "base.gguf+whole.gguf", None),
+        ("local:base.gguf+gone.gguf", "base.gguf", "gone.gguf"),
+        ("local:gone.gguf+adapter.gguf", "gone.gguf", "adapter.gguf"),
+        ("local:gone++", "gone++", None),
+    ],
+)
+def test_a_plus_parts_a_base_from_its_adapter_unless_it_belongs_to_a_file(name: str, base: str, adapter: str | None):
+    assert local_files(name) == LocalFiles(Path(base), Path(adapter) if adapter else None)
+
+
+@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "script:a+b.jsonl", "embeddedness"])
+def test_other_names_are_no_local_models(name: str):
+    assert local_files(name) is None
+    assert not is_embedded(name)
+
+
+@pytest.mark.parametrize("name", ["embedded+", "local:base.gguf+"])
+def test_a_plus_with_nothing_behind_it_is_refused(name: str):
+    with pytest.raises(UsageError, match="no adapter"):
+        local_files(name)
+
+
+def test_paths_of_the_home_are_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert local_files("local:~/base.gguf+~/adapter.gguf") == LocalFiles(
+        tmp_path / "base.gguf", tmp_path / "adapter.gguf"
+    )

@@ -1,0 +1,137 @@
+"""Roles of one local model: a cache for each, and planners held to a decision."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from ecoshell.catalog.presentation import GROW
+from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.models.base import Reply, Request
+
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
+
+from ecoshell.agent.mode import View
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.engine import EngineOptions
+from ecoshell.models.local import LocalModel
+from ecoshell.modes.umi import Trio, Umi
+from ecoshell.modes.umi.decision import ENDINGS, decision
+from ecoshell.strategies.base import Path, Thought
+
+ROLES = ("planner", "caller", "summarizer")
+READ = ToolDocument(
+    "read_file", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+)
+
+
+@pytest.fixture
+async def model():
+    loaded = LocalModel(embedded_path(), options=EngineOptions(context=512))
+    yield loaded
+    await loaded.aclose()
+
+
+async def reply_of(model: LocalModel, request: Request) -> Reply:
+    pieces = [piece async for piece in model.stream(request)]
+    assert isinstance(pieces[-1], Reply)
+    return pieces[-1]
+
+
+async def usage_of(model: LocalModel, role: str, text: str) -> Usage:
+    request = Request((Message("user", text),), want="text", max_tokens=4, role=role)
+    usage = (await reply_of(model, request)).usage
+    assert usage is not None
+    return usage
+
+
+def numbers(first: int) -> str:
+    """A text of about 200 tokens that begins like no other."""
+    return " ".join(str((first + number) % 10) for number in range(90))
+
+
+async def test_three_roles_whose_prompts_do_not_fit_one_context_together_each_find_theirs_again(model):
+    texts = [numbers(first) for first in range(3)]
+    sizes = [(await usage_of(model, role, text)).input for role, text in zip(ROLES, texts, strict=True)]
+    assert max(sizes) < 512 < sum(sizes)
+    for role, text in zip(ROLES, texts, strict=True):  # the pool has grown, which forgot what there was before
+        await usage_of(model, role, text)
+    for role, text in zip(ROLES, texts, strict=True):
+        usage = await usage_of(model, role, text)
+        assert usage.cached == usage.input - 1
+
+
+async def test_a_role_that_keeps_asking_other_things_does_not_cost_another_its_prompt(model):
+    await usage_of(model, "planner", "Say hello to everybody here.")
+    for number in range(12):
+        await usage_of(model, "judge", f"{number} is a number.")
+    usage = await usage_of(model, "planner", "Say hello to everybody here.")
+    assert usage.cached == usage.input - 1
+
+
+async def test_a_role_begins_with_what_another_has_read_already(model):
+    history = "It was said that the cat sat on the mat all day long. " * 8
+    await usage_of(model, "planner", f"{history}Plan.")
+    usage = await usage_of(model, "caller", f"{history}Call.")
+    assert usage.cached > usage.input * 0.9
+
+
+async def test_the_answer_is_the_same_whatever_other_roles_hold(model):
+    request = Request((Message("user", "Name three colours."),), want="text", max_tokens=10, role="planner")
+    alone = await reply_of(model, request)
+    for number, role in enumerate(("caller", "summarizer")):
+        await usage_of(model, role, numbers(number))
+    assert (await reply_of(model, request)).text == alone.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "temperature"),
+    [("What is in a.txt?", 0.0), ("Erzähle mir einen Witz.", 1.5), ("{}", 1.5), ("Next: what? Next: who?", 1.5)],
+)
+async def test_every_text_of_a_planner_decodes_to_a_decision(model, asked: str, temperature: float):
+    messages = (Message("system", "You are the planner."), Message("user", asked))
+    request = Request(messages, want="text", max_tokens=70, temperature=temperature, endings=ENDINGS)
+    reply = await reply_of(model, request)
+    assert not reply.cut
+    assert reply.text.endswith(ENDINGS)
+    assert "\n\n" not in reply.text
+    assert decision(reply.text).next is not None
+
+
+@pytest.mark.parametrize("max_tokens", [18, 30])
+async def test_a_planner_with_few_tokens_left_still_decides(model, max_tokens: int):
+    request = Request((Message("user", "Tell a story."),), want="text", max_tokens=max_tokens, endings=ENDINGS)
+    assert (await reply_of(model, request)).text.endswith(ENDINGS)
+
+
+class Unmetered:
+    """The model with no gate before it, as the roles ask it; what it is told to say it says instead."""
+
+    def __init__(self, model: LocalModel, *says: str) -> None:
+        self.traits, self.size = model.traits, model.size
+        self.asked: list[str] = []
+        self._model = model
+        self._says = list(says)
+
+    async def ask(self, request, emit, *, role, aside=None):
+        self.asked.append(role)
+        return Reply(self._says.pop(0)) if self._says else await reply_of(self._model, request)
+
+
+@pytest.mark.parametrize("said", [(), ("I read a.txt. Next: caller.",)])
+async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: tuple[str, ...]):
+    loaded = LocalModel(embedded_path(), options=EngineOptions(context=2048))
+    model, path = Unmetered(loaded, *said), Path("What is in the file a.txt?", ())
+    view = View(path, path.question, (), ("read_file",), (READ,), GROW)
+    mode = Umi(Trio.of(model), max_tokens=400, answer_tokens=10)  # type: ignore[arg-type]
+    try:
+        thought = await mode.think(view, lambda _: None)
+    finally:
+        await loaded.aclose()
+    assert isinstance(thought, Thought)
+    assert thought.call is not None
+    assert model.asked.count("planner") == 1  # its first decision could be read
+    assert model.asked.count("caller") <= 1  # and so could its first call
+    if said:
+        assert model.asked == ["planner", "caller"]
+        assert thought.call.name in {"read_file", "tool_register", "tool_search", "tool_unregister"}
