@@ -1,0 +1,1 @@
+"""What branching plans cost, take and are worth: `ecoshell bench catp` (CATP-LLM §5)."""

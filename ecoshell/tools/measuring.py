@@ -1,0 +1,161 @@
+"""What one run of a tool takes: its time, and the memory of the process that runs it (CATP-LLM B.3).
+
+A tool that starts a program takes that program's memory, with all it starts in turn; any other takes this process's.
+Runs at the same time within this process cannot be told apart, so that their memory is unknown (None), as it is where
+the system has no /proc.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ecoshell.messages import Footprint, Observation
+from ecoshell.tools.base import Tool
+from ecoshell.tools.gpu import gpu_mb, gpu_there
+
+_KB_PER_MB = 1024
+_FIRST_LOOK, _LAST_LOOK = 0.005, 0.1
+"""Seconds between two looks at a program, growing from the one to the other."""
+_MOST_PROGRAMS = 64
+"""Descendants of a program that are looked at."""
+
+
+@dataclass(slots=True, eq=False)
+class Meter:
+    """Watches one run."""
+
+    alone: bool = True
+    """Whether no other run was under way meanwhile."""
+    start_mb: float | None = None
+    gpu_start_mb: float | None = None
+    programs: bool = False
+    """Whether it has started a program."""
+    program_mb: float | None = None
+    """The peak of that program, with all that this has started."""
+    program_gpu_mb: float | None = None
+
+
+_present: ContextVar[Meter | None] = ContextVar("meter", default=None)
+_under_way: list[Meter] = []
+"""All meters of this process: its memory is one figure, whoever takes of it."""
+
+
+async def measured(tool: Tool, arguments: Mapping[str, Any]) -> Observation:
+    """Run a tool; the observation has the seconds and the memory the run took. Raises what the tool raises."""
+    meter = Meter(alone=not _under_way)
+    for other in _under_way:
+        other.alone = False
+    _under_way.append(meter)
+    token = _present.set(meter)
+    try:
+        await _begin(meter)
+        started = time.monotonic()
+        seen = await tool.run(arguments)
+        seconds = time.monotonic() - started
+    finally:
+        _present.reset(token)
+        _under_way.remove(meter)
+    return replace(seen, seconds=seconds, footprint=await _footprint(meter))
+
+
+@contextlib.asynccontextmanager
+async def following(pid: int) -> AsyncGenerator[None]:
+    """Count what a program holds, while it runs, for the run of the tool that has started it."""
+    meter = _present.get()
+    if meter is None:
+        yield
+        return
+    meter.programs = True
+    await _look(meter, pid)
+    looking = asyncio.create_task(_keep_looking(meter, pid))
+    try:
+        yield
+    finally:
+        looking.cancel()
+
+
+async def _begin(meter: Meter) -> None:
+    if meter.alone:
+        if gpu_there():
+            meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
+        meter.start_mb = _forget_peak()
+
+
+async def _footprint(meter: Meter) -> Footprint:
+    """What the run took; a program's memory is all constant: it is held for the run and for nothing else."""
+    gpu = 0.0 if not gpu_there() else None
+    if meter.programs:
+        known = meter.program_mb is not None
+        return Footprint(meter.program_mb, 0.0 if known else None, meter.program_gpu_mb, 0.0 if known else gpu)
+    if not meter.alone or meter.start_mb is None:
+        return Footprint(gpu_mb=gpu, gpu_instant_mb=gpu)
+    peak = _peak_mb("self")
+    instant = None if peak is None else max(0.0, peak - meter.start_mb)
+    if gpu is not None:
+        return Footprint(meter.start_mb, instant, gpu, gpu)
+    ended = await asyncio.to_thread(gpu_mb, (os.getpid(),))
+    started = meter.gpu_start_mb
+    grown = None if ended is None or started is None else max(0.0, ended - started)
+    return Footprint(meter.start_mb, instant, started, grown)
+
+
+async def _keep_looking(meter: Meter, pid: int) -> None:
+    """Look at a program again and again; what it took between the last look and its end is not seen."""
+    pause = _FIRST_LOOK
+    while True:
+        await asyncio.sleep(pause)
+        await _look(meter, pid)
+        pause = min(2 * pause, _LAST_LOOK)
+
+
+async def _look(meter: Meter, pid: int) -> None:
+    """Take the peaks of a program and of all it has started."""
+    pids = _family(pid)
+    peaks = [peak for peak in map(_peak_mb, pids) if peak is not None]
+    if not peaks:
+        return
+    meter.program_mb = max(meter.program_mb or 0.0, sum(peaks))
+    held = await asyncio.to_thread(gpu_mb, pids) if gpu_there() else 0.0
+    meter.program_gpu_mb = held if held is None else max(meter.program_gpu_mb or 0.0, held)
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants, as far as the system tells."""
+    found = [pid]
+    for one in found:
+        with contextlib.suppress(OSError):
+            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text(encoding="ascii").split())
+        if len(found) >= _MOST_PROGRAMS:
+            break
+    return found
+
+
+def _forget_peak() -> float | None:
+    """Let the peak of this process be counted from now on; gives what it holds now, None where that cannot be done."""
+    try:
+        with open("/proc/self/clear_refs", "wb", buffering=0) as file:  # noqa: PTH123 - this is on the way of every call
+            file.write(b"5")
+    except OSError:
+        return None
+    return _peak_mb("self")
+
+
+def _peak_mb(pid: int | str) -> float | None:
+    """The most memory that a process has held at one time, in MB; None when it is gone or cannot be read."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - as above
+            status = file.read()
+    except OSError:
+        return None
+    found = _PEAK.search(status)
+    return int(found[1]) / _KB_PER_MB if found else None
+
+
+_PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)

@@ -1,0 +1,157 @@
+"""What a run of a tool takes: measured on this process and on real programs."""
+
+import asyncio
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ecoshell.messages import Footprint
+from ecoshell.tools import gpu
+from ecoshell.tools.builtin.processes import run_process
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.measuring import measured
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
+
+_MB = 1 << 20
+
+
+def fill(megabytes: int) -> str:
+    """Take memory and let it go."""
+    held = bytearray(megabytes * _MB)
+    held[::4096] = b"x" * len(held[::4096])
+    return "filled"
+
+
+async def python(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return (await run_process(command, folder=Path.cwd(), environment=os.environ, seconds=20, window=99)).output
+
+
+async def program(megabytes: int) -> str:
+    """Run a program that takes memory until it may end."""
+    code = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(0.3)"
+    seen = await run_process(
+        [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
+    )
+    return seen.output
+
+
+async def family(megabytes: int) -> str:
+    """Run a program whose child takes memory."""
+    child = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(0.3)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    seen = await run_process(
+        [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
+    )
+    return seen.output
+
+
+def tool(function):
+    return FunctionTool(function, effects=())
+
+
+def held(observation):
+    assert observation.footprint is not None
+    return observation.footprint
+
+
+async def test_the_peak_of_a_run_is_measured_above_what_the_process_held_before():
+    await measured(tool(fill), {"megabytes": 1})
+    seen = await measured(tool(fill), {"megabytes": 96})
+    assert 90 < held(seen).cpu_instant_mb < 130
+    assert held(seen).cpu_mb > 5
+    assert seen.text == "filled"
+    assert seen.seconds > 0
+
+
+async def test_an_earlier_peak_is_not_taken_for_that_of_a_later_run():
+    await measured(tool(fill), {"megabytes": 96})
+    assert held(await measured(tool(fill), {"megabytes": 1})).cpu_instant_mb < 40
+
+
+@pytest.mark.parametrize("function", [program, family])
+async def test_a_program_counts_with_all_it_starts_and_in_the_place_of_this_process(function):
+    seen = held(await measured(tool(function), {"megabytes": 80}))
+    assert 80 < seen.cpu_mb < 150
+    assert seen.cpu_instant_mb == 0.0
+
+
+async def test_runs_at_the_same_time_in_one_process_cannot_be_told_apart_and_programs_can():
+    first, second, third = await asyncio.gather(
+        measured(tool(fill), {"megabytes": 8}),
+        measured(tool(program), {"megabytes": 20}),
+        measured(tool(program), {"megabytes": 80}),
+    )
+    assert held(first).cpu_mb is None
+    assert held(first).cpu_instant_mb is None
+    assert 20 < held(second).cpu_mb < 80 < held(third).cpu_mb < 150
+
+
+async def test_a_run_after_one_that_was_cancelled_is_alone_again():
+    async def wait() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    waiting = asyncio.create_task(measured(tool(wait), {}))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert held(await measured(tool(fill), {"megabytes": 1})).cpu_mb is not None
+
+
+async def test_where_there_is_no_gpu_its_memory_is_none_taken(monkeypatch):
+    monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: False)
+    seen = held(await measured(tool(fill), {"megabytes": 1}))
+    assert (seen.gpu_mb, seen.gpu_instant_mb) == (0.0, 0.0)
+
+
+async def test_where_a_gpu_is_in_use_and_nobody_can_tell_its_memory_is_unknown(monkeypatch):
+    monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: True)
+    monkeypatch.setattr("ecoshell.tools.measuring.gpu_mb", lambda pids: None)
+    seen = held(await measured(tool(fill), {"megabytes": 1}))
+    assert seen == Footprint(seen.cpu_mb, seen.cpu_instant_mb, None, None)
+    assert seen.cpu_mb is not None
+
+
+class Driver:
+    """Speaks as the driver's library does: one GPU, on which these processes hold this much."""
+
+    def __init__(self, processes):
+        self._processes = processes
+
+    def nvmlDeviceGetCount_v2(self, count):  # noqa: N802
+        count._obj.value = 1
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, device):  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, device, room, infos):  # noqa: N802
+        room._obj.value = len(self._processes)
+        for info, (pid, used) in zip(infos, self._processes, strict=False):
+            info.pid, info.used = pid, used
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("processes", "megabytes"),
+    [
+        ([(7, 64 * _MB), (9, 999 * _MB)], 64.0),
+        ([(7, 64 * _MB), (7, 16 * _MB)], 80.0),
+        ([(9, 999 * _MB)], None),
+        ([(7, ctypes.c_ulonglong(-1).value)], None),
+    ],
+    ids=["its own only", "on two devices", "not known to the driver", "not told"],
+)
+def test_the_driver_is_asked_for_what_a_process_holds(monkeypatch, processes, megabytes):
+    monkeypatch.setattr(gpu, "gpu_there", lambda: True)
+    monkeypatch.setattr(gpu, "_has_gpu_open", lambda pid: pid == 7)
+    monkeypatch.setattr(gpu, "_library", lambda: Driver(processes))
+    assert gpu.gpu_mb([7, 8]) == megabytes
+    assert gpu.gpu_mb([8]) == 0.0
