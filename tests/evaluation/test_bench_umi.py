@@ -2,6 +2,7 @@ import argparse
 import json
 
 import pytest
+from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from ecoshell.evaluation.umi.metrics import (
 )
 from ecoshell.evaluation.umi.reference import read_trajectories
 from ecoshell.evaluation.umi.scoring import METRICS, summarise
+from ecoshell.evaluation.umi.splitting import SPLITS, is_held
+from ecoshell.paths import user_paths
 
 FORECAST = {
     "name": "forecast",
@@ -276,10 +279,14 @@ def test_a_model_that_invents_tools_and_answers_too_soon_is_told_of(data, script
     assert 50 < record["rouge_l"] < 100
 
 
-def test_plain_text_is_an_answer_and_an_empty_one_is_no_decision(data, script, capsys):
+def test_plain_text_is_an_answer_and_no_text_at_all_is_no_decision(data, script, capsys):
     assert bench("--data", data, "--limit", 2, "--json", "--model", script({"text": "Dry."}, said("finish"))) == 0
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["plan_acc"] == 0
+    assert json.loads(shown.out)["plan_acc"] == 50
+    assert "usable" not in shown.err
+    assert bench("--data", data, "--limit", 2, "--json", "--model", script(said("clock"), {"text": ""})) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["plan_acc"] == 50
     assert "1 of 2 steps have no usable reply" in shown.err
     assert "step 2 of a" in shown.err
 
@@ -290,6 +297,112 @@ def test_each_step_is_asked_with_the_reference_before_it_and_every_tool_register
     assert view.path.steps[1].observation.text == "rain"
     assert [tool.name for tool in view.registered] == ["forecast", "clock"]
     assert view.opening == "Rain in Oslo?"
+
+
+# The trio
+
+
+def plans(following="caller"):
+    return {"text": f"So it is. Next: {following}."}
+
+
+TRIO = (
+    *(plans(), RIGHT[0], plans("conclusion"), {"text": "It will rain in Oslo."}),
+    *(plans(), RIGHT[2], plans(), RIGHT[3], plans("conclusion"), {"text": "It will rain in Oslo."}),
+    plans("give up"),
+)
+
+
+def test_a_trio_that_does_as_the_reference_does_scores_a_hundred(data, script, capsys):
+    record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*TRIO))
+    assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
+
+
+def test_the_decision_is_the_planners_and_the_call_the_callers(data, script, capsys):
+    lines = (plans(), said("radar"), plans(), said("clock"), *TRIO[4:])
+    record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*lines))
+    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)  # a call in the place of an answer
+    assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
+    assert record["hallucination"] == pytest.approx(100 / 6, abs=1e-3)
+    assert record["rouge_l"] == 50
+
+
+def test_a_planners_decision_stands_where_the_caller_or_the_summarizer_says_nothing_of_use(data, script, capsys):
+    lines = (plans(), {"text": "Hm."}, {"text": "Hm."}, plans("conclusion"), {"text": ""})
+    assert bench("--data", data, "--limit", 2, "--json", "--mode", "umi", "--model", script(*lines)) == 0
+    shown = capsys.readouterr()
+    record = json.loads(shown.out)
+    assert [record[metric] for metric in METRICS] == [100, 0, 0, 0, 0]
+    assert "1 of 2 steps have no usable reply" in shown.err
+
+
+@pytest.fixture
+def stranger(home, monkeypatch):
+    """A remote model that only ever calls `rm_rf`, which nobody knows."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    with hostile_server() as server:
+        address = f'[models."openai/stranger"]\nbase_url = "{server.openai}"\nnative_tools = true\n'
+        user_paths().settings_file.parent.mkdir(parents=True)
+        user_paths().settings_file.write_text(address, encoding="utf-8")
+        yield "openai/stranger"
+
+
+@pytest.mark.parametrize("mode", ["single", "umi"])
+def test_a_tool_that_is_invented_twice_over_counts_as_it_was_written(data, script, stranger, mode, capsys):
+    who = ("--model", stranger) if mode == "single" else ("--model", script(plans()), "--role", f"caller={stranger}")
+    assert bench("--data", data, "--limit", 1, "--json", "--mode", mode, *who) == 0
+    shown = capsys.readouterr()
+    record = json.loads(shown.out)
+    assert [record[metric] for metric in METRICS] == [100, 0, 100, 0, None]
+    assert "no tool named 'rm_rf'" in shown.err
+
+
+def test_roles_have_models_of_their_own(data, script, tmp_path, capsys):
+    planner = f"script:{written(tmp_path / 'planner.jsonl', plans(), plans('conclusion'))}"
+    model, most = script(RIGHT[0], {"text": "It will rain in Oslo."}), ("--limit", 2)
+    assert bench("--data", data, "--model", model, "--role", f"planner={planner}", *most) == 0
+    table = capsys.readouterr().out
+    assert "100.00" in table
+    assert f"planner {planner}, mode umi" in table
+
+
+# Held tasks
+
+
+def test_a_task_is_held_by_its_id_alone_and_the_splits_share_none(tmp_path, capsys):
+    ids = [f"t{number}" for number in range(300)]
+    held = [one for one in ids if is_held(one)]
+    assert 60 < len(held) < 140
+    assert [is_held(one) for one in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")] == [0, 1, 0, 1]
+    file = written(tmp_path / "many.jsonl", *map(task, ids))
+    counts = {split: printed(capsys, "--data", file, "--model", "gold", "--split", split)["n"] for split in SPLITS}
+    assert counts == {"held": 2 * len(held), "rest": 600 - 2 * len(held), "all": 600}
+
+
+def test_the_limit_counts_the_steps_of_the_split(tmp_path, capsys):
+    names = [name for name in map(str, range(30)) if is_held(name)]
+    file = written(tmp_path / "many.jsonl", *(task(str(name)) for name in range(30)))
+    assert bench("--data", file, "--model", "gold", "--split", "held", "--limit", 3) == 0
+    assert f"3 steps of {min(2, len(names))} tasks" in capsys.readouterr().out
+
+
+def test_a_split_without_a_task_is_told_of(tmp_path):
+    name = next(name for name in map(str, range(30)) if not is_held(name))
+    with pytest.raises(UsageError, match="split 'held'"):
+        bench("--data", written(tmp_path / "one.jsonl", task(name)), "--model", "gold", "--split", "held")
+
+
+def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(tmp_path, script, capsys):
+    names = sorted("abcdefgh", key=is_held)
+    assert len({is_held(name) for name in names}) == 2
+    file, out = written(tmp_path / "some.jsonl", *map(task, names)), tmp_path / "answers.jsonl"
+    right, wrong = RIGHT[:2], (said("clock"), said("clock"))
+    model = script(*(line for name in names for line in (right if is_held(name) else wrong)))
+    whole = printed(capsys, "--data", file, "--model", model, "--out", out)
+    script()
+    held = printed(capsys, "--data", file, "--model", model, "--out", out, "--split", "held")
+    assert (held["plan_acc"], held["n"]) == (100, 2 * sum(map(is_held, names)))
+    assert whole["plan_acc"] < 100
 
 
 def test_the_limit_counts_steps(data, script, capsys):
@@ -339,9 +452,21 @@ def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     kept = out.read_bytes()
     written(data, TASKS[0])
-    with pytest.raises(UsageError, match="its data is another"):
+    with pytest.raises(UsageError, match="not of the same data"):
         bench("--data", data, "--model", model, "--out", out)
     assert out.read_bytes() == kept
+
+
+def test_answers_of_another_mode_or_of_other_roles_are_refused(data, script, tmp_path):
+    out, model = tmp_path / "answers.jsonl", script(*RIGHT)
+    bench("--data", data, "--model", model, "--out", out)
+    with pytest.raises(UsageError, match="not of the same mode"):
+        bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
+    out.unlink()
+    script(*TRIO)
+    bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
+    with pytest.raises(UsageError, match="not of the same roles"):
+        bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
 
 
 def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
@@ -397,6 +522,13 @@ def test_a_finish_needs_its_answer(tmp_path):
         (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
         (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "Nobody is asked"),
         (("--data", "DATA", "--model", "gold", "--limit", "0"), "not a number"),
+        (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "gives no role a model"),
+        (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "Nobody is asked"),
+        (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "there are no roles"),
+        (("--tokens",), "nothing to count without --data"),
+        (("--tokens", "--data", "DATA", "--mode", "umi"), "both modes are counted"),
+        (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "both modes are counted"),
+        (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is not known"),
         (("--convert", "toolbench", "a", "b"), "'toolbench' cannot be converted"),
     ],
 )

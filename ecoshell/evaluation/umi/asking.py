@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -16,28 +17,44 @@ from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.purse import Purse
 from ecoshell.assembly.casting import Casting
-from ecoshell.assembly.parts import load_settings, open_ledger
+from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import PLAIN
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ModelBroken, ToolError, UsageError
+from ecoshell.errors import CallBroken, ModelBroken, ToolError, UsageError
 from ecoshell.evaluation.umi.metrics import Prediction
 from ecoshell.evaluation.umi.reference import ReferenceStep, Trajectory
 from ecoshell.evaluation.umi.results import Answered
 from ecoshell.events import BudgetSettled, Event
 from ecoshell.messages import Call, Effect, Observation, ToolDocument, Usage
 from ecoshell.models.base import Model
-from ecoshell.options import Options
+from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.planning.judging.payload import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies.base import Path, Step, Thought, ending
 
-MODES: Mapping[str, Callable[[Casting, str], Cast]] = {"single": lambda casting, model: casting.cast(model)}
-"""The modes that can be measured, and how a model is cast in each."""
+MODES = ("single", "umi")
+"""The modes that can be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Players:
+    """Who is asked: a model in a mode, and the models that roles of the mode have of their own."""
+
+    model: str
+    mode: str = "single"
+    roles: RoleModels = ALL_ONE
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The models of roles, where those are others than the model itself."""
+        given = {role: self.roles.of(role) for role in ROLES}
+        return {role: model for role, model in given.items() if model not in (None, self.model)}
+
 
 Asked = tuple[Trajectory, int]
 """A trajectory, and the number of one of its steps."""
@@ -46,7 +63,7 @@ Asked = tuple[Trajectory, int]
 class Examinee:
     """A model in a mode, asked for steps; made by `examinee`."""
 
-    def __init__(self, casting: "_OneModel", cast: Callable[[Casting], Cast], purse: Purse) -> None:
+    def __init__(self, casting: "_Examining", cast: Callable[[], Cast], purse: Purse) -> None:
         self._casting = casting
         self._cast = cast
         self._purse = purse
@@ -73,7 +90,7 @@ class Examinee:
         self._turn += 1
         self._purse.enter(self._session, self._turn)
         self._casting.equip(trajectory)
-        mode = (await asyncio.to_thread(self._cast, self._casting)).mode
+        mode = (await asyncio.to_thread(self._cast)).mode
         view, settled, started = view_of(trajectory, number), list[BudgetSettled](), time.monotonic()
 
         def emit(event: Event) -> None:
@@ -83,6 +100,8 @@ class Examinee:
         error = ""
         try:
             prediction = predicted(await mode.think(view, emit), view.path)
+        except CallBroken as broken:  # the decision was to call, and the call counts as it was written
+            prediction, error = Prediction("call", broken.tool, broken.arguments), broken.message
         except ModelBroken as broken:
             if not broken.billed:
                 raise
@@ -105,19 +124,18 @@ class Examinee:
 
 
 @asynccontextmanager
-async def examinee(model: str, mode: str, budget: str | None) -> AsyncGenerator[Examinee]:
-    """A model to be asked, let go of at the end; `budget` caps the whole run, as typed.
+async def examinee(players: Players, budget: str | None) -> AsyncGenerator[Examinee]:
+    """Those who are to be asked, let go of at the end; `budget` caps the whole run, as typed.
 
-    Raises UsageError for a mode that cannot be measured, SettingsError, StoreError and ModelMissing.
+    Raises SettingsError, StoreError and ModelMissing.
     """
-    cast = mode_named(mode)
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
     ledger = await asyncio.to_thread(open_ledger, paths)
     try:
         purse = Purse(Gate(ledger))
-        casting = _OneModel(settings, Options(model=model), purse)
-        one = Examinee(casting, lambda casting: cast(casting, model), purse)
+        casting = _Examining(settings, Options(model=players.model), purse)
+        one = Examinee(casting, lambda: casting.cast(players.model, players.mode, roles=players.roles), purse)
         await one.set_caps(settings, budget)
         try:
             yield one
@@ -127,11 +145,18 @@ async def examinee(model: str, mode: str, budget: str | None) -> AsyncGenerator[
         ledger.close()
 
 
-def mode_named(name: str) -> Callable[[Casting, str], Cast]:
-    """How a model is cast in the mode of this name; raises UsageError."""
-    if name not in MODES:
-        raise UsageError(f"The mode {name!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
-    return MODES[name]
+def players_of(model: str, mode: str, roles: RoleModels = ALL_ONE) -> Players:
+    """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
+
+    Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
+    """
+    if mode not in MODES:
+        raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
+    if mode == "umi":
+        return Players(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
+    if roles != ALL_ONE:
+        raise UsageError("In the mode single there are no roles.", fix="Add --mode umi.")
+    return Players(model, mode)
 
 
 async def ask_all(one: Examinee, steps: Iterable[Asked], told: Callable[[Answered], None]) -> None:
@@ -151,14 +176,14 @@ def view_of(trajectory: Trajectory, number: int) -> View:
 
 
 def predicted(thought: Thought, path: Path) -> Prediction:
-    """The decision in a thought; raises ModelBroken when it neither calls nor answers."""
+    """The decision in a thought; raises ModelBroken when it neither calls nor says anything."""
     end = ending(thought, path)
     if end is None:
         call = thought.call or Call("")
         return Prediction("call", call.name, dict(call.arguments))
     if end.ending == "gave_up":
         return Prediction("give_up", answer=end.answer)
-    if not end.answer.strip():
+    if thought.call is None and not end.answer.strip():
         raise ModelBroken("The model gave an empty answer.")
     return Prediction("finish", answer=end.answer)
 
@@ -168,12 +193,12 @@ def _taken(step: ReferenceStep, place: int) -> Step:
     return Step(step.thought, Call(step.tool, step.arguments, f"r{place}"), seen)
 
 
-class _OneModel(Casting):
-    """Casts one model for the tools of task after task, and makes it once."""
+class _Examining(Casting):
+    """Casts for the tools of task after task, and makes each model once."""
 
     def __init__(self, settings: Settings, options: Options, purse: Purse) -> None:
         super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=purse)
-        self._made: Model | None = None
+        self._made: dict[str, Model] = {}
         self._task: Trajectory | None = None
 
     def equip(self, task: Trajectory) -> None:
@@ -184,13 +209,14 @@ class _OneModel(Casting):
             self._task = task
 
     async def aclose(self) -> None:
-        if self._made is not None:
-            await self._made.aclose()
+        for model in self._made.values():
+            await model.aclose()
         await super().aclose()
 
     def _model(self, name: str) -> Model:
-        self._made = self._made or super()._model(name)
-        return self._made
+        if name not in self._made:
+            self._made[name] = super()._model(name)
+        return self._made[name]
 
 
 class _Described:

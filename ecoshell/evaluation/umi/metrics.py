@@ -13,7 +13,10 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was decided at a step: a call, or an answer; the decision is None when nothing usable was said."""
+    """What was decided at a step: a call, or an answer; the decision is None when nothing usable was said.
+
+    A call that cannot be used has the tool it names, if any, and the arguments as they were written.
+    """
 
     decision: Decision | None
     tool: str = ""
@@ -62,8 +65,8 @@ def action_match(step: ReferenceStep, prediction: Prediction) -> float:
 
 
 def hallucination(names: Collection[str], prediction: Prediction) -> float:
-    """Hallu.: whether a tool is called that is not in the list."""
-    return float(prediction.decision == "call" and prediction.tool not in names)
+    """Hallu.: whether a tool is called that is not in the list; a call that names none invents none."""
+    return float(prediction.decision == "call" and bool(prediction.tool) and prediction.tool not in names)
 
 
 def argument_f1(step: ReferenceStep, prediction: Prediction) -> float:

@@ -10,27 +10,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.trajectories import read_objects
 from ecoshell.evaluation.umi.metrics import Prediction
 from ecoshell.paths import user_paths
 
+if TYPE_CHECKING:
+    from ecoshell.evaluation.umi.asking import Players
+
 _FIX = "Give another file with --out, or remove this one."
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What must be the same for a run to go on; `data` is the digest of the trajectories' file."""
+    """What must be the same for a run to go on; `data` is the digest of the trajectories' file.
+
+    Not which of the steps are asked for: an answer is the same whatever else was asked.
+    """
 
     data: str
     model: str
     mode: str
+    roles: Mapping[str, str]
+    """The models that roles have of their own."""
 
     @classmethod
-    def of(cls, data: Path, model: str, mode: str) -> "Heading":
-        return cls(hashlib.sha256(data.read_bytes()).hexdigest(), model, mode)
+    def of(cls, data: Path, players: "Players") -> "Heading":
+        """The heading of a run that asks these players."""
+        return cls(hashlib.sha256(data.read_bytes()).hexdigest(), players.model, players.mode, players.named)
 
     def file(self) -> Path:
         """Where an interrupted run is kept for this user unless told otherwise."""
@@ -112,7 +121,7 @@ class ResultsFile:
         for key, value in asdict(heading).items():
             if found.get(key) != value:
                 raise UsageError(
-                    f"{place}: these are not results of this run: its {key} is another.", kept="It stays.", fix=_FIX
+                    f"{place}: these are results of another run, not of the same {key}.", kept="It stays.", fix=_FIX
                 )
         for place, record in lines:
             answered = _answered(record, place)

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from statistics import fmean
+from typing import Any
 
 from ecoshell.evaluation.umi.metrics import StepScore
 
 METRICS = tuple(one.name for one in fields(StepScore))
 RESAMPLES = 2000
 SEED = 0
-_TAILS = (2.5, 97.5)
+TAILS = (2.5, 97.5)
 
 Interval = tuple[float, float]
 
@@ -37,6 +38,13 @@ def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
     return Result(len(steps), {metric: _mean(steps, metric) for metric in METRICS}, _intervals(drawn))
 
 
+def resamples(size: int) -> Any:
+    """How often each of so many groups is drawn in each bootstrap sample: an array of samples by groups."""
+    import numpy as np
+
+    return np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), size=RESAMPLES)
+
+
 def _mean(steps: Sequence[StepScore], metric: str) -> float | None:
     known = [value for step in steps if (value := getattr(step, metric)) is not None]
     return 100 * fmean(known) if known else None
@@ -49,8 +57,7 @@ def _intervals(groups: Sequence[Sequence[StepScore]]) -> dict[str, Interval | No
     values = [np.array([astuple(step) for step in group], dtype=float) for group in groups]  # None becomes nan
     sums = np.stack([np.nansum(group, axis=0) for group in values])
     counts = np.stack([np.sum(~np.isnan(group), axis=0) for group in values])
-    size = len(groups)
-    draws = np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), size=RESAMPLES)
+    draws = resamples(len(groups))
     totals, cases = draws @ sums, draws @ counts
     found: dict[str, Interval | None] = {}
     for place, metric in enumerate(METRICS):
@@ -58,6 +65,6 @@ def _intervals(groups: Sequence[Sequence[StepScore]]) -> dict[str, Interval | No
         if not some.any():
             found[metric] = None
             continue
-        low, high = np.percentile(100 * totals[some, place] / cases[some, place], _TAILS)
+        low, high = np.percentile(100 * totals[some, place] / cases[some, place], TAILS)
         found[metric] = (float(low), float(high))
     return found
