@@ -14,7 +14,8 @@ class CostRow:
     """The sum of one key's entries.
 
     `spent_nano` adds up the calls whose price is known and is None when there are only others; `unpriced` says how many
-    others there are. `usage` counts the whole reservation of a call that reported none. An empty key means: no tool.
+    others there are. `seconds` and `untimed` are the same of the time that calls took. `usage` counts the whole
+    reservation of a call that reported none. An empty key means: no tool.
     """
 
     key: str
@@ -23,25 +24,51 @@ class CostRow:
     usage: Usage
     calls: int
     unpriced: int
+    seconds: float | None = None
+    untimed: int = 0
+
+
+_SUMS = """SUM(spent_nano) AS spent,
+    COALESCE(SUM(CASE WHEN state IN ('held', 'aside') THEN held_nano END), 0) AS held,
+    SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
+    SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state != 'aside') AS calls,
+    SUM(state IN ('settled', 'unreported') AND spent_nano IS NULL) AS unpriced,
+    SUM({seconds}) AS seconds,
+    SUM(state IN ('settled', 'unreported') AND purpose != 'tool' AND {seconds} IS NULL) AS untimed
+FROM entries"""
 
 
 def cost_rows(db: sqlite3.Connection, by: By, session: str | None = None) -> tuple[CostRow, ...]:
     """One row for each key, of all entries or of one session's, in the order in which the keys first appear."""
     only = "" if session is None else "AND session = :session"
     found = db.execute(
-        f"""SELECT {by} AS key, SUM(spent_nano) AS spent,
-            COALESCE(SUM(CASE WHEN state IN ('held', 'aside') THEN held_nano END), 0) AS held,
-            SUM(input) AS input, SUM(output) AS output, SUM(cached) AS cached, SUM(cache_write) AS cache_write,
-            SUM(reasoning) AS reasoning, SUM(purpose != 'tool' AND state != 'aside') AS calls,
-            SUM(state IN ('settled', 'unreported') AND spent_nano IS NULL) AS unpriced
-        FROM entries WHERE state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)""",
+        f"SELECT {by} AS key, {_sums(db)} WHERE state != 'released' {only} GROUP BY {by} ORDER BY MIN(id)",
         {"session": session},
     )
     return tuple(_row(row) for row in found)
 
 
+def turn_rows(db: sqlite3.Connection, session: str) -> dict[int, CostRow]:
+    """One row for each turn of a session, by its number; the key is the session's.
+
+    What a summary of /compact cost is left out: it was written after the turn it is booked under.
+    """
+    found = db.execute(
+        f"""SELECT session AS key, turn, {_sums(db)} WHERE state != 'released' AND role != 'compact'
+        AND session = ? GROUP BY turn""",
+        (session,),
+    )
+    return {row["turn"]: _row(row) for row in found}
+
+
+def _sums(db: sqlite3.Connection) -> str:
+    """What is added up; of a file that only an older version could write, everything but the time."""
+    columns = {row["name"] for row in db.execute("PRAGMA table_info(entries)")}
+    return _SUMS.format(seconds="seconds" if "seconds" in columns else "NULL")
+
+
 def _row(row: sqlite3.Row) -> CostRow:
-    spent = row["spent"]
+    spent, seconds = row["spent"], row["seconds"]
     return CostRow(
         key=row["key"],
         spent_nano=0 if spent is None and not row["unpriced"] else spent,
@@ -49,4 +76,6 @@ def _row(row: sqlite3.Row) -> CostRow:
         usage=Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]),
         calls=row["calls"],
         unpriced=row["unpriced"],
+        seconds=0.0 if seconds is None and not row["untimed"] else seconds,
+        untimed=row["untimed"],
     )

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -24,12 +24,15 @@ class Database:
     cannot be written is opened for reading only; one that is removed meanwhile can be read on, and not written.
     """
 
-    def __init__(self, path: Path, *, schema: str, version: int, busy_seconds: float = 10.0) -> None:
+    def __init__(
+        self, path: Path, *, schema: str, version: int, upgrades: Sequence[str] = (), busy_seconds: float = 10.0
+    ) -> None:
+        """`schema` makes the tables of version 1, each of `upgrades` those of the next version from the one before."""
         self.path = path
         self._lock = threading.Lock()
         self._busy_seconds = busy_seconds
         self._writable = True
-        self._connection = self._open(schema, version, busy_seconds)
+        self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
         self._identity = _identity(path)
 
     @contextmanager
@@ -95,7 +98,7 @@ class Database:
         with self._lock:
             self._connection.close()
 
-    def _open(self, schema: str, version: int, busy_seconds: float) -> sqlite3.Connection:
+    def _open(self, scripts: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
         with self._errors("Nothing was changed."):
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,7 @@ class Database:
                 raise _unwritable(self.path, "Nothing was changed.") from error
             try:
                 return _connected(
-                    str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, schema, version)
+                    str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
                 )
             except sqlite3.OperationalError as error:
                 if _code(error) not in _UNWRITABLE or not self.path.is_file():
@@ -157,7 +160,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: int) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, scripts: Sequence[str]) -> None:
+    """Bring the file to the last version: each of the scripts makes one of the one before it."""
+    version = len(scripts)
     connection.execute("BEGIN")
     found = _version(connection, path, version)  # before WAL mode, which would be written into another program's file
     connection.execute("ROLLBACK")
@@ -169,8 +174,9 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str, version: i
         if _code(error) not in _BUSY or found < version:
             raise
         return  # another process is writing, and there is nothing to prepare
-    if _version(connection, path, version) < version:
-        for statement in schema.split(";"):
+    found = _version(connection, path, version)
+    if found < version:
+        for statement in ";".join(scripts[found:]).split(";"):
             connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")

@@ -13,7 +13,7 @@ from ecoshell.messages import Usage
 
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
@@ -38,6 +38,8 @@ CREATE TABLE caps (
 ) WITHOUT ROWID;
 CREATE TABLE barred (model TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID
 """
+WITH_SECONDS = "ALTER TABLE entries ADD COLUMN seconds REAL"
+"""How long each call took; unknown of those that were made before version 2."""
 
 Counted = tuple[int, int, int, int]
 """Nano-dollars spent and held, tokens spent and held: what one row adds to the totals."""

@@ -39,9 +39,11 @@ class Gate:
         """Turn what was set aside into the final call; always fits when that call is no larger."""
         return await self._reserve(self.ledger.exchange, aside, ask)
 
-    async def settle(self, hold: Hold, usage: Usage | None, *, tool: str = "") -> Settlement:
+    async def settle(
+        self, hold: Hold, usage: Usage | None, *, tool: str = "", seconds: float | None = None
+    ) -> Settlement:
         """End a hold with the reported usage; without one the whole hold counts as spent."""
-        return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool))
+        return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool, seconds=seconds))
 
     async def release(self, hold: Hold) -> None:
         """Give a hold back in full, because nothing was sent."""

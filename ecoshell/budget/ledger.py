@@ -12,7 +12,7 @@ from typing import Any
 
 from ecoshell.budget import entries
 from ecoshell.budget.caps import CapState, Scope
-from ecoshell.budget.costs import By, CostRow, cost_rows
+from ecoshell.budget.costs import By, CostRow, cost_rows, turn_rows
 from ecoshell.budget.database import Database
 from ecoshell.budget.entries import Entry, entry_from_row
 from ecoshell.budget.holds import Account, Ask, Hold, Settlement
@@ -42,7 +42,13 @@ class Ledger:
     """
 
     def __init__(self, path: Path, *, clock: Clock = _now, busy_seconds: float = 10.0) -> None:
-        self._database = Database(path, schema=entries.SCHEMA, version=entries.VERSION, busy_seconds=busy_seconds)
+        self._database = Database(
+            path,
+            schema=entries.SCHEMA,
+            version=entries.VERSION,
+            upgrades=(entries.WITH_SECONDS,),
+            busy_seconds=busy_seconds,
+        )
         self._clock = clock
         if self._database.writable:
             self._release_abandoned_asides()
@@ -91,17 +97,17 @@ class Ledger:
             caps = self._caps_for(db, ask.account, row["day"])
             return self._place(db, ask, exchanged_output(ask, caps, old), "held", day=row["day"])
 
-    def settle(self, hold: Hold, usage: Usage | None, tool: str = "") -> Settlement:
+    def settle(self, hold: Hold, usage: Usage | None, tool: str = "", *, seconds: float | None = None) -> Settlement:
         """End a hold with the reported usage; without one the whole hold counts as spent.
 
-        A report of more than was held is recorded as an overrun and bars the model.
+        A report of more than was held is recorded as an overrun and bars the model. `seconds` is what the call took.
         """
         with self._database.writing(_STILL_HELD) as db:
             row = entries.find(db, hold.entry)
             if row["state"] != "held":
                 raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
             settlement = _settlement(row, hold, usage)
-            entries.change(db, row, {**_settled(settlement), "tool": tool})
+            entries.change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
             if settlement.overran:
                 self._bar(db, hold.account.model, _overrun_reason(settlement))
             return settlement
@@ -202,15 +208,20 @@ class Ledger:
         listed = (entry_from_row(row) for row in found)
         return tuple(entry for entry in listed if entry.state == "unreported" or not _alive(entry.pid))
 
-    def rows(self, by: By) -> tuple[CostRow, ...]:
-        """What was spent and is held, added up by this key."""
+    def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
+        """What was spent and is held, added up by this key; in all, or in one session."""
         with self._database.reading() as db:
-            return cost_rows(db, by)
+            return cost_rows(db, by, session)
 
     def session_row(self, session: str) -> CostRow | None:
         """What one session spent and holds; None when it has made no call."""
         with self._database.reading() as db:
             return next(iter(cost_rows(db, "session", session)), None)
+
+    def turn_rows(self, session: str) -> dict[int, CostRow]:
+        """What each turn of a session spent and holds, by its number."""
+        with self._database.reading() as db:
+            return turn_rows(db, session)
 
     def entry(self, entry: int) -> Entry:
         """One entry; raises UsageError when there is none with this number."""

@@ -50,7 +50,7 @@ def test_what_is_kept_comes_back_as_it_was(store):
     other = replace(USE, call="c2", helpful=None, judged_by="", ok=False, step_nano=7)
     store.add([USE, other])
     assert [*store.uses()] == [USE, other]
-    assert [one.use for one in store.find()] == [other, USE]
+    assert [one.item for one in store.find()] == [other, USE]
     assert store.queries() == [(1, USE.query)]
 
 
@@ -126,9 +126,9 @@ def test_columns_are_what_came_after_a_use(store):
 def test_uses_can_be_chosen_by_tool_question_and_time(store):
     late = replace(USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00")
     store.add([USE, late])
-    assert [one.use.tool for one in store.find(Choice(tool="read_file"))] == ["read_file"]
-    assert [one.use.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
-    assert [one.use.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
+    assert [one.item.tool for one in store.find(Choice(tool="read_file"))] == ["read_file"]
+    assert [one.item.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
+    assert [one.item.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
     store.add([replace(USE, call="c3", at="")])
     assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):

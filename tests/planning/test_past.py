@@ -230,7 +230,7 @@ class Stumbling:
         self._failed = False
         self.generation = store.generation
         self.queries = store.queries
-        self.columns = store.columns
+        self.columns, self.attempts_after = store.columns, store.attempts_after
         self.keep_vectors = store.keep_vectors
 
     def vectors(self, encoder: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
@@ -255,7 +255,7 @@ class FullDisk:
         self._store = store
         self.generation = store.generation
         self.queries = store.queries
-        self.columns = store.columns
+        self.columns, self.attempts_after = store.columns, store.attempts_after
         self.vectors = store.vectors
 
     def keep_vectors(self, encoder: str, rows: object) -> None:

@@ -1,9 +1,9 @@
-"""`ecoshell experience`: list, show, export, import and forget what was learned from uses of tools."""
+"""`ecoshell experience`: list, show, export, import and forget what was learned from uses of tools, and of modes."""
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -13,17 +13,20 @@ from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.btp.experience import Choice, ExperienceStore, KeptUse
+from ecoshell.planning.btp.base import Attempt, Experienced, Use
+from ecoshell.planning.btp.experience import Choice, ExperienceStore, Kept
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
+from ecoshell.planning.btp.tables import ATTEMPTS, USES
 from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
 _STILL_THERE = "Another shell uses the file: what is left of the text goes when that one ends, or at the next forget."
-_NONE_SUCH = "No use is like that."
 _SIGNS = {True: "✔ helpful", False: "✘ unhelpful", None: "? not judged"}
+_OUTCOMES = {"answered": "✔ answered", "gave_up": "✘ gave up", "limit": "? at a limit"}
+_USE_HEAD = ("use", "when", "tool", "result", "by", "price", "seconds", "question")
+_ATTEMPT_HEAD = ("attempt", "when", "mode", "outcome", "models", "price", "tokens", "seconds", "question")
 _QUERY_SHOWN = 60
 
 
@@ -45,17 +48,18 @@ def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit} lists nothing.", fix="Give a whole number, such as 20.")
     choice = Choice(tool=args.tool, text=args.query)
-    kept = store.find(choice, args.limit)
+    kept = store.find_attempts(choice, args.limit) if args.attempts else store.find(choice, args.limit)
     if args.json:
         print_json({"rows": [_record(one) for one in kept]})
     elif not kept:
-        print(_NONE_YET if choice == Choice() else _NONE_SUCH)
+        noun = ATTEMPTS.noun if args.attempts else USES.noun
+        print(_NONE_YET if choice == Choice() else f"No {noun} is like that.")
     else:
-        print_table(("use", "when", "tool", "result", "by", "price", "seconds", "question"), map(_cells, kept))
+        print_table(_ATTEMPT_HEAD if args.attempts else _USE_HEAD, map(_cells, kept))
 
 
 def _show(store: ExperienceStore, args: argparse.Namespace) -> None:
-    kept = store.use(args.id)
+    kept = _numbered(store, *args.id)
     if args.json:
         print_json(_record(kept))
         return
@@ -63,29 +67,42 @@ def _show(store: ExperienceStore, args: argparse.Namespace) -> None:
         print(f"{name:<14} {visible(str(value))}" if value is not None else f"{name:<14} unknown")
 
 
+def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kept[Attempt]:
+    """The use or the attempt of this number; raises UsageError when there is none."""
+    return store.attempt(number) if kind == "attempt" else store.use(number)
+
+
 def _export(store: ExperienceStore, args: argparse.Namespace) -> None:
-    uses = [*store.uses()]
-    text = "".join(f"{to_line(use)}\n" for use in uses)
+    items = [*store.uses(), *store.attempts()]
+    text = "".join(f"{to_line(item)}\n" for item in items)
     if args.file is None:
         sys.stdout.write(text)
         return
     file = Path(args.file).expanduser()
     write_new(file, text, kept="The experience is kept.")
-    print(f"{_counted(len(uses))} exported to {file}.", file=sys.stderr)
+    print(f"{_counted(*_parted(items))} exported to {file}.", file=sys.stderr)
 
 
 def _import(store: ExperienceStore, args: argparse.Namespace) -> None:
-    uses = _read(args.file)
-    added = store.add_new(uses)
-    known = len(uses) - added
+    items = _read(args.file)
+    added = store.add_new(items)
+    known = len(items) - added
     if args.json:
         print_json({"imported": added, "known": known})
     else:
-        print(f"{_counted(added)} imported{f'; {known} were there already' if known else ''}.")
+        share = f"{added} of " if known else ""
+        there = f"; {known} were there already" if known else ""
+        print(f"{share}{_counted(*_parted(items))} imported{there}.")
 
 
-def _read(name: str) -> list[Use]:
-    """The uses of a file, or of standard input for a dash."""
+def _parted(items: Sequence[Experienced]) -> tuple[int, int]:
+    """How many are uses, and how many attempts."""
+    uses = sum(isinstance(item, Use) for item in items)
+    return uses, len(items) - uses
+
+
+def _read(name: str) -> list[Experienced]:
+    """What a file holds, or standard input for a dash."""
     try:
         if name == "-":
             return _redacted(from_lines(sys.stdin.buffer, "standard input"))
@@ -97,34 +114,39 @@ def _read(name: str) -> list[Use]:
         ) from failure
 
 
-def _redacted(uses: Iterable[Use]) -> list[Use]:
-    """What is kept of uses that were made elsewhere."""
+def _redacted(items: Iterable[Experienced]) -> list[Experienced]:
+    """What is kept of what was experienced elsewhere."""
     environ = secret_variables(os.environ)
-    return [
-        replace(
-            use,
-            query=beginning(use.query, environ, QUERY),
-            arguments=beginning(use.arguments, environ, ARGUMENTS),
-            result=beginning(use.result, environ, RESULT),
-        )
-        for use in uses
-    ]
+
+    def clean(item: Experienced) -> Experienced:
+        query = beginning(item.query, environ, QUERY)
+        if isinstance(item, Attempt):
+            return replace(item, query=query)
+        arguments, result = beginning(item.arguments, environ, ARGUMENTS), beginning(item.result, environ, RESULT)
+        return replace(item, query=query, arguments=arguments, result=result)
+
+    return [*map(clean, items)]
 
 
 def _forget(store: ExperienceStore, args: argparse.Namespace) -> None:
-    choice = Choice(ids=tuple(args.ids), tool=args.tool, before=_time(args.before))
+    choice = Choice(
+        ids=tuple(number for kind, number in args.ids if kind == "use"),
+        attempts=tuple(number for kind, number in args.ids if kind == "attempt"),
+        tool=args.tool,
+        before=_time(args.before),
+    )
     if choice == Choice() and not args.all:
         raise UsageError("Nothing is named that is to be forgotten.", fix="Give numbers, --tool, --before or --all.")
     if args.all and (choice != Choice() or not args.yes):
         why = "--all stands alone." if choice != Choice() else "This would forget everything."
         raise UsageError(why, kept="Nothing was forgotten.", fix="Say ecoshell experience forget --all --yes.")
-    for number in args.ids:
-        store.use(number)
+    for named in args.ids:
+        _numbered(store, *named)
     forgotten = store.forget(choice)
     if args.json:
-        print_json({"forgotten": forgotten.uses, "erased": forgotten.erased})
+        print_json({"forgotten": forgotten.uses, "attempts": forgotten.attempts, "erased": forgotten.erased})
     else:
-        print(f"{_counted(forgotten.uses)} forgotten.")
+        print(f"{_counted(forgotten.uses, forgotten.attempts)} forgotten.")
     if not forgotten.erased:
         print(_STILL_THERE, file=sys.stderr)
 
@@ -139,25 +161,28 @@ def _time(text: str) -> str:
         raise UsageError(f"--before {text!r} is no date.", fix="Give one such as 2026-11-21.") from failure
 
 
-def _record(kept: KeptUse) -> dict[str, object]:
-    return {"id": kept.id, **asdict(kept.use)}
+def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
+    return {"id": kept.id if isinstance(kept.item, Use) else _number(kept), **asdict(kept.item)}
 
 
-def _cells(kept: KeptUse) -> tuple[str, ...]:
-    use = kept.use
-    question = visible_line(use.query)
+def _number(kept: Kept[Use] | Kept[Attempt]) -> str:
+    return f"{ATTEMPTS.sign}{kept.id}" if isinstance(kept.item, Attempt) else str(kept.id)
+
+
+def _cells(kept: Kept[Use] | Kept[Attempt]) -> tuple[str, ...]:
+    item = kept.item
+    question = visible_line(item.query)
     shown = question if len(question) <= _QUERY_SHOWN else f"{question[: _QUERY_SHOWN - 1]}…"
-    cost = None if use.step_nano is None else use.price_nano + use.step_nano
-    return (
-        str(kept.id),
-        _when(use.at),
-        use.tool,
-        _SIGNS[use.helpful],
-        use.judged_by,
-        "unknown" if cost is None else f"${nano_to_usd_text(cost)}",
-        f"{use.seconds:.2f}",
-        shown,
-    )
+    begin, end = (_number(kept), _when(item.at)), (f"{item.seconds:.2f}", shown)
+    if isinstance(item, Attempt):
+        outcome, models = _OUTCOMES.get(item.outcome, visible_line(item.outcome)), visible_line(item.models)
+        return (*begin, visible_line(item.mode), outcome, models, _price(item.price_nano), f"{item.tokens:,}", *end)
+    cost = None if item.step_nano is None else item.price_nano + item.step_nano
+    return (*begin, item.tool, _SIGNS[item.helpful], item.judged_by, _price(cost), *end)
+
+
+def _price(nano: int | None) -> str:
+    return "unknown" if nano is None else f"${nano_to_usd_text(nano)}"
 
 
 def _when(at: str) -> str:
@@ -168,5 +193,8 @@ def _when(at: str) -> str:
         return visible_line(at)
 
 
-def _counted(count: int) -> str:
-    return f"{count:,} use{'' if count == 1 else 's'}"
+def _counted(uses: int, attempts: int) -> str:
+    """How many of both; attempts are named where there are any."""
+    counted = [f"{uses:,} use{'' if uses == 1 else 's'}"] if uses or not attempts else []
+    counted += [f"{attempts:,} attempt{'' if attempts == 1 else 's'}"] if attempts else []
+    return " and ".join(counted)

@@ -1,4 +1,7 @@
-"""The nouns of BTP: one use of a tool, what past uses say of a tool for a new query, and a figure with its spread."""
+"""The nouns of BTP: one use of a tool, what past uses say of a tool for a new query, and a figure with its spread.
+
+Beside them an attempt, by which modes are compared.
+"""
 
 import hashlib
 import json
@@ -41,6 +44,38 @@ class Use:
     """The call's id within its turn; with session and turn it names the use."""
     at: str = ""
     """UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one question in one mode, as it is kept; the question is redacted before it comes here.
+
+    A turn in which one mode goes on where another gave up is two attempts.
+    """
+
+    query: str
+    mode: str
+    """`single` or `umi`."""
+    models: str
+    """Who played: one name, or those of the roles joined by `+`."""
+    strategy: str
+    outcome: str
+    """`answered`, `gave_up` or `limit`."""
+    price_nano: int | None
+    """Of models and tools; None when a part of it is unknown."""
+    tokens: int
+    """Read and written."""
+    seconds: float
+    """Of models and tools, without waiting for a person."""
+    session: str = ""
+    turn: int = 0
+    """With session and mode it names the attempt."""
+    at: str = ""
+    """UTC, ISO 8601."""
+
+
+Experienced = Use | Attempt
+"""What an experience is made of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,22 @@
-"""The experience of one user: every use of a tool, in one SQLite file that all shells write to (BTP §2.2, U)."""
+"""The experience of one user: every use of a tool, in one SQLite file that all shells write to (BTP §2.2, U).
+
+Beside the uses it keeps attempts: what came of each question in each mode.
+"""
 
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ecoshell.budget.database import Database
-from ecoshell.errors import StoreError, UsageError
-from ecoshell.planning.btp.base import Use
+from ecoshell.errors import UsageError
+from ecoshell.planning.btp.attempts import AttemptRow
+from ecoshell.planning.btp.base import Attempt, Experienced, Use
+from ecoshell.planning.btp.tables import ATTEMPTS, USES, Table, storable
 
-VERSION = 1
+VERSION = 2
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -27,39 +32,39 @@ CREATE TABLE vectors (query INTEGER NOT NULL, encoder TEXT NOT NULL, data BLOB N
 CREATE TABLE state (generation INTEGER NOT NULL);
 INSERT INTO state VALUES (1)
 """
-MARKED = "you"
-"""Who judged what the person marked."""
+_WITH_ATTEMPTS = """
+CREATE TABLE attempts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, query INTEGER NOT NULL, mode TEXT NOT NULL, models TEXT NOT NULL,
+    strategy TEXT NOT NULL, outcome TEXT NOT NULL, price_nano INTEGER, tokens INTEGER NOT NULL, seconds REAL NOT NULL,
+    session TEXT NOT NULL, turn INTEGER NOT NULL, at TEXT NOT NULL
+);
+CREATE UNIQUE INDEX attempts_once ON attempts (session, turn, mode) WHERE session != '';
+CREATE INDEX attempts_of_query ON attempts (query)
+"""
+"""What version 2 has beside version 1."""
+
+T = TypeVar("T", Use, Attempt)
 
 _LARGEST = 2**63 - 1
 """SQLite's largest whole number."""
-_NAMED = "session != '' AND session = ? AND turn = ? AND call = ?"
-"""With the words of the index, without which it would not be used."""
 _NOT_KEPT = "The turn goes on; what it has learned is tried again with the next use."
 _AS_BEFORE = "Everything stays as it was."
-_TYPES: dict[str, Any] = {spec.name: spec.type for spec in fields(Use)}
-_KEPT = tuple(spec.name for spec in fields(Use) if spec.name != "query")
-_COLUMNS = f"query, {', '.join(_KEPT)}"
-_AS_JUDGED = {
-    "helpful": "COALESCE(mark, helpful) AS helpful",
-    "judged_by": f"CASE WHEN mark IS NULL THEN judged_by ELSE '{MARKED}' END AS judged_by",
-}
-_READ = ", ".join(_AS_JUDGED.get(name, name) for name in _KEPT)
-_SELECT = f"SELECT uses.id AS id, text AS query, {_READ} FROM uses JOIN queries ON queries.id = uses.query"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptUse:
-    """A use under the number it is kept by."""
+class Kept(Generic[T]):
+    """A use or an attempt under the number it is kept by."""
 
     id: int
-    use: Use
+    item: T
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many uses were removed, and whether nothing of them is left in the file's log."""
+    """How much was removed, and whether nothing of it is left in the file's log."""
 
     uses: int
+    attempts: int
     erased: bool
 
 
@@ -82,26 +87,32 @@ class Columns:
 
 
 _COLUMN_NAMES = tuple(spec.name for spec in fields(Columns))
+_ATTEMPT_NAMES = ", ".join(spec.name for spec in fields(AttemptRow))
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which uses are meant; what is empty says nothing."""
+    """Which uses and attempts are meant; what is empty says nothing."""
 
     ids: Sequence[int] = ()
+    """Of uses; then no attempts are meant that are not named themselves."""
+    attempts: Sequence[int] = ()
+    """The numbers of attempts; then no uses are meant that are not named themselves."""
     tool: str = ""
+    """Which only uses have."""
     text: str = ""
     """Somewhere in the question."""
     before: str = ""
-    """UTC, ISO 8601; uses of unknown time are not meant."""
+    """UTC, ISO 8601; what is of unknown time is not meant."""
 
-    def condition(self) -> tuple[str, list[Any]]:
-        """The choice as SQL over uses and queries."""
+    def condition(self, table: Table[Any]) -> tuple[str, list[Any]]:
+        """The choice as SQL over a table and the questions."""
         parts: list[tuple[str, list[Any]]] = []
-        if self.ids:
-            parts.append((f"uses.id IN ({', '.join('?' * len(self.ids))})", [*self.ids]))
+        numbers = self.ids if table is USES else self.attempts
+        if self.ids or self.attempts:
+            parts.append((f"{table.name}.id IN ({', '.join('?' * len(numbers))})", [*numbers]))
         if self.tool:
-            parts.append(("tool = ?", [self.tool]))
+            parts.append(("tool = ?", [self.tool]) if table is USES else ("0", []))
         if self.text:
             parts.append(("instr(lower(text), lower(?)) > 0", [self.text]))
         if self.before:
@@ -110,13 +121,17 @@ class Choice:
 
 
 class ExperienceStore:
-    """Uses and the questions they were made for; every method is one short transaction, and any thread may call it.
+    """Uses, attempts and their questions; every method is one short transaction, and any thread may call it.
 
     Raises StoreError when the file is locked, full, read-only or damaged.
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        self._database = Database(path, schema=SCHEMA, version=VERSION, busy_seconds=busy_seconds)
+        upgrades = (_WITH_ATTEMPTS,)
+        self._database = Database(path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds)
+        with self._database.reading() as db:  # a file of version 1 that cannot be written is read as it is
+            there = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        self._without_attempts = ATTEMPTS.name not in there
 
     def close(self) -> None:
         """Close the file."""
@@ -124,94 +139,112 @@ class ExperienceStore:
 
     @property
     def generation(self) -> int:
-        """Changes when a use that was there is judged anew, replaced or forgotten, by whichever process."""
+        """Changes when what was there is judged anew, replaced or forgotten, by whichever process."""
         with self._database.reading() as db:
             return int(db.execute("SELECT generation FROM state").fetchone()[0])
 
-    def add(self, uses: Iterable[Use]) -> None:
-        """Keep uses; one that is there already, by session, turn and call, is replaced, and keeps its mark."""
-        with self._database.writing(_NOT_KEPT) as db:
-            for use in uses:
-                there = db.execute(f"SELECT id, mark FROM uses WHERE {_NAMED}", _name(use)).fetchone()
-                if there is None:
-                    _insert(db, use)
-                    continue
-                db.execute("DELETE FROM uses WHERE id = ?", (there["id"],))
-                _insert(db, use, there["mark"])
-                _drop_what_nothing_needs(db)
-                _count_up(db)
+    def add(self, items: Iterable[Experienced]) -> None:
+        """Keep uses and attempts; one that is there already, by its name, is replaced, and keeps its mark.
 
-    def add_new(self, uses: Iterable[Use]) -> int:
-        """Keep those uses that are not there yet; gives how many these were.
+        A use is named by session, turn and call, an attempt by session, turn and mode.
+        """
+        with self._database.writing(_NOT_KEPT) as db:
+            for item in items:
+                if isinstance(item, Use):
+                    _replace(db, USES, item)
+                else:
+                    _replace(db, ATTEMPTS, item)
+
+    def add_new(self, items: Iterable[Experienced]) -> int:
+        """Keep those uses and attempts that are not there yet; gives how many these were.
 
         One without a session is there when one is equal in every field; as many equal ones as come are kept.
         """
+        found = [*items]
         with self._database.writing(_AS_BEFORE) as db:
-            unnamed = Counter(_kept(row).use for row in db.execute(f"{_SELECT} WHERE session = ''"))
-            added = 0
-            for use in map(_as_stored, uses):
-                if use.session:
-                    there = db.execute(f"SELECT 1 FROM uses WHERE {_NAMED}", _name(use)).fetchone() is not None
-                else:
-                    there = unnamed[use] > 0
-                    unnamed[use] -= 1
-                if not there:
-                    _insert(db, use)
-                    added += 1
-            return added
+            uses = _add_new(db, USES, [item for item in found if isinstance(item, Use)])
+            return uses + _add_new(db, ATTEMPTS, [item for item in found if isinstance(item, Attempt)])
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
         """Keep the person's word on a use, None takes it back; False when no such use is kept."""
         with self._database.writing("The mark stands in the session, and is not used for planning.") as db:
-            told = (helpful, _storable(session), turn, _storable(call))
-            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {_NAMED}", told).rowcount
+            told = (helpful, storable(session), turn, storable(call))
+            marked = db.execute(f"UPDATE uses SET mark = ? WHERE {USES.named}", told).rowcount
             if marked:
                 _count_up(db)
             return marked > 0
 
-    def find(self, choice: Choice = Choice(), limit: int = -1) -> list[KeptUse]:
+    def find(self, choice: Choice = Choice(), limit: int = -1) -> list[Kept[Use]]:
         """The uses that are meant, the latest first."""
-        condition, values = choice.condition()
-        with self._database.reading() as db:
-            query = f"{_SELECT} WHERE {condition} ORDER BY uses.id DESC LIMIT ?"
-            return [_kept(row) for row in db.execute(query, (*values, min(limit, _LARGEST))).fetchall()]
+        return self._find(USES, choice, limit)
 
-    def use(self, number: int) -> KeptUse:
+    def find_attempts(self, choice: Choice = Choice(), limit: int = -1) -> list[Kept[Attempt]]:
+        """The attempts that are meant, the latest first."""
+        return [] if self._without_attempts else self._find(ATTEMPTS, choice, limit)
+
+    def use(self, number: int) -> Kept[Use]:
         """The use of this number; raises UsageError when there is none."""
         found = self.find(Choice(ids=(number,))) if 0 < number <= _LARGEST else []
         if not found:
             raise UsageError(f"There is no use {number}.", fix="`ecoshell experience` lists them.")
         return found[0]
 
+    def attempt(self, number: int) -> Kept[Attempt]:
+        """The attempt of this number; raises UsageError when there is none."""
+        found = self.find_attempts(Choice(attempts=(number,))) if 0 < number <= _LARGEST else []
+        if not found:
+            fix = "`ecoshell experience list --attempts` lists them."
+            raise UsageError(f"There is no attempt {ATTEMPTS.sign}{number}.", fix=fix)
+        return found[0]
+
     def uses(self) -> Iterator[Use]:
         """All uses, the earliest first."""
-        with self._database.reading() as db:
-            rows = db.execute(f"{_SELECT} ORDER BY uses.id").fetchall()
-        return (_kept(row).use for row in rows)
+        return (kept.item for kept in reversed(self.find()))
+
+    def attempts(self) -> Iterator[Attempt]:
+        """All attempts, the earliest first."""
+        return (kept.item for kept in reversed(self.find_attempts()))
 
     def forget(self, choice: Choice) -> Forgotten:
-        """Remove the uses that are meant, and what only they needed, from the file itself.
+        """Remove what is meant, and what only that needed, from the file itself.
 
-        Also what an earlier forgetting had to leave in the log.
+        With the last use of a question its attempts go, too. Also what an earlier forgetting had to leave in the log.
         """
-        condition, values = choice.condition()
         with self._database.writing(_AS_BEFORE) as db:
             db.execute("PRAGMA secure_delete = ON")  # holds also when what follows is cut short
-            meant = f"SELECT uses.id FROM uses JOIN queries ON queries.id = uses.query WHERE {condition}"
-            forgotten = db.execute(f"DELETE FROM uses WHERE id IN ({meant})", values).rowcount
+            asked = _meant(db, USES, choice, "query")
+            uses = _delete(db, USES, _meant(db, USES, choice, "id"))
+            asked -= {row[0] for row in db.execute("SELECT query FROM uses")}
+            of_those = {row[0] for row in db.execute("SELECT id, query FROM attempts") if row[1] in asked}
+            attempts = _delete(db, ATTEMPTS, _meant(db, ATTEMPTS, choice, "id") | of_those)
             _drop_what_nothing_needs(db)
-            if forgotten:
+            if uses or attempts:
                 _count_up(db)
-        return Forgotten(forgotten, erased=self._database.rewrite())
+        return Forgotten(uses, attempts, erased=self._database.rewrite())
+
+    def _find(self, table: Table[T], choice: Choice, limit: int) -> list[Kept[T]]:
+        condition, values = choice.condition(table)
+        with self._database.reading() as db:
+            query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
+            rows = db.execute(query, (*values, min(limit, _LARGEST))).fetchall()
+        return [Kept(int(row["id"]), table.kept(row)) for row in rows]
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Questions by id, those that came after one."""
         with self._database.reading() as db:
             return [*map(tuple, db.execute("SELECT id, text FROM queries WHERE id > ? ORDER BY id", (after,)))]
 
+    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
+        """Attempts that came after one, the earliest first."""
+        if self._without_attempts:
+            return []
+        with self._database.reading() as db:
+            rows = db.execute(f"SELECT {_ATTEMPT_NAMES} FROM attempts WHERE id > ? ORDER BY id", (after,)).fetchall()
+        return [AttemptRow(*row) for row in rows]
+
     def columns(self, after: int = 0) -> Columns:
         """Uses that came after one, as they are judged now."""
-        chosen = ", ".join(_AS_JUDGED.get(name, name) for name in _COLUMN_NAMES)
+        chosen = ", ".join(USES.read.get(name, name) for name in _COLUMN_NAMES)
         with self._database.reading() as db:
             db.row_factory, usual = None, db.row_factory
             try:
@@ -236,47 +269,51 @@ class ExperienceStore:
             )
 
 
-def _insert(db: sqlite3.Connection, use: Use, mark: int | None = None) -> None:
-    """Keep a use that is not there."""
-    text = _storable(use.query)
-    db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
-    query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
-    values = [getattr(use, name) for name in _KEPT]
-    stored = [_storable(value) if isinstance(value, str) else value for value in values]
-    places = ", ".join("?" * (len(_KEPT) + 2))
-    db.execute(f"INSERT INTO uses ({_COLUMNS}, mark) VALUES ({places})", (query, *stored, mark))
+def _replace(db: sqlite3.Connection, table: Table[T], item: T) -> None:
+    """Keep it in the place of the one of its name, whose mark stays."""
+    there = table.there(db, item)
+    if there is None:
+        table.insert(db, item)
+        return
+    db.execute(f"DELETE FROM {table.name} WHERE id = ?", (there["id"],))
+    table.insert(db, item, **({"mark": there["mark"]} if "mark" in there.keys() else {}))  # noqa: SIM118 - a row's
+    _drop_what_nothing_needs(db)
+    _count_up(db)
+
+
+def _add_new(db: sqlite3.Connection, table: Table[T], items: Sequence[T]) -> int:
+    """Keep those that are not there; gives how many these were."""
+    unnamed = Counter(table.kept(row) for row in db.execute(f"{table.select} WHERE session = ''"))
+    added = 0
+    for item in map(table.as_stored, items):
+        if item.session:
+            there = table.there(db, item) is not None
+        else:
+            there = unnamed[item] > 0
+            unnamed[item] -= 1
+        if not there:
+            table.insert(db, item)
+            added += 1
+    return added
+
+
+def _meant(db: sqlite3.Connection, table: Table[Any], choice: Choice, column: str) -> set[int]:
+    """A column of the rows that are meant."""
+    condition, values = choice.condition(table)
+    rows = db.execute(f"SELECT {table.name}.{column} FROM {table.joined} WHERE {condition}", values)
+    return {row[0] for row in rows}
+
+
+def _delete(db: sqlite3.Connection, table: Table[Any], numbers: set[int]) -> int:
+    """Remove rows; gives how many."""
+    db.executemany(f"DELETE FROM {table.name} WHERE id = ?", [(number,) for number in numbers])
+    return len(numbers)
 
 
 def _drop_what_nothing_needs(db: sqlite3.Connection) -> None:
-    db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses)")
+    db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)")
     db.execute("DELETE FROM vectors WHERE query NOT IN (SELECT id FROM queries)")
-
-
-def _name(use: Use) -> tuple[str, int, str]:
-    return _storable(use.session), use.turn, _storable(use.call)
 
 
 def _count_up(db: sqlite3.Connection) -> None:
     db.execute("UPDATE state SET generation = generation + 1")
-
-
-def _kept(row: sqlite3.Row) -> KeptUse:
-    """Raises StoreError for a value that no use can have: SQLite keeps any value in any column."""
-    values = {name: row[name] for name in ("query", *_KEPT)}
-    for name in ("ok", "helpful"):
-        values[name] = {0: False, 1: True}.get(values[name], values[name])
-    for name, value in values.items():
-        if not isinstance(value, _TYPES[name]):
-            fix = f"Forget it with `ecoshell experience forget {row['id']}`."
-            raise StoreError(f"The experience is damaged: use {row['id']} has no valid `{name}`.", fix=fix)
-    return KeptUse(int(row["id"]), Use(**values))
-
-
-def _as_stored(use: Use) -> Use:
-    texts = {name: _storable(getattr(use, name)) for name, kind in _TYPES.items() if kind is str}
-    return replace(use, **texts)
-
-
-def _storable(text: str) -> str:
-    """The text without what SQLite cannot keep: halves of surrogate pairs."""
-    return text.encode("utf-8", "backslashreplace").decode()

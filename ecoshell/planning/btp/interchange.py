@@ -1,50 +1,110 @@
-"""Experience as JSON Lines: one use a line, written whole and read strictly."""
+"""Experience as JSON Lines: one use or attempt a line, written whole and read strictly."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 from ecoshell.errors import UsageError
-from ecoshell.planning.btp.base import Use
+from ecoshell.planning.btp.base import Attempt, Experienced, Use
 
 FORMAT = "ecoshell-experience/1"
-_NAMES = tuple(spec.name for spec in fields(Use))
-_REQUIRED = ("query", "tool", "helpful", "judged_by")
-_TEXTS = frozenset(
-    {
-        *("query", "tool", "document_hash", "arguments", "result", "result_hash"),
-        *("judged_by", "model", "session", "call", "at"),
-    }
-)
-_COUNTS = frozenset({"price_nano", "step_nano", "step_tokens", "size_level", "turn"})
-_NULLABLE = frozenset({"step_nano", "helpful"})
-_DEFAULTS: Mapping[str, Any] = {
-    **dict.fromkeys(_TEXTS, ""),
-    **dict.fromkeys(_COUNTS, 0),
-    "ok": True,
-    "seconds": 0.0,
-    "step_nano": None,
-}
 _MOST = 2**63 - 1
 _HIGHEST_LEVEL = 3
 _JUDGES = ("", "rules", "classifier", "model", "you")
+_OUTCOMES = ("answered", "gave_up", "limit")
+
+T = TypeVar("T", Use, Attempt)
 
 
-def to_line(use: Use) -> str:
-    """The use as one line, in ASCII."""
-    return json.dumps({"format": FORMAT, **asdict(use)})
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[T]):
+    """What a line of one kind holds."""
+
+    made: type[T]
+    name: str
+    required: tuple[str, ...]
+    filled: tuple[str, ...]
+    """Texts that must not be empty."""
+    words: Mapping[str, tuple[str, ...]]
+    """Texts that must be one of these."""
+
+    def read(self, given: Mapping[str, Any], place: str) -> T:
+        """The use or attempt of a line; raises UsageError for one that is none."""
+        for key in self.required:
+            if key not in given:
+                raise _refused(place, f"`{key}` is missing", self.name)
+        values = {spec.name: given.get(spec.name, _unsaid(spec.type)) for spec in fields(self.made)}
+        for spec in fields(self.made):
+            fault = self._fault(spec.name, spec.type, values[spec.name])
+            if fault:
+                raise _refused(place, f"`{spec.name}` {fault}", self.name)
+        values["seconds"] = float(values["seconds"])
+        values["at"] = _utc(values["at"])
+        return self.made(**values)
+
+    def _fault(self, key: str, kind: Any, value: Any) -> str:
+        """What is wrong with a field's value; empty when nothing is."""
+        if value is None and isinstance(None, kind):
+            return ""
+        if kind is str:
+            return self._text_fault(key, value)
+        if kind in (bool, bool | None):
+            return "" if isinstance(value, bool) else "must be true or false"
+        whole = kind is not float
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            return "must be a whole number" if whole else "must be a number"
+        if not 0 <= value <= _MOST:
+            return "must be at least 0, and within 64 bits"
+        return f"must be 0 to {_HIGHEST_LEVEL}" if key == "size_level" and value > _HIGHEST_LEVEL else ""
+
+    def _text_fault(self, key: str, value: Any) -> str:
+        if not isinstance(value, str):
+            return "must be a text"
+        if key in self.filled and not value.strip():
+            return "must not be empty"
+        words = self.words.get(key)
+        if words is not None and value not in words:
+            return f"must be one of {', '.join(filter(None, words))}{', or empty' if '' in words else ''}"
+        if key == "at" and value:
+            try:
+                _utc(value)
+            except (ValueError, OverflowError):
+                return "must be a time such as 2026-11-21T09:30:00+00:00"
+        return ""
 
 
-def from_lines(lines: Iterable[str | bytes], name: str) -> Iterator[Use]:
-    """The uses of a file; raises UsageError naming the first line that is none, and why."""
+_USE = _Kind(
+    Use,
+    "a use of a tool",
+    required=("query", "tool", "helpful", "judged_by"),
+    filled=("query", "tool"),
+    words={"judged_by": _JUDGES},
+)
+_ATTEMPT = _Kind(
+    Attempt,
+    "an attempt at a question",
+    required=("query", "mode", "models", "outcome", "tokens"),
+    filled=("query", "mode", "models"),
+    words={"outcome": _OUTCOMES},
+)
+
+
+def to_line(item: Experienced) -> str:
+    """The use or attempt as one line, in ASCII."""
+    kind = "use" if isinstance(item, Use) else "attempt"
+    return json.dumps({"format": FORMAT, "kind": kind, **asdict(item)})
+
+
+def from_lines(lines: Iterable[str | bytes], name: str) -> Iterator[Experienced]:
+    """What a file holds; raises UsageError naming the first line that is nothing of the kind, and why."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _use(line, f"{name}:{number}")
+            yield _item(line, f"{name}:{number}")
 
 
-def _use(line: str | bytes, place: str) -> Use:
+def _item(line: str | bytes, place: str) -> Experienced:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as failure:
@@ -54,47 +114,20 @@ def _use(line: str | bytes, place: str) -> Use:
     given = cast("Mapping[str, Any]", record)
     if given.get("format") != FORMAT:  # also one that only a later version knows
         raise _refused(place, f"its `format` is not {FORMAT!r}")
-    for key in _REQUIRED:
-        if key not in given:
-            raise _refused(place, f"`{key}` is missing")
-    values: dict[str, Any] = {key: given.get(key, _DEFAULTS.get(key)) for key in _NAMES}
-    for key, value in values.items():
-        fault = _fault(key, value)
-        if fault:
-            raise _refused(place, f"`{key}` {fault}")
-    values["seconds"] = float(values["seconds"])
-    values["at"] = _utc(values["at"])
-    return Use(**values)
+    match given.get("kind", "use"):
+        case "use":
+            return _USE.read(given, place)
+        case "attempt":
+            return _ATTEMPT.read(given, place)
+        case _:
+            raise _refused(place, "its `kind` is neither use nor attempt")
 
 
-def _fault(key: str, value: Any) -> str:
-    """What is wrong with a field's value; empty when nothing is."""
-    if value is None and key in _NULLABLE:
-        return ""
-    if key in _TEXTS:
-        return _text_fault(key, value)
-    if key in ("ok", "helpful"):
-        return "" if isinstance(value, bool) else "must be true or false"
-    if isinstance(value, bool) or not isinstance(value, int if key in _COUNTS else (int, float)):
-        return "must be a whole number" if key in _COUNTS else "must be a number"
-    if not 0 <= value <= _MOST:
-        return "must be at least 0, and within 64 bits"
-    return f"must be 0 to {_HIGHEST_LEVEL}" if key == "size_level" and value > _HIGHEST_LEVEL else ""
-
-
-def _text_fault(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        return "must be a text"
-    if key in ("query", "tool") and not value.strip():
-        return "must not be empty"
-    if key == "judged_by" and value not in _JUDGES:
-        return f"must be one of {', '.join(filter(None, _JUDGES))}, or empty"
-    if key == "at" and value:
-        try:
-            _utc(value)
-        except (ValueError, OverflowError):
-            return "must be a time such as 2026-11-21T09:30:00+00:00"
-    return ""
+def _unsaid(kind: Any) -> Any:
+    """What stands for a field that a line leaves out; a result that nobody says failed is taken to be fine."""
+    if isinstance(None, kind):
+        return None
+    return True if kind is bool else kind()
 
 
 def _utc(text: str) -> str:
@@ -105,9 +138,9 @@ def _utc(text: str) -> str:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _refused(place: str, why: str) -> UsageError:
+def _refused(place: str, why: str, name: str = "a use of a tool") -> UsageError:
     return UsageError(
-        f"{place} is not a use of a tool: {why}.",
+        f"{place} is not {name}: {why}.",
         kept="Nothing was imported.",
         fix="Import what `ecoshell experience export` wrote.",
     )

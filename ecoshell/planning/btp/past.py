@@ -1,18 +1,21 @@
-"""What the past says of tools for a new question: the experience store, kept in memory as numbers (BTP §2.2)."""
+"""What the past says of a new question: the experience store, kept in memory as numbers (BTP §2.2)."""
 
 import threading
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from ecoshell.errors import StoreError
+from ecoshell.planning.btp.attempts import AttemptRow, PastAttempts
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
 from ecoshell.planning.btp.encoders import Encoder
 from ecoshell.planning.btp.history import Columns, History
 from ecoshell.planning.btp.similarity import Index
+from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
 
 if TYPE_CHECKING:
     from ecoshell.planning.btp.weighing import Floats
@@ -31,17 +34,18 @@ class Store(Protocol):
 
     @property
     def generation(self) -> object:
-        """Changes when a use that was there is changed or removed."""
+        """Changes when what was there is changed or removed."""
         ...
 
     def queries(self, after: int = 0) -> Sequence[tuple[int, str]]: ...
     def columns(self, after: int = 0) -> Columns: ...
+    def attempts_after(self, after: int = 0) -> Sequence[AttemptRow]: ...
     def vectors(self, encoder: str, after: int = 0) -> Sequence[tuple[int, bytes]]: ...
     def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None: ...
 
 
 class Past:
-    """Past uses as evidence; follows the store, whoever writes to it. Blocks, and any thread may ask.
+    """Past uses and attempts as evidence; follows the store, whoever writes to it. Blocks, and any thread may ask.
 
     Raises StoreError when the store cannot be read.
     """
@@ -59,12 +63,25 @@ class Past:
 
         Steps are priced as those of `model`.
         """
+        with self._followed():
+            if not self._last_use:
+                return dict.fromkeys(hashes, NO_EVIDENCE)
+            return self._history.evidence(self._questions.cosines(query), hashes, model)
+
+    def modes(self, query: str, models: Mapping[str, str]) -> dict[str, ModeEvidence]:
+        """What is known of each mode in `models`, which says who would play in it."""
+        with self._followed():
+            if not self._last_attempt:
+                return dict.fromkeys(models, NOTHING_KNOWN)
+            return self._attempts.evidence(self._questions.cosines(query), models)
+
+    @contextmanager
+    def _followed(self) -> Generator[None]:
+        """The state of the store at this moment; raises StoreError where it makes no sense."""
         with self._lock:
             try:
                 self._catch_up()
-                if not self._last_use:
-                    return dict.fromkeys(hashes, NO_EVIDENCE)
-                return self._history.evidence(self._questions.cosines(query), hashes, model)
+                yield
             except _DAMAGE as damage:  # a fence: SQLite keeps any value in any column
                 self._generation = None
                 raise StoreError(
@@ -73,8 +90,9 @@ class Past:
                 ) from damage
 
     def _forget(self) -> None:
-        self._last_use = 0
+        self._last_use = self._last_attempt = 0
         self._history = History()
+        self._attempts = PastAttempts()
         self._questions = _Questions(self._store, self._encoder, self._keeper)
 
     def _catch_up(self) -> None:
@@ -83,11 +101,15 @@ class Past:
         if generation != self._generation:
             self._forget()
         self._generation = None  # until all is read: where this fails midway, the next call begins anew
-        columns = self._store.columns(self._last_use)
+        columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
+        if columns.id or attempts:
+            self._questions.read()  # after the uses and attempts, so that their questions are there
         if columns.id:
-            self._questions.read()  # after the uses, so that their questions are there
             self._history.add(columns, self._questions.places)
             self._last_use = max(columns.id)
+        if attempts:
+            self._attempts.add(attempts, self._questions.places)
+            self._last_attempt = max(one.id for one in attempts)
         self._questions.encode_some()
         self._generation = generation
 

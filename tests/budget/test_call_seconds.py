@@ -1,0 +1,67 @@
+"""How long calls took, role by role; of those that were made before that was kept it is not known."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from ecoshell.budget import entries
+from ecoshell.budget.costs import cost_rows
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.messages import Usage
+
+MakeAsk = Callable[..., Ask]
+OLD = """INSERT INTO entries
+    (at, day, session, turn, role, model, purpose, state, pid, held_nano, held_input, held_output, spent_nano, input,
+    output) VALUES (1, '2026-11-01', 's1', 1, 'planner', 'm', 'step', 'settled', 1, 9, 9, 9, 5, 3, 2)"""
+
+
+def old_file(path: Path) -> sqlite3.Connection:
+    """A ledger as version 1 made it, with one call."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    db.executescript(f"{entries.SCHEMA}; {OLD}; PRAGMA user_version = 1")
+    db.commit()
+    return db
+
+
+async def test_seconds_add_up_by_role_and_by_session(ledger: Ledger, ask: MakeAsk, account: Account) -> None:
+    gate = Gate(ledger)
+    for role, session, seconds in (("planner", "s1", 1.5), ("caller", "s1", 0.25), ("planner", "s2", 2.0)):
+        hold = await gate.hold(ask(account=replace(account, role=role, session=session)))
+        await gate.settle(hold, Usage(10, 5), seconds=seconds)
+    told = {row.key: (row.calls, row.seconds, row.untimed) for row in ledger.rows("role")}
+    assert told == {"planner": (2, 3.5, 0), "caller": (1, 0.25, 0)}
+    assert [(row.key, row.seconds) for row in ledger.rows("role", "s1")] == [("planner", 1.5), ("caller", 0.25)]
+
+
+def test_a_paid_tool_and_a_call_that_still_runs_take_no_time_that_is_missing(
+    ledger: Ledger, ask: MakeAsk, account: Account
+) -> None:
+    ledger.charge_tool(account, "count_text", 1)
+    ledger.hold(ask())
+    (row,) = ledger.rows("role")
+    assert (row.seconds, row.untimed) == (0.0, 0)
+
+
+def test_a_ledger_of_an_older_version_is_taken_over_and_its_times_are_unknown(path: Path, ask: MakeAsk) -> None:
+    old_file(path).close()
+    ledger = Ledger(path)
+    (row,) = ledger.rows("role")
+    assert (row.key, row.spent_nano, row.calls, row.seconds, row.untimed) == ("planner", 5, 1, None, 1)
+    ledger.settle(ledger.hold(ask()), Usage(1, 1), seconds=2.5)
+    assert [(row.seconds, row.untimed) for row in ledger.rows("session")] == [(2.5, 1)]
+    ledger.close()
+    again = Ledger(path)
+    assert [(row.seconds, row.untimed) for row in again.rows("session")] == [(2.5, 1)]
+    again.close()
+
+
+def test_costs_of_a_file_that_cannot_be_taken_over_are_told_without_the_time(path: Path) -> None:
+    db = old_file(path)
+    (row,) = cost_rows(db, "role")
+    assert (row.spent_nano, row.usage, row.seconds, row.untimed) == (5, Usage(3, 2), None, 1)
+    db.close()

@@ -1,0 +1,218 @@
+"""What branching plans cost, take and are worth: prices of runs, size levels, QoP, longest paths."""
+
+import itertools
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import Footprint
+from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.paths import schedule
+from ecoshell.planning.catp.price import TABLE_B2
+from ecoshell.planning.catp.qop import OPENCATP_MOST, quality, worth
+from ecoshell.planning.catp.sizes import (
+    LEVELS,
+    MOST_LEVELS,
+    CostVector,
+    centres,
+    cost_vector,
+    importance,
+    level_of,
+    size_levels,
+    told,
+)
+
+PRINTED_TIERS = {
+    128: ("2.1e-9", "6.3e-9"),
+    512: ("8.3e-9", "2.49e-8"),
+    1024: ("1.67e-8", "5.01e-8"),
+    1536: ("2.5e-8", "7.5e-8"),
+    2048: ("3.33e-8", "9.99e-8"),
+    3072: ("5e-8", "1.5e-7"),
+    4096: ("6.67e-8", "2.001e-7"),
+    5120: ("8.33e-8", "2.499e-7"),
+    6144: ("1e-7", "3e-7"),
+    7168: ("1.167e-7", "3.501e-7"),
+    8192: ("1.333e-7", "3.999e-7"),
+    9216: ("1.5e-7", "4.5e-7"),
+    10240: ("1.667e-7", "5.001e-7"),
+}
+IMAGE_CENTRES = (196_980, 336_396, 768_924, 5_040_704)
+sizes = st.lists(st.floats(1, 1e9), min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize(("most", "rates"), PRINTED_TIERS.items())
+def test_each_tier_of_table_b2_holds_up_to_its_last_megabyte(most, rates):
+    cpu = TABLE_B2.price(1000, Footprint(cpu_mb=most)) - TABLE_B2.run
+    gpu = TABLE_B2.price(1000, Footprint(gpu_mb=most)) - TABLE_B2.run
+    assert (cpu, gpu) == tuple(1000 * most * Decimal(rate) for rate in rates)
+
+
+def test_beyond_the_last_tier_its_rate_holds_on():
+    assert TABLE_B2.price(1, Footprint(cpu_mb=20_000)) == Decimal("2e-7") + 20_000 * Decimal("1.667e-7")
+
+
+def test_constant_and_instant_memory_add_up_for_the_time_of_the_run():
+    price = TABLE_B2.price(250.5, Footprint(100.0, 50.0, 200.0, 25.0))
+    by_hand = Decimal("2e-7") + Decimal("250.5") * (
+        100 * Decimal("2.1e-9") + 50 * Decimal("3.02e-14") + 200 * Decimal("2.49e-8") + 25 * Decimal("9.06e-14")
+    )
+    assert price == by_hand
+
+
+def test_memory_that_is_not_known_leaves_the_fee():
+    assert TABLE_B2.price(1e6, Footprint()) == Decimal("2e-7")
+
+
+def test_quality_weighs_performance_against_cost_and_is_not_clipped():
+    assert quality(1.0, Decimal(0)) == 0.5
+    assert quality(0.0, 3 * OPENCATP_MOST) == pytest.approx(-1.5)
+    assert quality(0.8, Decimal("0.1"), alpha=1.0) == 0.8
+    assert quality(0.8, Decimal(2), alpha=0.25, most=Decimal(8)) == pytest.approx(0.2 - 0.75 * 0.25)
+
+
+@given(st.floats(0, 1), st.integers(0, 10**12), st.floats(0, 1), st.integers(1, 10**12))
+def test_worth_is_quality_in_whole_nano_dollars_and_unknown_where_either_part_is(performance, cost, alpha, most):
+    found = worth(performance, cost, alpha=alpha, most_nano=most)
+    assert found == pytest.approx(alpha * performance - (1 - alpha) * cost / most)
+    assert worth(None, cost, alpha=alpha, most_nano=most) is None
+    assert worth(performance, None, alpha=alpha, most_nano=most) is None
+
+
+def graph(*nodes):
+    return GraphPlan(tuple(Node(tool, after) for tool, after in nodes))
+
+
+def test_the_longest_path_goes_through_the_latest_of_what_a_node_waits_for():
+    plan = graph(("a", (TASK,)), ("b", ("a",)), ("c", ("a",)), ("d", ("b", "c")), ("e", ("b",)))
+    found = schedule(plan, {"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0, "e": 3.0})
+    assert found.length == 7.0
+    assert found.critical == ("a", "c", "d")
+    assert found.ends == {"a": 1.0, "b": 3.0, "c": 6.0, "d": 7.0, "e": 6.0}
+
+
+def test_a_node_first_reached_by_the_short_way_still_waits_for_the_long_one():
+    """A breadth-first walk that marks nodes as visited takes `join` one step after the start."""
+    plan = graph(("a", (TASK,)), ("b", ("a",)), ("c", ("b",)), ("join", ("a", "c")))
+    assert schedule(plan, dict.fromkeys(("a", "b", "c", "join"), 1.0)).length == 4.0
+
+
+def test_a_plan_without_nodes_takes_no_time():
+    assert schedule(GraphPlan(()), {}).length == 0.0
+
+
+@given(st.data())
+def test_no_plan_is_quicker_than_any_of_its_paths_or_slower_than_its_sum(data):
+    count = data.draw(st.integers(1, 7))
+    nodes, times = [], {}
+    for number in range(count):
+        earlier = data.draw(st.sets(st.sampled_from(nodes)) if nodes else st.just(set()))
+        nodes.append(Node(f"t{number}", tuple(node.label for node in earlier) or (TASK,)))
+        times[f"t{number}"] = data.draw(st.floats(0, 100))
+
+    def paths(label):
+        node = next(one for one in nodes if one.label == label)
+        before = [way for earlier in node.after if earlier != TASK for way in paths(earlier)] or [()]
+        return [(*way, label) for way in before]
+
+    found = schedule(GraphPlan(tuple(nodes)), times)
+    every = [way for node in nodes for way in paths(node.label)]
+    assert found.length == pytest.approx(max(sum(times[label] for label in way) for way in every))
+    assert found.critical in every
+    assert found.length <= sum(times.values()) + 1e-9
+
+
+def test_four_groups_of_sizes_are_four_levels():
+    spread = [centre * factor for centre in IMAGE_CENTRES for factor in (0.9, 0.95, 1.0, 1.05, 1.1)]
+    assert size_levels(spread) == pytest.approx(IMAGE_CENTRES, rel=0.02)
+
+
+def test_two_groups_of_many_sizes_are_two_levels():
+    spread = [base + offset for base in (1_000, 1_000_000) for offset in range(0, 100, 5)]
+    assert len(size_levels(spread)) == 2
+
+
+def test_few_sizes_are_a_level_each_and_sizes_without_an_elbow_are_as_many_as_in_the_paper():
+    assert size_levels([10, 1000, 10]) == pytest.approx((10, 1000))
+    assert size_levels([]) == ()
+    assert size_levels([0, 0]) == (1.0,)
+    assert len(size_levels([2.0**place for place in range(12)])) == LEVELS
+
+
+@given(sizes, st.integers(1, 4))
+def test_the_clustering_is_the_best_there_is(some, count):
+    """Against every way to cut the sorted sizes into so many pieces."""
+    points = sorted(math.log(size) for size in some)
+    count = min(count, len(set(points)))
+
+    def error(middles):
+        return sum(min((point - middle) ** 2 for middle in middles) for point in points)
+
+    def means(cuts):
+        pieces = itertools.pairwise((0, *cuts, len(points)))
+        return [sum(points[begin:end]) / (end - begin) for begin, end in pieces]
+
+    best = min(error(means(cuts)) for cuts in itertools.combinations(range(1, len(points)), count - 1))
+    found = centres(some, count)
+    assert list(found) == sorted(found)
+    assert error([math.log(max(centre, 1.0)) for centre in found]) <= best + 1e-6
+
+
+@given(sizes)
+def test_levels_do_not_depend_on_the_order_of_the_inputs_and_are_no_more_than_may_be(some):
+    assert size_levels(some) == size_levels(list(reversed(some)))
+    assert 1 <= len(size_levels(some)) <= min(MOST_LEVELS, len(set(some)))
+
+
+def test_a_size_belongs_to_the_level_whose_centre_is_nearest_by_ratio():
+    assert [level_of(size, IMAGE_CENTRES) for size in (1, 250_000, 270_000, 1_345_584, 9e9)] == [0, 0, 1, 2, 3]
+
+
+def test_the_importance_vector_is_that_of_equation_2():
+    assert importance(4, 1) == pytest.approx([math.cos(math.pi / 8), 1.0, math.cos(math.pi / 8), math.cos(math.pi / 4)])
+    assert max(importance(4, 3)) == importance(4, 3)[3] == 1.0
+
+
+def test_levels_without_a_run_are_interpolated_and_marked():
+    runs = [(100, Decimal(2)), (100, Decimal(4)), (400, Decimal(9))]
+    vector = cost_vector(runs, (10, 100, 200, 400, 4000))
+    assert vector is not None
+    assert [float(cost) for cost in vector.costs] == pytest.approx([3, 3, 5, 9, 9])
+    assert vector.measured == (False, True, False, True, False)
+    assert cost_vector([], (10,)) is None
+
+
+def test_the_prompt_tells_costs_at_the_present_level_and_what_grows_with_the_input():
+    costs = {
+        "count_text": CostVector((Decimal("2e-7"), Decimal("2e-7")), (True, True)),
+        "embed_text": CostVector((Decimal("4e-7"), Decimal("8e-6")), (True, True)),
+    }
+    assert told(costs, 1).splitlines() == [
+        "Cost of one use of each tool for this input, in uses of the cheapest:",
+        "- count_text: ×1.0",
+        "- embed_text: ×40 (large inputs cost ×20 of small ones)",
+    ]
+    assert "- embed_text: ×2.0" in told(costs, 0)
+    assert told({}, 0) == ""
+
+
+def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_middle_one():
+    vector = CostVector((Decimal(1), Decimal(2), Decimal(6)), (True,) * 3)
+    aside = Decimal(repr(math.cos(math.pi / 6)))
+    assert float(vector.around(1)) == pytest.approx(float((aside * 1 + 2 + aside * 6) / (1 + 2 * aside)))
+    assert CostVector((Decimal(7),), (True,)).around(0) == 7
+    assert told({"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}, None).splitlines() == [
+        "Cost of one use of each tool for a usual input, in uses of the cheapest:",
+        "- a: ×3.0 (large inputs cost ×6.0 of small ones)",
+        "- b: ×1.0",
+    ]
+
+
+@given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MOST_LEVELS), st.data())
+def test_the_cost_around_a_level_lies_between_the_least_and_the_greatest(costs, data):
+    level = data.draw(st.integers(0, len(costs) - 1))
+    around = CostVector(tuple(costs), (True,) * len(costs)).around(level)
+    assert min(costs) - Decimal("1e-9") <= around <= max(costs) + Decimal("1e-9")

@@ -1,0 +1,81 @@
+"""Profiles of tools: what runs took, kept in a file."""
+
+from contextlib import closing
+from decimal import Decimal
+
+import pytest
+
+from ecoshell.agent.plan.tool_costs import ToolCosts
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.errors import StoreError
+from ecoshell.messages import Footprint
+from ecoshell.planning.btp.costs import Step
+from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore, cost_table
+from ecoshell.planning.catp.sizes import CostTable
+from ecoshell.tools.function import FunctionTool
+
+AT = "2026-11-21T10:00:00+00:00"
+SMALL = ProfiledRun(100, 2.0, Footprint(50.0, 1.0, 0.0, 0.0))
+LARGE = ProfiledRun(10_000, 40.0, Footprint(50.0, 3.0, None, None))
+
+
+def test_a_profile_has_a_cost_for_each_size_level_and_one_for_inputs_of_which_nothing_is_known():
+    profile = Profile.of([SMALL, LARGE])
+    assert profile is not None
+    assert profile.levels == pytest.approx((100, 10_000))
+    assert profile.vector.costs == (SMALL.price(), LARGE.price())
+    assert profile.usual == (SMALL.price() + LARGE.price()) / 2
+    assert Profile.of([]) is None
+
+
+def test_what_was_measured_is_found_again_by_another_store(tmp_path):
+    with closing(ProfileStore(tmp_path / "profiles.sqlite")) as store:
+        store.replace("read_file", AT, [SMALL, LARGE])
+        store.replace("count_text", AT, [SMALL])
+    with closing(ProfileStore(tmp_path / "profiles.sqlite")) as store:
+        assert store.profiles() == {"read_file": Profile.of([SMALL, LARGE]), "count_text": Profile.of([SMALL])}
+
+
+def test_a_new_profile_takes_the_place_of_the_earlier_one(tmp_path):
+    with closing(ProfileStore(tmp_path / "profiles.sqlite")) as store:
+        store.replace("read_file", AT, [SMALL])
+        store.replace("read_file", AT, [LARGE])
+        assert store.profiles()["read_file"].vector.costs == (LARGE.price(),)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / "profiles.sqlite").write_text("no database" * 100)
+    with pytest.raises(StoreError, match=r"profiles\.sqlite"):
+        ProfileStore(tmp_path / "profiles.sqlite")
+
+
+def test_what_time_and_memory_are_worth_counts_into_the_cost_of_a_use_in_dollars_and_not_in_tokens():
+    def look() -> str:
+        """Look."""
+        return ""
+
+    catalog = Catalog([FunctionTool(look, effects=(), price_nano=7)])
+    costs = ToolCosts(catalog, {}, ["look"], resources={"look": 500, "gone": 9})
+    step = Step(nano=100, tokens=20)
+    assert costs.expected("usd", step, hour_nano=0, freely=True)["look"].tool == 507
+    assert costs.expected("tokens", step, hour_nano=0, freely=True)["look"].total == 20
+
+
+def test_price_units_are_small_numbers_that_stay_exact():
+    assert SMALL.price() == Decimal("2e-7") + 2 * (50 * Decimal("2.1e-9") + Decimal("3.02e-14"))
+
+
+def test_tools_are_put_on_levels_that_they_have_in_common():
+    table = cost_table({"read_file": [SMALL, LARGE], "count_text": [SMALL]})
+    assert table.levels == Profile.of([SMALL, LARGE]).levels
+    assert table.vectors["read_file"].costs == (SMALL.price(), LARGE.price())
+    assert table.vectors["count_text"].costs == (SMALL.price(), SMALL.price())
+    assert table.seconds["read_file"] == pytest.approx((SMALL.milliseconds + LARGE.milliseconds) / 2_000)
+    assert "- count_text: ×1.0" in table.told(["count_text", "nobody"], SMALL.size)
+    assert "nobody" not in table.told(["count_text", "nobody"], SMALL.size)
+
+
+def test_where_nothing_was_profiled_nothing_is_told():
+    assert cost_table({}) == CostTable()
+    assert CostTable().told(["read_file"], 10) == ""
+    assert cost_table({"read_file": [SMALL]}).told(["count_text"], 10) == ""

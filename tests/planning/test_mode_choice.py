@@ -1,0 +1,228 @@
+"""Which mode tries first: the rule alone, and what past attempts say through a real store."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unprivileged import read_only_folder
+
+from ecoshell.budget.database import Database
+from ecoshell.errors import StoreError
+from ecoshell.planning.btp.attempts import SHARPNESS
+from ecoshell.planning.btp.base import Attempt, Use
+from ecoshell.planning.btp.encoders import WordEncoder
+from ecoshell.planning.btp.experience import SCHEMA, Choice, ExperienceStore
+from ecoshell.planning.btp.past import Past
+from ecoshell.planning.mode_choice import CANDIDATES, NOTHING_KNOWN, ModeEvidence, choose
+
+HARD = "find the cause of the failing parser test and fix it"
+EASY = "what is the capital of France"
+PLAYED = {"single": "m", "umi": "m"}
+ATTEMPT = Attempt(HARD, "single", "m", "react", "gave_up", 2_000_000, 1_000, 3.0, "s", 1, "2026-11-20T10:00:00+00:00")
+
+
+def known(answered: float, attempts: int = 10, price: float | None = 1e6, **given: float) -> ModeEvidence:
+    """Evidence of attempts at the very same question, of which this share was answered."""
+    return ModeEvidence(attempts, float(attempts), answered * attempts, price, **{"tokens": 1e3, **given})
+
+
+EVIDENCE = st.builds(
+    known,
+    st.floats(0, 1),
+    st.integers(1, 10_000),
+    st.none() | st.floats(0, 1e12),
+    tokens=st.floats(0, 1e9),
+    seconds=st.floats(0, 1e6),
+)
+
+
+def test_without_experience_one_model_tries_first():
+    assert choose({}).mode == "single"
+    assert choose(dict.fromkeys(CANDIDATES, NOTHING_KNOWN)).mode == "single"
+
+
+def test_a_mode_that_was_never_tried_is_not_tried_first_but_for_the_cheapest():
+    assert choose({"single": known(0.0)}).mode == "single"
+    assert choose({"umi": known(1.0)}).mode == "single"
+
+
+def test_the_mode_with_more_answers_for_its_cost_tries_first():
+    often, seldom = known(0.95, 20, 3e6), known(0.1, 20, 2e6)
+    assert choose({"single": seldom, "umi": often}).mode == "umi"
+    assert choose({"single": replace(seldom, answered_weight=18.0), "umi": often}).mode == "single"
+    why = choose({"single": seldom, "umi": often}).why
+    assert why == "of questions like this one umi answers 93% for about $0.003, single answers 12% for about $0.002"
+
+
+def test_equal_modes_leave_it_to_one_model():
+    assert choose({"single": known(0.5), "umi": known(0.5)}).mode == "single"
+    assert choose({"single": known(0.5, price=0.0), "umi": known(0.5, price=0.0)}).mode == "single"
+
+
+def test_tokens_decide_where_a_price_is_unknown_or_nothing_costs_anything():
+    for price in (None, 0.0):
+        cheap, dear = known(0.5, price=price, tokens=100.0), known(0.6, price=price, tokens=900.0)
+        assert choose({"single": dear, "umi": cheap}).mode == "umi"
+        assert "tokens" in choose({"single": dear, "umi": cheap}).why
+
+
+def test_waiting_counts_at_its_price():
+    slow, quick = known(0.9, price=1e6, seconds=90.0), known(0.9, price=1.2e6, seconds=5.0)
+    assert choose({"single": slow, "umi": quick}).mode == "single"
+    assert choose({"single": slow, "umi": quick}, hour_nano=20 * 10**9).mode == "umi"
+
+
+@given(EVIDENCE, EVIDENCE, st.integers(0, 10**12))
+def test_the_choice_depends_on_the_evidence_alone(single: ModeEvidence, umi: ModeEvidence, hour: int):
+    first = choose({"single": single, "umi": umi}, hour)
+    assert first == choose({"umi": umi, "single": single}, hour)
+    assert first.mode in CANDIDATES
+
+
+@given(
+    st.integers(0, 199),
+    st.integers(1, 200),
+    st.integers(100, 10**9),
+    st.integers(1, 10**9),
+    st.sampled_from(CANDIDATES),
+)
+def test_a_mode_that_is_dearer_and_less_successful_is_never_chosen(
+    answered: int, more: int, price: int, dearer: int, worse: str
+):
+    better = next(mode for mode in CANDIDATES if mode != worse)
+    good = ModeEvidence(400, 400.0, float(answered + more), float(price), tokens=10.0)
+    bad = ModeEvidence(400, 400.0, float(answered), float(price + dearer), tokens=10.0)
+    assert choose({better: good, worse: bad}).mode == better
+
+
+@given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 10**6), st.integers(1, 10**6))
+def test_no_other_order_is_expected_to_cost_less(single: int, umi: int, single_nano: int, umi_nano: int):
+    evidence = {"single": known(single / 100, 10, single_nano), "umi": known(umi / 100, 10, umi_nano)}
+    success = {mode: one.success for mode, one in evidence.items()}
+    cost = {"single": single_nano, "umi": umi_nano}
+    first = choose(evidence).mode
+    other = next(mode for mode in CANDIDATES if mode != first)
+    chosen = cost[first] + (1 - success[first]) * cost[other]
+    turned = cost[other] + (1 - success[other]) * cost[first]
+    assert chosen <= turned + 1e-6 * max(cost.values())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "experience.sqlite"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[ExperienceStore]:
+    with closing(ExperienceStore(path)) as store:
+        yield store
+
+
+def of(store: ExperienceStore, query: str = HARD, played: dict[str, str] = PLAYED) -> dict[str, ModeEvidence]:
+    return Past(store, WordEncoder()).modes(query, played)
+
+
+def test_an_attempt_at_the_same_question_weighs_one(store: ExperienceStore):
+    store.add([ATTEMPT])
+    found = of(store)
+    assert found["umi"] == NOTHING_KNOWN
+    assert found["single"].weight == pytest.approx(1.0)
+    assert found["single"].success == pytest.approx(0.25)
+    assert (found["single"].price_nano, found["single"].tokens, found["single"].seconds) == (
+        pytest.approx(2e6),
+        pytest.approx(1_000),
+        pytest.approx(3.0),
+    )
+
+
+def test_near_questions_outweigh_many_far_ones(store: ExperienceStore):
+    easy = [replace(ATTEMPT, query=f"{EASY} {n}", outcome="answered", turn=n) for n in range(2, 30)]
+    hard = [replace(ATTEMPT, query=f"{HARD} {n}", turn=n) for n in range(30, 36)]
+    solved = [replace(one, mode="umi", outcome="answered", price_nano=3_000_000) for one in hard]
+    store.add([*easy, *hard, *solved])
+    assert choose(of(store)).mode == "umi"
+    assert choose(of(store, EASY)).mode == "single"
+    far = of(store, EASY)["umi"]
+    assert len(hard) * exp(-SHARPNESS) <= far.weight < 0.1 * len(hard)
+
+
+def test_only_answers_and_giving_up_say_something_of_a_mode(store: ExperienceStore):
+    store.add([replace(ATTEMPT, outcome="limit"), replace(ATTEMPT, turn=2, outcome="answered")])
+    assert (of(store)["single"].attempts, of(store)["single"].success) == (1, pytest.approx(0.75))
+
+
+def test_attempts_of_other_models_say_nothing(store: ExperienceStore):
+    store.add([ATTEMPT])
+    assert of(store, played={"single": "another", "umi": "m"}) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
+
+
+def test_one_unknown_price_makes_the_mean_unknown(store: ExperienceStore):
+    store.add([ATTEMPT, replace(ATTEMPT, turn=2, price_nano=None)])
+    assert (of(store)["single"].attempts, of(store)["single"].price_nano) == (2, None)
+
+
+def test_what_another_shell_adds_replaces_or_forgets_is_followed(store: ExperienceStore, path: Path):
+    past = Past(store, WordEncoder())
+    assert past.modes(HARD, PLAYED)["single"] == NOTHING_KNOWN
+    with closing(ExperienceStore(path)) as other:
+        other.add([ATTEMPT])
+        assert past.modes(HARD, PLAYED)["single"].success == pytest.approx(0.25)
+        other.add([replace(ATTEMPT, outcome="answered")])
+        assert past.modes(HARD, PLAYED)["single"].success == pytest.approx(0.75)
+        other.forget(Choice())
+    assert past.modes(HARD, PLAYED)["single"] == NOTHING_KNOWN
+
+
+@pytest.mark.parametrize("column", ["tokens", "seconds", "price_nano"])
+def test_a_damaged_attempt_is_told_with_its_number(store: ExperienceStore, path: Path, column: str):
+    store.add([ATTEMPT])
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE attempts SET {column} = 'garbage'")
+    with pytest.raises(StoreError, match="experience is damaged"):
+        of(store)
+    with pytest.raises(StoreError, match=f"attempt a1 has no valid `{column}`.*forget a1"):
+        store.find_attempts()
+    assert store.forget(Choice(attempts=(1,))).attempts == 1
+
+
+def test_an_attempt_without_uses_keeps_its_question_and_the_last_use_takes_it_along(store: ExperienceStore):
+    use = Use(HARD, "t", "", "", "", "", True, True, "rules", "m", 0, 0, 0, 0.0, 0, session="s", turn=1, call="c")
+    store.add([ATTEMPT, replace(ATTEMPT, query=EASY, turn=2), use])
+    assert store.forget(Choice(ids=(1,))).attempts == 1
+    assert [kept.item.query for kept in store.find_attempts()] == [EASY]
+    assert [text for _, text in store.queries()] == [EASY]
+
+
+def version_1(path: Path) -> None:
+    """A file as the version before attempts wrote it, with one use."""
+    with closing(Database(path, schema=SCHEMA, version=1)) as database, database.writing("") as db:
+        db.execute("INSERT INTO queries (text) VALUES (?)", (HARD,))
+        values = "1, 1, 't', '', '', '', '', 1, 1, 'rules', NULL, 'm', 0, 0, 0, 0.5, 0, 's', 1, 'c', ''"
+        db.execute(f"INSERT INTO uses VALUES ({values})")
+
+
+def test_a_file_of_the_version_before_is_taken_over_with_all_its_uses(path: Path):
+    version_1(path)
+    with closing(ExperienceStore(path)) as store:
+        assert [use.tool for use in store.uses()] == ["t"]
+        store.add([ATTEMPT])
+        assert [*store.attempts()] == [ATTEMPT]
+    with closing(ExperienceStore(path)) as again:
+        assert (len([*again.uses()]), [*again.attempts()]) == (1, [ATTEMPT])
+        assert of(again)["single"].attempts == 1
+
+
+def test_a_file_of_the_version_before_that_cannot_be_written_is_still_read(path: Path):
+    version_1(path)
+    with read_only_folder(path) as folder, closing(ExperienceStore(folder / path.name)) as store:
+        assert [use.tool for use in store.uses()] == ["t"]
+        assert ([*store.attempts()], store.find_attempts()) == ([], [])
+        assert of(store) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.add([ATTEMPT])
