@@ -8,12 +8,16 @@ EcoshellError              what happened, what was kept, what to do
 │   ├── ModelMissing       no such model, file, extra or key
 │   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
 │   └── ModelBroken        it answered, and the answer cannot be used
+│       └── CallBroken     and was a call, also when it was asked for again
 ├── BudgetError
 │   ├── LimitReached       the next call could pass a cap (exit 3)
 │   ├── PriceUnknown       a cap in dollars stands, and this model has no price
 │   └── ModelBarred        the model once billed more than it may; no calls under a cap
 └── ToolError              a tool refused or failed; told to the model as an observation
 """
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class EcoshellError(Exception):
@@ -68,6 +72,20 @@ class ModelUnavailable(ModelError):
 
 class ModelBroken(ModelError):
     """The model answered, and the answer cannot be used."""
+
+
+class CallBroken(ModelBroken):
+    """A model made a call that cannot be used, also when it was asked for it again.
+
+    `tool` and `arguments` are what it wrote, as far as that could be read; empty where it could not.
+    """
+
+    def __init__(
+        self, message: str, *, tool: str = "", arguments: Mapping[str, Any] | None = None, kept: str = "", fix: str = ""
+    ) -> None:
+        super().__init__(message, kept=kept, fix=fix)
+        self.tool = tool
+        self.arguments: Mapping[str, Any] = arguments or {}
 
 
 class BudgetError(EcoshellError):

@@ -39,6 +39,18 @@ class TurnStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ModeChosen(Event):
+    """Who thinks from here on in a turn whose mode is `auto`, and why."""
+
+    type: ClassVar[str] = "mode_chosen"
+    mode: str
+    model: str
+    why: str
+    after: str = ""
+    """The mode that has given up in this turn; empty before the first step."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolsOffered(Event):
     """What the model knows as the turn starts: how many names, which documents up front, and why."""
 
@@ -114,6 +126,86 @@ class BranchLeft(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A node of a branching plan, with what it is expected to take; unknown is None."""
+
+    label: str
+    """`read_file`, then `read_file#2`."""
+    tool: str
+    after: tuple[str, ...]
+    """Labels of earlier nodes, or `<task>`."""
+    takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    """Kinds of what flows in and out: text, json, number, file, …"""
+    price_nano: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlanned(Event):
+    """A branching plan, before it runs (SPEC §3)."""
+
+    type: ClassVar[str] = "graph_planned"
+    nodes: tuple[GraphNode, ...]
+    """Each after those it waits for."""
+    text: str
+    """The plan in the tool planning language."""
+    repaired: bool = False
+    """Whether it takes the place of one that failed in part."""
+    kept: tuple[str, ...] = ()
+    """Labels of nodes that the plan before it has finished, and that do not run again."""
+    critical: tuple[str, ...] = ()
+    """Labels of the longest path, first to last."""
+    price_nano: int | None = None
+    """What the tools are expected to cost together."""
+    seconds: float | None = None
+    """How long the longest path is expected to take."""
+
+
+NodeState = Literal["waiting", "running", "done", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged(Event):
+    """A node of the branching plan has come to stand otherwise."""
+
+    type: ClassVar[str] = "node_changed"
+    label: str
+    state: NodeState
+    call: str = ""
+    """The id of its call."""
+    seconds: float = 0.0
+    """Since it began to run, filling in its arguments included."""
+    spent_nano: int | None = 0
+    """What it has cost so far: its tool, and the model calls that filled in its arguments; None is unknown."""
+    reason: str = ""
+    """Why it failed, or was skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanScored(Event):
+    """What a branching plan was worth, told when its turn has ended and again when a mark has changed it (SPEC §3)."""
+
+    type: ClassVar[str] = "plan_scored"
+    turn: int
+    performance: float | None
+    """P, 0 to 1: the share of its nodes that helped; None when nobody could tell."""
+    judged_by: str
+    """Who told, joined by ` + `: `you`, `checker`, `agent`, `rules`, `classifier`, `model`; empty when nobody did."""
+    cost_nano: int | None
+    """C: what the turn has cost, what its tools took of the machine included; None when a part of it is unknown."""
+    most_nano: int
+    """C_max."""
+    alpha: float
+    quality: float | None
+    """α·P − (1 − α)·C/C_max; None when P or C is unknown."""
+    resources_nano: int | None = 0
+    """Of C, the time and memory of its tools, which nobody pays; 0 where they are given no price."""
+    checked: bool | None = None
+    """What the checker of the settings said of the answer; None where none did."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolRegistered(Event):
     """A tool's document is now before the model."""
 
@@ -145,6 +237,8 @@ class CallStarted(Event):
     arguments: Mapping[str, Any]
     through: str = ""
     """The meta-tool the model called it through; empty when it was called directly."""
+    role: str = ""
+    """Who made the call; empty where no model did, and in sessions of old versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +259,10 @@ class CallFinished(Event):
     """What the tool itself cost; model calls are settled on their own."""
     changes: str = ""
     """What changed in files, as a unified diff; empty when nothing did."""
+    memory_mb: float | None = None
+    """The most memory the run held, on CPU and GPU, in MB of 2^20 bytes; None when it is not known."""
+    units: float | None = None
+    """What the run cost by its time and memory, in OpenCATP's price units; None when its memory is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +538,8 @@ class Answer(Event):
     type: ClassVar[str] = "answer"
     text: str
     partial: bool = False
+    role: str = ""
+    """Who wrote it; empty where it is quoted at a limit, and in sessions of old versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,12 +585,16 @@ Emit = Callable[[Event], None]
 
 AnyEvent = (
     TurnStarted
+    | ModeChosen
     | ToolsOffered
     | StepStarted
     | TextArrived
     | Rationale
     | StepProposed
     | BranchLeft
+    | GraphPlanned
+    | NodeChanged
+    | PlanScored
     | ToolRegistered
     | ToolUnregistered
     | CallStarted
@@ -515,11 +619,20 @@ AnyEvent = (
     | ErrorHappened
     | TurnFinished
 )
+
+
+def _graph_node(**fields: Any) -> GraphNode:
+    """A node whose lists are tuples again."""
+    values: dict[str, Any] = {name: _revive(name, value) for name, value in fields.items()}
+    return GraphNode(**values)
+
+
 _NESTED: Mapping[str, Callable[..., Any]] = {
     "caps": CapState,
     "attachments": Attachment,
     "offers": ModelOffer,
     "rows": PlanRow,
+    "nodes": _graph_node,
 }
 """Fields that hold several values of their own."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)

@@ -106,6 +106,18 @@ def _argument(name: str, schema: Any, *, optional: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Footprint:
+    """Memory that one run of a tool took, in MB of 2^20 bytes; unknown is None (CATP-LLM B.3)."""
+
+    cpu_mb: float | None = None
+    """Constant: what the process that ran it held already as it began, and so all the time."""
+    cpu_instant_mb: float | None = None
+    """Instant: how far the peak of the run lay above that."""
+    gpu_mb: float | None = None
+    gpu_instant_mb: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What a call came to, as the model reads it."""
 
@@ -120,6 +132,8 @@ class Observation:
     """What changed in files, as a unified diff: for the person, not for the model."""
     note: str = ""
     """What the model reads after the text: what may not be used any more, and what is left of the budget."""
+    footprint: Footprint | None = None
+    """Memory the run took; None where it was not measured."""
 
     @property
     def told(self) -> str:

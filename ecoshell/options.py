@@ -1,14 +1,59 @@
 """What the command line says about one run; None wherever it says nothing, so that the settings decide."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
 Registration = Literal["auto", "names", "all"]
 Presentation = Literal["auto", "grow", "stable"]
-ModeName = Literal["single", "umi"]
-StrategyName = Literal["react", "dfsdt", "tot"]
+ModeName = Literal["single", "umi", "auto"]
+StrategyName = Literal["react", "dfsdt", "tot", "graph"]
+RoleName = Literal["planner", "caller", "summarizer"]
+
+ROLES: Mapping[RoleName, str] = {
+    "planner": "decides what comes next, and why",
+    "caller": "makes the tool call",
+    "summarizer": "writes the answer",
+}
+"""The roles of the mode umi, and what each does."""
+SESSIONS = "-"
+"""Stands for the session's model where a model's name is expected."""
+
+
+def role_named(name: str) -> RoleName | None:
+    """The role of this name."""
+    for role in ROLES:
+        if role == name:
+            return role
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleModels:
+    """The model of each role of the mode umi, by name; None is the session's."""
+
+    planner: str | None = None
+    caller: str | None = None
+    summarizer: str | None = None
+
+    def of(self, role: RoleName) -> str | None:
+        """The name given to a role."""
+        return {"planner": self.planner, "caller": self.caller, "summarizer": self.summarizer}[role]
+
+    def giving(self, role: RoleName, model: str | None) -> "RoleModels":
+        """The same, but for one role; None gives it back to the session's model."""
+        return replace(self, **{role: model})
+
+    def over(self, other: "RoleModels") -> "RoleModels":
+        """What is given here, and the rest as it is in the other; SESSIONS takes what the other gives away."""
+        given = {role: self.of(role) or other.of(role) for role in ROLES}
+        return RoleModels(**{role: None if name == SESSIONS else name for role, name in given.items()})
+
+
+ALL_ONE = RoleModels()
+"""The session's model in every role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,4 +76,6 @@ class Options:
     price: tuple[Decimal, Decimal] | None = None
     """The model's price: dollars per million input and output tokens."""
     mode: ModeName | None = None
+    roles: RoleModels = ALL_ONE
+    """Models of single roles; SESSIONS where the settings' is to give way to the session's."""
     strategy: StrategyName | None = None

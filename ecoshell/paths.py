@@ -30,6 +30,11 @@ class Paths:
         return self.data / "experience.sqlite"
 
     @property
+    def profiles_file(self) -> Path:
+        """What `ecoshell profile` has measured."""
+        return self.data / "profiles.sqlite"
+
+    @property
     def judge_file(self) -> Path:
         """The weights of the classifier that `ecoshell experience train` makes."""
         return self.data / "judge.json"

@@ -21,22 +21,26 @@ async def alternatives(kit: Kit, view: View, caps: Sequence[CapState]) -> tuple[
         return await asyncio.to_thread(_offers, kit, casts, view, caps)
     finally:
         for other in casts:
-            await other.model.aclose()
+            await other.aclose()
 
 
 def _others(kit: Kit) -> list[Cast]:
-    """The other models that can be had; nothing of them is loaded."""
+    """Other models that can be had, each to do everything there is; nothing of them is loaded.
+
+    Of several that play now, each could go on alone.
+    """
     casts: list[Cast] = []
-    for name in kit.caster.substitutes(kit.model):
+    own = [model.traits.name for model in kit.cast.models] if kit.cast.players else []
+    for name in dict.fromkeys((*own, *kit.caster.substitutes(kit.model))):
         try:
-            casts.append(kit.caster.cast(name, kit.mode))
+            casts.append(kit.caster.cast(name, kit.cast.mode.name))
         except EcoshellError:  # a file that is gone or a missing key: one offer less
             continue
     return casts
 
 
 def _offers(kit: Kit, casts: Sequence[Cast], view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-    present = of_step(kit.cast.mode.foresee(view), kit.cast.model.traits).nano
+    present = of_step(kit.cast.mode.foresee(view)).nano
     offers = [_offer(other, kit, view, caps) for other in casts]
     useful = [offer for offer in offers if offer.fits or _cheaper(offer.most_nano, present)]
     return tuple(sorted(useful, key=_rank)[:MOST])
@@ -44,8 +48,8 @@ def _offers(kit: Kit, casts: Sequence[Cast], view: View, caps: Sequence[CapState
 
 def _offer(other: Cast, kit: Kit, view: View, caps: Sequence[CapState]) -> ModelOffer:
     traits, foreseen = other.model.traits, other.mode.foresee(view)
-    step = of_step(foreseen, traits)
-    fits = with_room(caps, kit.cast.mode.aside, step + of_conclusion(foreseen, traits))
+    step = of_step(foreseen)
+    fits = with_room(caps, kit.cast.mode.aside, step + of_conclusion(foreseen))
     return ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits)
 
 

@@ -119,6 +119,8 @@ class Approvals:
         self._person = person
         self._remember = remember
         self._granted = set(granted)
+        self._asking = asyncio.Lock()
+        """Branches that run side by side wait their turn to ask the person."""
 
     def follow(self, rules: Rules) -> None:
         """Go by these rules from the next call on; what was granted stays granted."""
@@ -132,18 +134,29 @@ class Approvals:
     async def rule(self, petition: Petition, emit: Emit) -> Ruling:
         """Whether the call may run, by the rules or by the person's word.
 
-        In a search, what cannot be undone by going back is asked about each time, but for `--yes`.
+        In a search, what cannot be undone by going back is asked about each time, but for `--yes`. One call is asked
+        about at a time; the next one goes by what was said of those before it.
         """
+        ruling = self._unasked(petition, emit)
+        if ruling is not None:
+            return ruling
+        async with self._asking:
+            ruling = self._unasked(petition, emit)
+            if ruling is not None:
+                return ruling
+            call = petition.call
+            asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
+            return await self._settle(asked, *await self._ask(asked, emit), emit)
+
+    def _unasked(self, petition: Petition, emit: Emit) -> Ruling | None:
+        """What the rules and what was granted say of the call; None where the person has to be asked."""
         call = petition.call
         verdict = self._rules.verdict(call, petition.effects)
         if verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
             return self._forbidden(call)
         allowed = verdict == "allow" or grant(call, petition.effects) in self._granted
-        if allowed and (self._rules.yes or not petition.outlasts):
-            return Ruling(call)
-        asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
-        return await self._settle(asked, *await self._ask(asked, emit), emit)
+        return Ruling(call) if allowed and (self._rules.yes or not petition.outlasts) else None
 
     async def _ask(self, petition: Petition, emit: Emit) -> tuple[Approval, Call]:
         """The person's word, and the call it is about; arguments the tool cannot take are asked for again."""

@@ -7,16 +7,15 @@ from typing import cast
 
 from ecoshell.agent.alternatives import alternatives
 from ecoshell.agent.kit import Kit
-from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.mode import ForeseenCall, Mode, View
 from ecoshell.agent.outlook import of_conclusion, of_step, used
 from ecoshell.agent.person import CostChoice, LimitChoice
 from ecoshell.budget.caps import CapState, Scope
-from ecoshell.budget.limits import fitting_output
+from ecoshell.budget.limits import fitting_output, price_unknown
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, Notice
 from ecoshell.messages import Usage
-from ecoshell.models.base import Request
 
 SHORT_ANSWER = 64
 """Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
@@ -32,8 +31,9 @@ class StopNow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What a step may cost, in nano-dollars."""
+    """What a call may cost, in nano-dollars."""
 
+    call: ForeseenCall
     low: int
     high: int
 
@@ -52,7 +52,8 @@ class Cashier:
         return self._kit.cast.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
-        """Ask before the next step where it is expensive; raises AnswerNow or StopNow."""
+        """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown."""
+        await self._require_prices(view)
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
             choice = await self._kit.person.at_cost(wanted)
@@ -90,7 +91,10 @@ class Cashier:
             raise StopNow
         try:
             if choice.kind == "model":
-                await self._kit.switch(choice.value)
+                several = len(self._kit.cast.models) > 1
+                await self._kit.go_on_alone_with(choice.value)
+                if several:
+                    emit(Notice(f"{self._kit.model} plays every role from now on."))
             else:
                 await self._kit.purse.set_cap(scope, parse_amount(choice.value))
                 emit(BudgetChanged(await self._kit.purse.caps()))
@@ -99,34 +103,44 @@ class Cashier:
             return False
         return True
 
+    async def _require_prices(self, view: View) -> None:
+        """Refuse before anything is paid where a later call of the step would be refused: its price is not known."""
+        calls = self._kit.cast.mode.foresee(view).steps
+        unknown = next((call.traits.name for call in calls if call.traits.price is None), None)
+        if unknown is not None:
+            for cap in await self._kit.purse.caps():
+                if cap.unit == "usd":
+                    raise price_unknown(unknown, cap)
+
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
         kit, above = self._kit, self._kit.ask_above_nano
-        traits = kit.cast.model.traits
-        if above is None or traits.price is None or traits.name in self._trusted:
+        if above is None:
             return None
+        calls = [call for call in kit.cast.mode.foresee(view).steps if call.traits.name not in self._trusted]
         caps = await kit.purse.caps()
-        cost = await asyncio.to_thread(self._cost, kit.cast.mode.foresee(view).steps, caps)
+        cost = await asyncio.to_thread(self._cost, calls, caps)
         if cost is None or cost.high <= above:
             return None
         offers = await alternatives(kit, view, caps)
         cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < cost.high)
-        return CostWanted(kit.cast.mode.role, traits.name, cost.low, cost.high, above, cheaper)
+        return CostWanted(cost.call.role, cost.call.traits.name, cost.low, cost.high, above, cheaper)
 
-    def _cost(self, requests: Sequence[Request], caps: Sequence[CapState]) -> _Cost | None:
+    def _cost(self, calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> _Cost | None:
         """What the dearest of these calls may cost; None when the gate would refuse them, which is for it to say."""
-        model = self._kit.cast.model
         costs: list[_Cost] = []
-        for request in requests:
-            ask = model.reservation(request)
+        for call in calls:
+            if call.traits.price is None:
+                continue
+            ask = call.model.reservation(call.request, call.role)
             try:
                 output = fitting_output(ask, caps)
             except BudgetError:
                 return None
-            if ask.price is not None:
-                prompt = model.size(request).count
-                short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
-                costs.append(_Cost(ask.price.cost(short), ask.price.worst(ask.prompt_tokens, output)))
+            prompt = call.model.size(call.request).count
+            short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
+            low, high = call.traits.price.cost(short), call.traits.price.worst(ask.prompt_tokens, output)
+            costs.append(_Cost(call, low, high))
         return max(costs, key=lambda cost: cost.high, default=None)
 
     def _enough(self, hit: LimitReached, view: View, caps: Sequence[CapState]) -> int:
@@ -134,7 +148,7 @@ class Cashier:
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is None:
             return 0
-        mode, traits = self._kit.cast.mode, self._kit.cast.model.traits
+        mode = self._kit.cast.mode
         foreseen = mode.foresee(view)
-        wanted = (of_step(foreseen, traits) + of_conclusion(foreseen, traits)).in_unit_of(cap) or 0
+        wanted = (of_step(foreseen) + of_conclusion(foreseen)).in_unit_of(cap) or 0
         return rounded_up(max(used(cap, mode.aside) + wanted, cap.limit - cap.left + hit.need))

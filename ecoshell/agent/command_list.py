@@ -6,14 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, CommandTable, Printed
-from ecoshell.agent.kit import MODES
+from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.plan.commands import PLAN_COMMAND
-from ecoshell.agent.printing import amount, caps_table, dollars, table
+from ecoshell.agent.printing import amount, caps_table, dollars, mode_line, roles_table, table
+from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
+from ecoshell.options import ALL_ONE
 from ecoshell.sessions.export import as_json, as_markdown, write_new
 from ecoshell.untrusted import visible
 
@@ -79,7 +81,9 @@ async def _model(shell: Shell, argument: str) -> Printed:
     traits = shell.kit.cast.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    return Printed(f"model {traits.name}\nprice {price}\ncontext {context}")
+    several = shell.kit.cast.players and shell.kit.roles != ALL_ONE
+    roles = "\nRoles have models of their own: /role." if several else ""
+    return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
 async def _mode(shell: Shell, argument: str) -> Printed:
@@ -89,9 +93,19 @@ async def _mode(shell: Shell, argument: str) -> Printed:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
         if shell.conversation.busy:
             raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the mode.")
-        kit.think_as(argument)
+        await kit.think_as(argument)
     rows = [("❯" if name == kit.mode else "", name, about) for name, about in MODES.items()]
-    return Printed(table(("", "mode", "who thinks"), rows))
+    told = table(("", "mode", "who thinks"), rows)
+    return Printed(f"{told}\n\n{_last_choice(kit)}" if kit.mode == AUTO else told)
+
+
+def _last_choice(kit: Kit) -> str:
+    """Who has thought last in the mode auto, and why."""
+    if kit.no_choice:
+        return f"There is nothing to choose: {visible(kit.no_choice)}."
+    if kit.chosen is None:
+        return "Nothing was chosen yet: that is done, and told, when a question comes."
+    return f"Chosen last: {mode_line(kit.chosen)}"
 
 
 async def _strategy(shell: Shell, argument: str) -> Printed:
@@ -113,16 +127,16 @@ async def _cost(shell: Shell, argument: str) -> Printed:
         return Printed("No model call was made in this session." if entry is None else "\n".join(entry.arithmetic()))
     if argument:
         raise UsageError(f"/cost {argument} cannot be read.", fix="Say /cost, or /cost last for the arithmetic.")
-    rows = await asyncio.to_thread(shell.ledger.rows, "session")
-    here = [row for row in rows if row.key == shell.session]
-    if not here:
+    row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
+    if row is None:
         return Printed("Nothing was spent in this session.")
-    row = here[0]
     used = f"{row.usage.input:,} in ({row.usage.cached:,} cached), {row.usage.output:,} out"
     spent = (
         f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; calls {row.calls}; tokens {used}"
     )
-    return Printed(f"{spent}\n\n{caps_table(await shell.caps())}")
+    roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
+    parts = (spent, roles_table(roles) if len(roles) > 1 else "", caps_table(await shell.caps()))
+    return Printed("\n\n".join(part for part in parts if part))
 
 
 async def _sessions(shell: Shell, argument: str) -> Printed:
@@ -145,9 +159,10 @@ async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
     events = await asyncio.to_thread(lambda: list(shell.store.events(shell.session)))
     if not argument:
-        return Printed(as_markdown(events))
+        return Printed(as_markdown(events, running=shell.conversation.busy))
     file = Path(os.path.expanduser(argument))  # noqa: ASYNC240, PTH111 - looks at no file
-    text = as_json(events) if file.suffix == ".json" else as_markdown(events)
+    json = file.suffix == ".json"
+    text = as_json(events) if json else as_markdown(events, running=shell.conversation.busy)
     await asyncio.to_thread(write_new, file, text)
     return Printed(f"Exported to {file}.")
 
@@ -189,6 +204,7 @@ COMMANDS: CommandTable[Shell] = CommandTable(
             _model,
             lambda s: ("embedded", "local:", "openai/", "anthropic/"),
         ),
+        ROLE_COMMAND,
         Command("mode", "[NAME]", "show or change who thinks", _mode, lambda _: MODES),
         Command("strategy", "[NAME]", "show or change how it thinks", _strategy, lambda s: s.kit.strategies),
         Command("cost", "[last]", "what was spent; the last call's arithmetic", _cost, lambda _: ("last",)),

@@ -44,14 +44,14 @@ class Compaction:
         """
         if not self._memory.turns:
             raise UsageError("There is nothing to compact.", fix="Ask something first.")
-        casts = await asyncio.to_thread(self._casts)
+        others = await asyncio.to_thread(self._others)
         try:
-            writer = await asyncio.to_thread(self._cheapest, casts)
+            writer = await asyncio.to_thread(self._cheapest, [*self._own(), *others])
             summary = extract(self._memory) if writer is None else await self._written(writer)
             return await self._settled(summary, "" if writer is None else writer.model.traits.name)
         finally:
-            for other in casts[1:]:
-                await other.model.aclose()
+            for other in others:
+                await other.aclose()
 
     async def _written(self, writer: Cast) -> str:
         reply = await writer.model.ask(_request(self._history), self._hear, role=ROLE)
@@ -80,15 +80,21 @@ class Compaction:
         model = self._kit.cast.model
         return model.size(Request(self._history)).count, model.size(Request(summary_messages(summary))).count
 
-    def _casts(self) -> list[Cast]:
-        """The session's model and the others that may be asked; nothing of them is loaded.
+    def _own(self) -> list[Cast]:
+        """The model that leads, and those that play beside it."""
+        leading = self._kit.cast
+        return [leading, *(Cast(model, leading.mode) for model in leading.models[1:])]
+
+    def _others(self) -> list[Cast]:
+        """The models beside those of the session that may be asked; nothing of them is loaded.
 
         What was said to a model on this machine goes to none elsewhere, unless `compact_model` names it.
         """
-        kit, casts = self._kit, [self._kit.cast]
+        kit, casts = self._kit, list[Cast]()
+        own = {model.traits.name for model in kit.cast.models}
         named = [kit.compact_model] if kit.compact_model else []
         for name in dict.fromkeys((*named, *kit.named_models)):
-            if name == kit.model:
+            if name in own:
                 continue
             try:
                 other = kit.caster.cast(name)

@@ -7,8 +7,12 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ecoshell.agent.attempts import Attempts
 from ecoshell.agent.cashier import Cashier
 from ecoshell.agent.compaction import Compaction
+from ecoshell.agent.frame import Frame
+from ecoshell.agent.graph.costs import costs_text, input_size
+from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import Affordable, Approved, Known, Paid, Registered, Runner, Source, Told
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
@@ -20,7 +24,7 @@ from ecoshell.agent.plan.guard import Judged, Planned
 from ecoshell.agent.plan.live import LivePlan, Outset
 from ecoshell.agent.plan.recording import Recorder
 from ecoshell.agent.tally import Tally
-from ecoshell.agent.turn import Ended, Frame, Turn
+from ecoshell.agent.turn import Ended, Turn
 from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
@@ -83,6 +87,7 @@ class Conversation:
     def __init__(self, kit: Kit, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
         self.memory = Memory(kit.catalog, past)
+        self._scorer = Scorer(kit, session, past)
         self.decision: Decision | None = None
         self.plan: LivePlan | None = None
         """Of the turn that runs, or ran last."""
@@ -246,9 +251,15 @@ class Conversation:
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
+    async def score(self, turn: int) -> Sequence[Event]:
+        """The new score of a turn's plan of branches, where a mark has changed it; raises StoreError."""
+        scored = await self._scorer.again(turn)
+        return () if scored is None else (await self.note(scored),)
+
     async def note(self, event: Event) -> Event:
         """Keep something that happened between turns, or beside one."""
         self.memory.see(event)
+        self._scorer.see(event)
         if self.plan is not None:
             self.plan.see(event)
         await self._kit.log.record(self.session, [event])
@@ -277,12 +288,13 @@ class Conversation:
             for happened in (event, *self._consequences(event)):
                 tally.see(happened)
                 self.memory.see(happened)
+                self._scorer.see(happened)
                 arrived.put_nowait(happened)
 
         question, kit = asked.question, self._kit
         ended = Ended("error", "", Path(question), 0)
         try:
-            emit(TurnStarted(self._turns, question, kit.model, kit.cast.mode.name, kit.strategy, asked.attachments))
+            emit(TurnStarted(self._turns, question, kit.model, kit.mode, kit.strategy, asked.attachments))
             for text in asked.notices:
                 emit(Notice(text))
             ended = await self._turn(asked, emit)
@@ -293,6 +305,7 @@ class Conversation:
         finally:
             try:
                 emit(BudgetChanged(await kit.purse.caps()))
+                await self._scorer.end(self._turns, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
@@ -314,8 +327,10 @@ class Conversation:
         kit, memory = self._kit, self.memory
         history = memory.messages
         told = (*history, Message("user", asked.text))
+        attempts = Attempts(kit, self.session, self._turns, asked.question, emit)
+        await attempts.begin()
         plan = self.plan = await self.foresee(asked.question)
-        emit = _hearing(plan, emit)
+        emit = _hearing(plan, attempts.emit)
         if plan.outset.fault and plan.outset.fault != self._fault:
             emit(Notice(plan.outset.fault))
         self._fault = plan.outset.fault
@@ -333,6 +348,7 @@ class Conversation:
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,
+            costs=await asyncio.to_thread(self._costs, asked, plan, offer) if kit.way.branches else "",
             plan=plan,
         )
         await plan.settle(frame.view(Path(asked.question)), offer.names)
@@ -348,9 +364,16 @@ class Conversation:
             emit=emit,
         )
         try:
-            return await turn.run(asked.question, kit.max_steps)
+            ended = await turn.run(asked.question, kit.max_steps, attempts.take_over)
         finally:
             self._turn_now = None
+        await attempts.end(ended.status)
+        return ended
+
+    def _costs(self, asked: Asked, plan: LivePlan, offer: Offer) -> str:
+        """What whoever plans branches is told of costs; may block."""
+        size = input_size(asked.attachments, self._kit.bench.size_of_named(asked.question))
+        return costs_text(plan, self._kit.planning.profiled(), offer.names, size)
 
     async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> LivePlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""

@@ -10,13 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ecoshell.agent.approval import Approvals, Petition, Ruling
+from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import LimitReached
 from ecoshell.events import CallFinished, CallStarted, Emit
-from ecoshell.messages import Call, Observation
+from ecoshell.messages import Call, Footprint, Observation
+from ecoshell.planning.catp.price import TABLE_B2
 from ecoshell.strategies.base import Path
 from ecoshell.tools.limits import clip
+from ecoshell.tools.measuring import measured
 
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
@@ -44,6 +47,10 @@ class Scene:
     bill: Bill = field(default_factory=Bill)
     through: str = ""
     """The meta-tool that carries the call."""
+    role: str = ""
+    """Who made the call; empty where no model did."""
+    thought: Thought | None = None
+    """What thinking of the call took; None is all that was thought since the call before it."""
 
     @property
     def step(self) -> int:
@@ -69,7 +76,7 @@ class Told:
         self._inner = inner
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        scene.emit(CallStarted(call.id, call.name, call.arguments, scene.through))
+        scene.emit(CallStarted(call.id, call.name, call.arguments, scene.through, scene.role))
         start = time.monotonic()
         try:
             seen = await self._inner.act(call, scene)
@@ -94,7 +101,24 @@ def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
         seen.refused,
         scene.bill.spent_nano,
         seen.changes,
+        memory_mb=_memory(seen.footprint),
+        units=_units(seen),
     )
+
+
+def _memory(footprint: Footprint | None) -> float | None:
+    """The most memory a run held, as far as it is known; None when not even the processor's is."""
+    if footprint is None or footprint.cpu_mb is None:
+        return None
+    parts = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb, footprint.gpu_instant_mb)
+    return round(sum(part or 0.0 for part in parts), 3)
+
+
+def _units(seen: Observation) -> float | None:
+    """The price of a run by its time and memory (CATP-LLM Table B.2)."""
+    if seen.footprint is None or seen.footprint.cpu_mb is None:
+        return None
+    return float(TABLE_B2.price(seen.seconds * 1000, seen.footprint))
 
 
 class Known:
@@ -194,10 +218,10 @@ class Runner:
         scene.bill.made = call
         start = time.monotonic()
         try:
-            seen = await self._catalog.tool(call.name).run(call.arguments)
+            return await measured(self._catalog.tool(call.name), call.arguments)
         except Exception as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
-            seen = Observation(f"{call.name} failed: {type(failure).__name__}: {failure}", ok=False)
-        return replace(seen, seconds=time.monotonic() - start)
+            text = f"{call.name} failed: {type(failure).__name__}: {failure}"
+            return Observation(text, ok=False, seconds=time.monotonic() - start)
 
 
 def _unaffordable(call: Call, limit: LimitReached) -> Observation:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 from ecoshell.agent.approval import Approvals
@@ -11,22 +12,29 @@ from ecoshell.agent.person import Person
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.workbench import Workbench
+from ecoshell.budget.price import Price
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
-from ecoshell.events import Event
+from ecoshell.events import Event, ModeChosen
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.listing import ModelRow
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
+from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
 from ecoshell.strategies.base import Way
 
 MODES: Mapping[str, str] = {
     "single": "one model plans, calls tools and answers",
     "umi": "three roles: a planner decides, a caller calls, a summarizer answers",
+    "auto": "single or umi, chosen for each question by experience; the other where one gives up",
 }
 """Who may think, and what that is."""
+AUTO = "auto"
+"""The mode that leaves it to experience; who thinks at a moment is in `Kit.cast`."""
+_PROMPT = 4_000
+"""Tokens of a usual prompt, by which prices are compared."""
 
 
 class Log(Protocol):
@@ -41,11 +49,53 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A model and the mode it plays in; remembers the tokens of the documents and names it has counted."""
+    """Models and the mode they play in; remembers the tokens of the documents and names that were counted."""
 
     model: MeteredModel
+    """The one that leads; it is by its tokenizer that documents are counted."""
     mode: Mode
+    players: Mapping[RoleName, MeteredModel] = field(default_factory=dict[RoleName, MeteredModel])
+    """The model of each role, where the mode has several; roles of one model share the object."""
     counted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int], compare=False, repr=False)
+
+    @property
+    def models(self) -> tuple[MeteredModel, ...]:
+        """Every model that plays, each once, the leading one first."""
+        return tuple({id(model): model for model in (self.model, *self.players.values())}.values())
+
+    @property
+    def seats(self) -> tuple[tuple[str, str], ...]:
+        """Each role and the name of the model that plays it."""
+        alone = ((self.mode.role, self.model.traits.name),)
+        return tuple((role, model.traits.name) for role, model in self.players.items()) or alone
+
+    @property
+    def context(self) -> int | None:
+        """The smallest context among those that read everything, as far as contexts are known."""
+        known = [model.traits.context for model in self._readers if model.traits.context is not None]
+        return min(known, default=None)
+
+    @property
+    def price(self) -> Price | None:
+        """The dearest price of a prompt among those that read everything; None where one is unknown."""
+        prices = [model.traits.price for model in self._readers]
+        known = [price for price in prices if price is not None]
+        return max(known, key=lambda price: price.worst(_PROMPT, 0)) if len(known) == len(prices) else None
+
+    @property
+    def _readers(self) -> tuple[MeteredModel, ...]:
+        """A small model that does not lead is told only what it needs; all others read names and documents."""
+        return (self.model, *(model for model in self.models[1:] if not model.traits.small))
+
+    async def warm(self) -> None:
+        """Have models that are slow to load begin to; returns at once."""
+        for model in self.models:
+            await model.warm()
+
+    async def aclose(self) -> None:
+        """Let the models go."""
+        for model in self.models:
+            await model.aclose()
 
     @property
     def exact(self) -> bool:
@@ -80,12 +130,14 @@ class Cast:
 class Caster(Protocol):
     """Makes models ready to play, and owns what those share."""
 
-    def cast(self, name: str, mode: str = "single") -> Cast:
-        """The model with this name in a mode; may block; raises ModelMissing, ModelBroken and UsageError."""
-        ...
+    def cast(
+        self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
+    ) -> Cast:
+        """The model with this name in a mode, where `roles` have models of their own.
 
-    def mode(self, model: MeteredModel, name: str) -> Mode:
-        """The mode of this name for a model that is there already."""
+        A model is made once, and not at all where one of its name is `at_hand`. May block; raises ModelMissing,
+        ModelBroken and UsageError.
+        """
         ...
 
     def models(self, barred: Mapping[str, str]) -> Sequence[ModelRow]:
@@ -116,8 +168,18 @@ class Kit:
     person: Person
     bench: Workbench
     planning: Planning
+    session_model: str
+    """The name of the model of every role that names none; it leads where the planner names none."""
     mode: str = "single"
     """One of MODES."""
+    chosen: ModeChosen | None = None
+    """What AUTO chose last, if anything."""
+    idle: tuple[MeteredModel, ...] = ()
+    """Models of the mode that does not think now and that AUTO may come back to."""
+    roles: RoleModels = ALL_ONE
+    """The models that roles of the mode umi have of their own."""
+    presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
+    """Models of roles that the settings give together, by the name of the whole."""
     strategy: str = "react"
     registration: Literal["auto", "names", "all"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
@@ -133,6 +195,7 @@ class Kit:
 
     @property
     def model(self) -> str:
+        """The name of the model that leads."""
         return self.cast.model.traits.name
 
     @property
@@ -143,22 +206,73 @@ class Kit:
     @property
     def registers_freely(self) -> bool:
         """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
-        return self.cast.model.traits.small
+        return len(self.cast.models) == 1 and self.cast.model.traits.small
+
+    @property
+    def thinks(self) -> str:
+        """Who thinks, as a person reads it: the mode and, where it is AUTO, the one chosen last."""
+        return f"{AUTO} → {self.cast.mode.name}" if self.mode == AUTO else self.mode
+
+    @property
+    def no_choice(self) -> str:
+        """Why it does not matter which mode thinks, as with a small model in all roles; empty where it does."""
+        model, name = self.cast.model, self.playing("single")
+        if self.playing("umi") != name or not (model.traits.small and model.can_score):
+            return ""
+        return f"{name} is asked one small thing at a time in either mode, so they are the same"
+
+    def playing(self, mode: str) -> str:
+        """The names of those who play in a mode: one, or those of the roles, joined by `+`, where they differ."""
+        roles = ROLES if mode == "umi" else ()
+        names = [self.roles.of(role) or self.session_model for role in roles] or [self.session_model]
+        return "+".join(names) if len(set(names)) > 1 else names[0]
 
     async def switch(self, model: str) -> Mode:
-        """Go on with another model from the next step; the old one stays when the new one cannot be had."""
-        fresh = await asyncio.to_thread(self.caster.cast, model, self.mode)
-        old, self.cast = self.cast, fresh
-        await old.model.aclose()
-        await fresh.model.warm()
-        return fresh.mode
+        """Go on with another model from the next step, in all roles that name none of their own."""
+        return await self._recast(model, self.mode, self.roles)
 
-    def think_as(self, mode: str) -> None:
-        """Go on in another of MODES from the next turn; the model stays as it is."""
-        self.cast = replace(self.cast, mode=self.caster.mode(self.cast.model, mode))
-        self.mode = mode
+    async def think_as(self, mode: str) -> Mode:
+        """Go on in another of MODES from the next turn; the models it has in common with this one stay loaded."""
+        return await self._recast(self.session_model, mode, self.roles)
+
+    async def let_think(self, mode: str) -> Mode:
+        """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""
+        if self.cast.mode.name == mode:
+            return self.cast.mode
+        return await self._recast(self.session_model, AUTO, self.roles, chosen=mode)
+
+    async def give(self, roles: RoleModels) -> Mode:
+        """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
+        if not self.cast.players:
+            trial = partial(self.caster.cast, self.session_model, "umi", roles=roles, at_hand=self.cast.models)
+            await asyncio.to_thread(trial)
+        return await self._recast(self.session_model, self.mode, roles)
+
+    async def go_on_alone_with(self, model: str) -> Mode:
+        """Go on with one model for all there is to do, whatever models roles have had."""
+        return await self._recast(model, self.mode, ALL_ONE if self.cast.players else self.roles)
 
     async def aclose(self) -> None:
-        """Let the model go, and what models share."""
-        await self.cast.model.aclose()
+        """Let the models go, and what they share."""
+        await self.cast.aclose()
+        for model in self.idle:
+            await model.aclose()
         await self.caster.aclose()
+
+    async def _recast(self, model: str, mode: str, roles: RoleModels, chosen: str = "") -> Mode:
+        """Everything stays as it is when a model cannot be had; models that nobody uses any more are let go.
+
+        `chosen` is who thinks now in the mode AUTO; without it, it is who did before.
+        """
+        thinks = chosen or (self.cast.mode.name if mode == AUTO else mode)
+        there = (*self.cast.models, *self.idle)
+        fresh = await asyncio.to_thread(self.caster.cast, model, thinks, roles=roles, at_hand=there)
+        self.cast, self.session_model, self.mode, self.roles = fresh, model, mode, roles
+        unused = tuple(one for one in there if one not in fresh.models)
+        self.idle = unused if chosen else ()
+        for left in () if chosen else unused:
+            await left.aclose()
+        for come in fresh.models:
+            if come not in there:
+                await come.warm()
+        return fresh.mode

@@ -17,6 +17,8 @@ from ecoshell.events import (
     CommandRan,
     Compacted,
     Event,
+    GraphPlanned,
+    NodeChanged,
     Rationale,
     ToolRegistered,
     ToolsOffered,
@@ -76,7 +78,13 @@ class _OpenTurn:
     listing: str = ""
     advice: str = ""
     rationale: str = ""
-    call: Call | None = None
+    calls: dict[str, tuple[str, Call]] = field(default_factory=dict[str, tuple[str, Call]])
+    """The calls that are under way, by their ids, each after why it is made."""
+    graph: tuple[str, ...] = ()
+    """The labels of the branching plan that was made last, in its order."""
+    graphs: int = 0
+    places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """Where calls stand in the turn's branching plans, by their ids: which plan, and which of its nodes."""
     answer: str = ""
     ran: set[str] = field(default_factory=set[str])
     steps: dict[str, Step] = field(default_factory=dict[str, Step])
@@ -89,28 +97,57 @@ class _OpenTurn:
         """What the agent registered on the path."""
         return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
 
-    def step(self, call: Call, seen: Observation) -> None:
-        step = self.steps[call.id] = Step(self.rationale, call, seen)
-        self.path = self.path.then(step)
-        self.rationale, self.call = "", None
+    def begin(self, call: Call) -> None:
+        """A call is under way."""
+        self.calls[call.id] = (self.rationale, call)
+        self.rationale = ""
+
+    def end(self, call: str, seen: Observation) -> None:
+        """A call has come back; of a branching plan, the steps stand as its nodes do."""
+        rationale, made = self.calls.pop(call)
+        self._add(Step(rationale, made, seen))
+
+    def register(self, call: Call, seen: Observation) -> None:
+        """A tool was registered, which no call precedes."""
+        self._add(Step(self.rationale, call, seen))
+        self.rationale = ""
+
+    def plan(self, planned: GraphPlanned) -> None:
+        """A branching plan is made."""
+        self.graph, self.graphs = tuple(node.label for node in planned.nodes), self.graphs + 1
+
+    def place(self, changed: NodeChanged) -> None:
+        """A node of the plan has a call."""
+        if changed.call and changed.label in self.graph:
+            self.places[changed.call] = (self.graphs, self.graph.index(changed.label))
+
+    def _add(self, step: Step) -> None:
+        """Put the step at the end or, as one of a branching plan, where its node stands."""
+        self.steps[step.call.id] = step
+        steps, place = self.path.steps, self.places.get(step.call.id)
+        at = len(steps)
+        while place is not None and at and self.places.get(steps[at - 1].call.id, (0, 0)) > place:
+            at -= 1
+        self.path = replace(self.path, steps=(*steps[:at], step, *steps[at:]))
 
     def go_on_from(self, calls: Iterable[str]) -> None:
         """Follow the path of these calls: later turns are told of the one that led to the answer."""
         self.path = replace(self.path, steps=tuple(self.steps[call] for call in calls if call in self.steps))
-        self.rationale, self.call = "", None
+        self.rationale = ""
+        self.calls.clear()
 
     def add_note(self, call: str, note: str) -> None:
-        """What the model reads after the result of the last call."""
-        if self.path.steps and self.path.steps[-1].call.id == call:
-            last = self.path.steps[-1]
-            noted = self.steps[call] = replace(last, observation=replace(last.observation, note=note))
-            self.path = replace(self.path, steps=(*self.path.steps[:-1], noted))
+        """What the model reads after the result of a call."""
+        if call in self.steps:
+            step = self.steps[call]
+            noted = self.steps[call] = replace(step, observation=replace(step.observation, note=note))
+            self.path = replace(self.path, steps=tuple(noted if one is step else one for one in self.path.steps))
 
     def closed(self, status: str, spent_nano: int | None) -> PastTurn:
         """The turn as one that is over; a call that never came back is told as stopped."""
-        if self.call is not None:
-            self.ran.add(self.call.subject)
-            self.step(self.call, Observation(f"The turn ended before {self.call.subject} did.", ok=False))
+        for id_, (_, call) in tuple(self.calls.items()):
+            self.ran.add(call.subject)
+            self.end(id_, Observation(f"The turn ended before {call.subject} did.", ok=False))
         question, attachments = self.started.question, self.started.attachments
         opening = opening_text(self.listing, asked_text(question, attachments, self.commands), advice=self.advice)
         return PastTurn(
@@ -216,7 +253,7 @@ class Memory:
         self._open.skills[call] = skill
         self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
         result = self.presentation.registration_result(self._catalog.document(event.name))
-        self._open.step(Call(TOOL_REGISTER, {"tool_name": event.name}, call), Observation(result))
+        self._open.register(Call(TOOL_REGISTER, {"tool_name": event.name}, call), Observation(result))
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
@@ -229,14 +266,17 @@ class Memory:
             case Answer():
                 turn.answer = event.text
                 self.answers.append(event.text)
-            case CallStarted():
-                turn.call = _as_made(event)
-            case CallFinished() if turn.call is not None and event.name != FINISH:
+            case CallStarted() if event.name != FINISH:
+                turn.begin(_as_made(event))
+            case CallFinished() if event.id in turn.calls:
                 if not event.refused:
                     turn.ran.add(event.name)
-                turn.step(
-                    turn.call, Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
-                )
+                seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
+                turn.end(event.id, seen)
+            case GraphPlanned():
+                turn.plan(event)
+            case NodeChanged():
+                turn.place(event)
             case BranchLeft():
                 self._go_on_from(turn, event)
             case CallJudged() if event.note:

@@ -72,7 +72,7 @@ class Meta:
         return Observation("Tools that fit, best first: " + ", ".join(found))
 
     def _told(self, call: Call, scene: Scene, seen: Observation) -> Observation:
-        scene.emit(CallStarted(call.id, call.name, call.arguments))
+        scene.emit(CallStarted(call.id, call.name, call.arguments, role=scene.role))
         scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
         return seen
 

@@ -1,14 +1,16 @@
 """What a mode is to the agent: it decides who thinks, and never sees how a call is carried out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from ecoshell.budget.holds import Hold
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.events import Emit
-from ecoshell.messages import Message, ToolDocument
-from ecoshell.models.base import Request
-from ecoshell.strategies.base import Path, Thought, Tried
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Request, Traits
+from ecoshell.models.metered import MeteredModel
+from ecoshell.strategies.base import Path, Step, Thought, Tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,66 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeseenCall:
+    """A request that may be made, the model it would go to, and the role it would be made in."""
+
+    request: Request
+    model: MeteredModel
+    role: str
+
+    @property
+    def traits(self) -> Traits:
+        return self.model.traits
+
+
+@dataclass(frozen=True, slots=True)
 class Foreseen:
     """The calls the next thought may take, for estimates: nothing in them is counted yet, or cut to fit."""
 
-    steps: tuple[Request, ...]
+    steps: tuple[ForeseenCall, ...]
     """Each is reserved on its own."""
-    conclusion: Request | None = None
+    conclusion: ForeseenCall | None = None
     """What is set aside beside them."""
     slack: int = 0
     """Tokens by which the conclusion's prompt may grow until it is asked for."""
+    ending: tuple[ForeseenCall, ...] = ()
+    """What a thought takes that answers at once; where that is not said, the last of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTask:
+    """What there is to know, beside the view, for whoever writes a plan of branches."""
+
+    before: str = ""
+    """The plan before this one, as it was written; empty for the first."""
+    fault: str = ""
+    """Why that one cannot be run."""
+    unfinished: tuple[str, ...] = ()
+    """What of it came to nothing when it ran, and why."""
+    finished: tuple[str, ...] = ()
+    """Labels of its nodes that are done, and are not run again."""
+    costs: str = ""
+    """What tools cost, as a text; empty where nothing is told of it."""
+    grammar: Callable[[], str] | None = None
+    """Makes the grammar of the plans that can be run, in the form of numbers; may take a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillTask:
+    """A node of a plan of branches whose call is to be made."""
+
+    label: str
+    """As the plan names it: `read_file#2`."""
+    document: ToolDocument
+    plan: str
+    """The whole plan, as it was written."""
+    given: tuple[Step, ...] = ()
+    """The steps it waits for; the view's path holds them too, and those before them."""
+    use: int = 1
+    uses: int = 1
+    """Which it is of the nodes with its tool that wait for the same."""
+    calls: tuple[Call, ...] = ()
+    """What was called already for other nodes with its tool."""
 
 
 class Mode(Protocol):
@@ -76,7 +129,7 @@ class Mode(Protocol):
         ...
 
     def foresee(self, view: View) -> Foreseen:
-        """What thinking on this view may ask of the model that leads; counts nothing, so it loads nothing."""
+        """What thinking on this view may ask, and of which models; counts nothing, so it loads nothing."""
         ...
 
     async def set_aside(self, view: View) -> None:
@@ -89,6 +142,14 @@ class Mode(Protocol):
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         """The better of two thoughts on the view's path, `one` shown first; None when it cannot be told."""
+        ...
+
+    async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
+        """A plan of branches in the tool planning language, not looked at yet, or a thought where none is needed."""
+        ...
+
+    async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
+        """The call of one node; raises ModelBroken where none can be made."""
         ...
 
     async def conclude(self, view: View, emit: Emit) -> str:

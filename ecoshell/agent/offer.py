@@ -100,16 +100,16 @@ def _decide(
     usual = Workload()
     work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(documents, plan.outset.chances, lambda text: cast.sizes([text])[0])
-    decision = decide(candidates, rates_of(cast.model.traits.price, work.base), work, policy)
+    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
     return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
 
 
 def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
-    """What the user settled, what the session began with, and what the model can hold."""
-    traits = kit.cast.model.traits
+    """What the user settled, what the session began with, and what the models can hold."""
+    context = kit.cast.context
     policy = Policy(kit.registration, kit.presentation, whole=not large)
-    if traits.context is not None:
-        policy = replace(policy, room=traits.context // _DOCUMENTS_SHARE)
+    if context is not None:
+        policy = replace(policy, room=context // _DOCUMENTS_SHARE)
     if shown.presentation is not None and shown.presentation.name != PLAIN.name:
         policy = replace(policy, presentation=shown.presentation.name)
     if _registers_by_itself(kit):
@@ -131,7 +131,7 @@ def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: frozen
 
 
 def _names_room(kit: Kit, plan: LivePlan) -> int:
-    """Tokens that names may take before only a shortlist is shown: by the model's context, and by the budget."""
-    context = kit.cast.model.traits.context
+    """Tokens that names may take before only a shortlist is shown: by the context, and by the budget."""
+    context = kit.cast.context
     rooms = (None if context is None else int(context * kit.names_share), plan.names_room(Workload().calls))
     return min((room for room in rooms if room is not None), default=1 << 30)

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ecoshell.agent.memory import Memory, opening_text
-from ecoshell.agent.mode import Foreseen, View
+from ecoshell.agent.mode import Foreseen, ForeseenCall, View
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.models.base import Request, Traits
 from ecoshell.models.bounds import request_bound
 from ecoshell.strategies.base import Path
 
@@ -36,18 +35,16 @@ class Outlook:
 NOTHING = Outlook(0, 0)
 
 
-def of_step(foreseen: Foreseen, traits: Traits) -> Outlook:
+def of_step(foreseen: Foreseen) -> Outlook:
     """The largest of the calls that the next thought may take; a call that has to be repeated is a further one."""
-    calls = [_of_call(request, traits) for request in foreseen.steps]
+    calls = [_of_call(call) for call in foreseen.steps]
     nano = [call.nano for call in calls if call.nano is not None]
-    return Outlook(max(nano) if nano else None, max(call.tokens for call in calls))
+    return Outlook(max(nano) if len(nano) == len(calls) else None, max(call.tokens for call in calls))
 
 
-def of_conclusion(foreseen: Foreseen, traits: Traits) -> Outlook:
+def of_conclusion(foreseen: Foreseen) -> Outlook:
     """What is set aside for the answer beside a step."""
-    if foreseen.conclusion is None:
-        return NOTHING
-    return _of_call(foreseen.conclusion, traits, foreseen.slack)
+    return NOTHING if foreseen.conclusion is None else _of_call(foreseen.conclusion, foreseen.slack)
 
 
 def next_view(
@@ -80,7 +77,8 @@ def used(cap: CapState, aside: Hold | None) -> int:
     return cap.spent + cap.held - freed
 
 
-def _of_call(request: Request, traits: Traits, slack: int = 0) -> Outlook:
+def _of_call(call: ForeseenCall, slack: int = 0) -> Outlook:
+    request, traits = call.request, call.traits
     prompt = request_bound(request, native_tools=traits.native_tools) + slack
     output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
     return Outlook(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)

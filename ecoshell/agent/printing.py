@@ -1,9 +1,12 @@
-"""Plain text that commands print: tables with aligned columns, and money as people read it."""
+"""Plain text that commands and interfaces print: tables with aligned columns, money, and who thinks."""
 
 from collections.abc import Iterable, Sequence
 
 from ecoshell.budget.caps import CapState
+from ecoshell.budget.costs import CostRow
 from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.events import ModeChosen
+from ecoshell.untrusted import visible_line
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -23,6 +26,28 @@ def dollars(nano: int | None) -> str:
 def amount(value: int, unit: str) -> str:
     """Nano-dollars or tokens for people."""
     return dollars(value) if unit == "usd" else f"{value:,} tokens"
+
+
+def mode_line(chosen: ModeChosen) -> str:
+    """Who thinks from now on, and why: `umi thinks: single gave up: there is no such file`."""
+    return f"{chosen.mode} thinks: {visible_line(chosen.why)}"
+
+
+def roles_table(rows: Iterable[CostRow]) -> str:
+    """What each role has cost; tools that are paid for are nobody's."""
+    cells = [
+        (
+            row.key or "-",
+            f"{row.calls:,}",
+            f"{row.usage.input:,}",
+            f"{row.usage.cached:,}",
+            f"{row.usage.output:,}",
+            dollars(row.spent_nano) if not row.unpriced else "unknown",
+            "unknown" if row.seconds is None or row.untimed else f"{row.seconds:,.1f}",
+        )
+        for row in rows
+    ]
+    return table(("role", "calls", "in", "cached", "out", "spent", "seconds"), cells)
 
 
 def caps_table(caps: Iterable[CapState]) -> str:

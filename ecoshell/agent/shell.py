@@ -61,6 +61,8 @@ class Standing:
     """The same in tokens; None when nobody has said."""
     plan: str = "btp"
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
+    players: tuple[tuple[str, str], ...] = ()
+    """Who thinks now: each role, and the name of the model that plays it."""
 
 
 class Shell:
@@ -120,9 +122,9 @@ class Shell:
         return None
 
     async def warm(self) -> None:
-        """Have the model loaded by the time it is asked, because a question is on its way; returns at once."""
+        """Have the models loaded by the time it is asked, because a question is on its way; returns at once."""
         if self.read_only is None:
-            await self.kit.cast.model.warm()
+            await self.kit.cast.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files that the question mentions with `@` go along with it.
@@ -193,12 +195,14 @@ class Shell:
         """The caps over the session as they stand."""
         return await self.kit.purse.caps()
 
-    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> CallMarked:
-        """Keep the person's word on a call's result; None takes it back. Raises StoreError."""
-        marked = CallMarked(turn, call, name, helpful)
-        await self.conversation.note(marked)
+    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
+        """Keep the person's word on a call's result; None takes it back. Raises StoreError.
+
+        Gives what has happened: the mark, and the new score of the plan of branches that the call belongs to.
+        """
+        marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
         await asyncio.to_thread(self.kit.planning.records.mark, self.session, turn, call, helpful)
-        return marked
+        return (marked, *await self.conversation.score(turn))
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
@@ -246,12 +250,12 @@ class Shell:
         sizes = dict(zip(kit.catalog.names, counted, strict=True))
         names_tokens = sum(kit.cast.sizes_at_hand(f", {name}" for name in kit.catalog.names)[0])
         spent = self.ledger.session_row(session)
-        ahead = of_step(kit.cast.mode.foresee(self.conversation.ahead), kit.cast.model.traits)
+        ahead = of_step(kit.cast.mode.foresee(self.conversation.ahead))
         return Standing(
             session=session,
             title=self.store.title(session),
             model=kit.model,
-            mode=kit.cast.mode.name,
+            mode=kit.thinks,
             strategy=kit.strategy,
             caps=self.ledger.caps(session, self.conversation.turn),
             spent_nano=spent.spent_nano if spent else 0,
@@ -263,6 +267,7 @@ class Shell:
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
             plan=kit.planning.mode,
+            players=kit.cast.seats,
         )
 
     async def aclose(self) -> None:
@@ -271,6 +276,8 @@ class Shell:
             await self._conversation.stop()
             with suppress(StoreError):  # told when it happened
                 await self.kit.log.record(self.session, [])
+            with suppress(StoreError):
+                await asyncio.to_thread(self.kit.planning.keep)
         await self.kit.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)

@@ -1,9 +1,18 @@
 """What a plan is to a turn: it says which tools may not be used now, and is asked anew before every step."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ecoshell.events import Emit
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one use of a tool is expected to take; unknown is None."""
+
+    price_nano: int | None = None
+    seconds: float | None = None
 
 
 class Steering(Protocol):
@@ -12,6 +21,14 @@ class Steering(Protocol):
     @property
     def forbidden(self) -> Mapping[str, str]:
         """Tools that may not be used now, each with the reason in a word: budget, quota or blacklist."""
+        ...
+
+    def allows(self, tool: str) -> int | None:
+        """How many more uses of a tool are allowed now; None where nothing limits them."""
+        ...
+
+    def expected(self, tool: str) -> Estimate:
+        """What one use of a tool is expected to take; may block."""
         ...
 
     async def refresh(self, emit: Emit) -> None:
@@ -25,6 +42,12 @@ class Unsteered:
     @property
     def forbidden(self) -> Mapping[str, str]:
         return {}
+
+    def allows(self, tool: str) -> int | None:
+        return None
+
+    def expected(self, tool: str) -> Estimate:
+        return Estimate()
 
     async def refresh(self, emit: Emit) -> None:
         """Nothing can have changed."""

@@ -15,6 +15,8 @@ class Tally:
     spent_nano: int | None = 0
     usage: Usage = field(default_factory=Usage)
     steps: int = 0
+    worked: float = 0.0
+    """Seconds of models and tools, one after another; the person's own are not in it."""
     saved_tokens: int = 0
     registered: list[str] = field(default_factory=list[str])
     _sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -29,8 +31,10 @@ class Tally:
                 unknown = self.spent_nano is None or event.spent_nano is None
                 self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
                 self.usage += event.usage
+                self.worked += event.seconds
             case CallFinished():
                 self.spent_nano = None if self.spent_nano is None else self.spent_nano + event.spent_nano
+                self.worked += event.seconds
             case StepStarted():
                 self.steps = event.step
                 self.saved_tokens += max(0, self._everything - self._carried)

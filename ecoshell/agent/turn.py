@@ -1,71 +1,50 @@
 """The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
+from ecoshell.agent.frame import Frame
+from ecoshell.agent.graph.branches import Branches
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
-from ecoshell.agent.steering import Steering, Unsteered
 from ecoshell.agent.trail import Trail
-from ecoshell.catalog.catalog import Catalog
-from ecoshell.catalog.presentation import Presentation
-from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import BudgetError, LimitReached, ModelBroken, StoreError
 from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepProposed, StepStarted
-from ecoshell.messages import FINISH, Message, Observation
+from ecoshell.messages import FINISH, Observation
 from ecoshell.strategies.base import (
     FOUND_MOST,
     Act,
+    Draft,
+    Drafted,
+    Gathered,
     Leave,
     Outcome,
     Path,
     Rank,
     Strategy,
     Think,
+    Thinking,
     Thought,
+    Together,
     Tried,
     Want,
 )
+from ecoshell.strategies.react import onward
+
+T = TypeVar("T")
+Reply = Thought | Observation | Drafted | Gathered | None
+"""What a strategy is sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What stands still during a turn: the opening, what came before, and what is known."""
+TakeOver = Callable[[str, View], Awaitable[bool]]
+"""Asked why a mode has given up and at which view: whether another goes on from there."""
 
-    opening: str
-    history: tuple[Message, ...]
-    catalog: Catalog
-    names: tuple[str, ...]
-    base: SkillLibrary
-    """What was registered before the turn's first step."""
-    presentation: Presentation
-    large: bool = False
-    along: str = ""
-    """What goes along with the question: attachments, and what commands put out."""
-    plan: Steering = field(default_factory=Unsteered)
 
-    def registered(self, path: Path) -> tuple[str, ...]:
-        """Names the path may call, in the order of registration."""
-        names = dict.fromkeys((*self.base.names, *path.registered))
-        return tuple(name for name in names if name in self.catalog)
-
-    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
-        """What a mode sees on this path, and beside siblings that were tried."""
-        documents = tuple(self.catalog.document(name) for name in self.registered(path))
-        forbidden = frozenset(self.plan.forbidden)
-        return View(
-            path=path,
-            opening=self.opening,
-            history=self.history,
-            known=self.names,
-            registered=documents,
-            presentation=self.presentation,
-            large=self.large,
-            along=self.along,
-            forbidden=forbidden,
-            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
-            tried=tried,
-        )
+async def _nobody(reason: str, view: View) -> bool:
+    """No other mode is there."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,34 +70,58 @@ class Turn:
         self._cashier = cashier
         self._emit = emit
         self._trail = Trail("", frame.catalog, emit)
+        self._branches = Branches(frame, source=source, emit=emit)
         self._steps = 0
         self._most = 0
         self._ids: set[str] = set()
         """Of all calls so far: some providers count them anew in every reply."""
         self._rationales: dict[str, str] = {}
         """Why each call is made, by its id: what a person is told who has to approve it."""
+        self._callers: dict[str, str] = {}
+        """The roles that made the calls, by their ids."""
+        self._answerer = ""
+        """The role of the last thought that could end the turn."""
         self._proposed: set[str] = set()
         """The ids of calls whose rationale is told when they are made."""
 
-    async def run(self, question: str, max_steps: int) -> Ended:
-        """Drive the strategy until it ends, a limit ends it, or the task is cancelled."""
+    async def run(self, question: str, max_steps: int, take_over: TakeOver = _nobody) -> Ended:
+        """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
+
+        Where it gives up and another mode takes over, that goes on as ReAct does, from what was found.
+        """
         self._trail.follow(Path(question))
         self._most = max_steps
-        thinking = self._strategy(question, max_steps)
         try:
-            reply: Thought | Observation | None = None
-            while True:
-                want = thinking.send(reply)
-                reply = await self._fulfil(want)
-        except StopIteration as stop:
-            return await self._end(stop.value)
+            outcome = await self._drive(self._strategy(question, max_steps))
+            if outcome.ending == "gave_up" and await self._taken_over(outcome, take_over):
+                outcome = await self._drive(onward(outcome.path, max_steps - self._steps))
+            return await self._end(outcome)
         except AnswerNow:
             return await self._conclude()
         except StopNow:
             return self.so_far("limit")
         finally:
-            thinking.close()
             await self._give_back()
+
+    async def _drive(self, thinking: Thinking) -> Outcome:
+        """Fulfil one wish after another, to the end."""
+        reply: Reply = None
+        try:
+            while True:
+                reply = await self._fulfil(thinking.send(reply))
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            thinking.close()
+
+    async def _taken_over(self, outcome: Outcome, take_over: TakeOver) -> bool:
+        """Whether another mode goes on where this one has given up, which takes a step at least."""
+        if self._steps >= self._most:
+            return False
+        self._trail.follow(outcome.path)
+        taken = await take_over(outcome.answer, self.view)
+        await self._follow()
+        return taken
 
     @property
     def view(self) -> View:
@@ -129,7 +132,7 @@ class Turn:
         """The turn as an ending here would leave it."""
         return Ended(status, answer, self._trail.path, self._steps)
 
-    async def _fulfil(self, want: Want) -> Thought | Observation | None:
+    async def _fulfil(self, want: Want) -> Reply:
         self._trail.follow(want.path)
         match want:
             case Think():
@@ -140,12 +143,17 @@ class Turn:
                 return await self._prefer(want)
             case Leave():
                 return self._trail.leave(want.to, want.reason)
+            case Draft():
+                return await self._draft(want)
+            case Together():
+                return await self._branches.run(self._mode, want.path, self._steps)
 
     async def _act(self, want: Act) -> Observation:
         rationale = self._rationales.pop(want.call.id, "")
         if rationale and want.call.id in self._proposed:
             self._emit(Rationale(rationale, self._mode.role))
-        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale)
+        role = self._callers.pop(want.call.id, "")
+        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale, role=role)
         return await self._source.act(want.call, scene)
 
     async def _prefer(self, want: Rank) -> Thought | None:
@@ -160,9 +168,26 @@ class Turn:
             return None
 
     async def _think(self, want: Think) -> Thought:
-        """The next thought; what would conclude the turn is set aside for the path that found most."""
+        view, thought = await self._step(want.path, want.tried, lambda view: self._mode.think(view, self._emit))
+        if view.closed and not _ends(thought):
+            raise AnswerNow  # it still wants a tool where none may be used
+        return self._told(thought, proposal=want.proposal)
+
+    async def _draft(self, want: Draft) -> Thought | Drafted | None:
+        """A plan of branches; None where no tool may be used, so that there is nothing to plan."""
+        view = self._frame.view(want.path)
+        if view.closed or not view.usable:
+            return None
+        _, found = await self._step(want.path, (), lambda view: self._branches.draft(self._mode, view, want))
+        return self._told(found, proposal=False) if isinstance(found, Thought) else found
+
+    async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:
+        """What the mode is asked for here, and the view it had; at a limit the person says how to go on.
+
+        What would conclude the turn is set aside for the path that found most.
+        """
         await self._frame.plan.refresh(self._emit)
-        view, agreed = self._frame.view(want.path, want.tried), ""
+        view, agreed = self._frame.view(path, tried), ""
         while True:
             try:
                 if agreed != self._mode.model:  # else the person has said already that this step may go on
@@ -171,22 +196,23 @@ class Turn:
                     agreed = self._mode.model
                 await self._mode.set_aside(self._frame.view(self._trail.best))
                 self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
-                thought = await self._mode.think(view, self._emit)
+                found = await ask(view)
                 break
             except LimitReached as hit:
                 await self._cashier.at_limit(hit, view, self._emit)
                 await self._follow()
                 await self._frame.plan.refresh(self._emit)
-                view = self._frame.view(want.path, want.tried)
+                view = self._frame.view(path, tried)
         self._steps += 1
-        if view.closed and not _ends(thought):
-            raise AnswerNow  # it still wants a tool where none may be used
-        return self._told(thought, proposal=want.proposal)
+        return view, found
 
     def _told(self, thought: Thought, *, proposal: bool) -> Thought:
         """The thought once it is told of, its call with an id of its own."""
         if proposal:
             self._emit(StepProposed(thought.rationale, _step_text(thought), self._mode.role))
+        role = thought.by or self._mode.role
+        if _ends(thought):
+            self._answerer = role
         if thought.call is None:
             return thought
         if thought.rationale and not proposal:
@@ -194,7 +220,7 @@ class Turn:
         given = thought.call.id
         call = replace(thought.call, id=given if given and given not in self._ids else f"c{self._steps}")
         self._ids.add(call.id)
-        self._rationales[call.id] = thought.rationale
+        self._rationales[call.id], self._callers[call.id] = thought.rationale, role
         if proposal:
             self._proposed.add(call.id)
         return replace(thought, call=call)
@@ -218,7 +244,7 @@ class Turn:
                 kept="The session is kept.",
                 fix="Ask again, or choose another model with /model.",
             )
-        self._emit(Answer(outcome.answer))
+        self._emit(Answer(outcome.answer, role=self._answerer))
         return self.so_far(outcome.ending, outcome.answer)
 
     async def _conclude(self) -> Ended:
@@ -226,13 +252,15 @@ class Turn:
         text = ""
         await self._follow()
         self._trail.leave(self._trail.best, FOUND_MOST)
+        aside = self._mode.aside
         try:
             text = await self._mode.conclude(self.view, self._emit)
         except BudgetError as refused:
             self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+        role = aside.account.role if text and aside is not None else ""
         text = text or _last_result(self._trail.path)
         if text:
-            self._emit(Answer(text, partial=True))
+            self._emit(Answer(text, partial=True, role=role))
         return self.so_far("limit", text)
 
     async def _give_back(self) -> None:

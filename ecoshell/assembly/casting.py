@@ -1,31 +1,33 @@
 """From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.purse import Purse
-from ecoshell.assembly.inventory import LOCAL, Inventory
+from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.parts import price_book
 from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import UsageError
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.models.base import Model
-from ecoshell.models.embedded import CONTEXT, embedded_path
-from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.embedded import CONTEXT
 from ecoshell.models.keys import Keys
 from ecoshell.models.listing import ModelRow
+from ecoshell.models.local_names import LocalFiles, is_embedded, local_files
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.roles import ONE_FOR_ALL, THREE
-from ecoshell.options import Options
+from ecoshell.modes.roles import ONE_FOR_ALL, THREE, Roles
+from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.models.remote_process import RemoteProcess
+    from ecoshell.modes.stepwise import Stepwise
+    from ecoshell.modes.umi import Trio
     from ecoshell.settings.schema import Settings
 
 SCRIPT = "script:"
@@ -46,32 +48,78 @@ class Casting:
         self._keys = Keys()
         self._process: RemoteProcess | None = None
 
-    def cast(self, name: str, mode: str = "single") -> Cast:
-        """The cast of this model in this mode; may block; raises ModelMissing, ModelBroken and UsageError."""
-        model = MeteredModel(self._model(name.strip()), self._purse.gate, self._purse.account)
-        return Cast(model, self.mode(model, mode))
+    def cast(
+        self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
+    ) -> Cast:
+        """The cast of this model in this mode, as `Caster` says."""
+        name, there = name.strip(), {model.traits.name: model for model in at_hand}
+        if mode != "umi":
+            model = self._metered(name, there)
+            return Cast(model, self._alone(model, mode))
+        players: dict[RoleName, MeteredModel] = {
+            role: self._player(role, roles.of(role), name, there) for role in ROLES
+        }
+        planner, caller, summarizer = (players[role] for role in ROLES)
+        if planner is caller is summarizer:
+            return Cast(planner, self._alone(planner, mode), players)
+        from ecoshell.modes.umi import Trio
 
-    def mode(self, model: MeteredModel, name: str) -> Mode:
-        """The mode of this name for a model; one too small for a protocol thinks stepwise, its roles named or not."""
+        return Cast(planner, self._trio(Trio(planner, caller, summarizer)), players)
+
+    def _player(self, role: RoleName, own: str | None, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
+        """The model of a role: its own, or the session's of this name."""
+        if own is None:
+            return self._metered(name, there)
+        try:
+            return self._metered(own.strip(), there)
+        except (ModelMissing, ModelBroken, UsageError) as error:
+            told = f"{own} cannot be the {role}. {error.message}"
+            raise type(error)(told, kept=error.kept, fix=error.fix) from error
+
+    def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
+        """The model of this name, made unless it is there."""
+        if name not in there:
+            there[name] = MeteredModel(self._model(name), self._purse.gate, self._purse.account)
+        return there[name]
+
+    def _alone(self, model: MeteredModel, mode: str) -> Mode:
+        """The mode of one model; one too small for a protocol thinks stepwise, its roles named or not."""
         agent = self._settings.agent
-        if model.traits.small and model.can_score:
-            from ecoshell.modes.stepwise import Stepwise
+        if _asked_stepwise(model):
+            return self._stepwise(model, THREE if mode == "umi" else ONE_FOR_ALL)
+        if mode == "umi":
+            from ecoshell.modes.umi import Trio
 
-            return Stepwise(
-                model,
-                rank=self._ranker.rank,
-                document=self._catalog.document,
-                answer_tokens=agent.answer_tokens,
-                roles=THREE if name == "umi" else ONE_FOR_ALL,
-            )
-        if name == "umi":
-            from ecoshell.modes.umi import Trio, Umi
-
-            trio = Trio.of(model)
-            return Umi(trio, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens)
+            return self._trio(Trio.of(model))
         from ecoshell.modes.single import Single
 
         return Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens)
+
+    def _trio(self, trio: "Trio") -> Mode:
+        """Three roles; the small models among those that do not lead are asked one small thing at a time."""
+        from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Umi
+
+        agent, caller, summarizer = self._settings.agent, trio.caller, trio.summarizer
+        small = SmallRoles(
+            caller=SmallCaller(caller, rank=self._ranker.rank, document=self._catalog.document)
+            if _asked_stepwise(caller)
+            else None,
+            summarizer=SmallSummarizer(summarizer, answer_tokens=agent.answer_tokens)
+            if _asked_stepwise(summarizer)
+            else None,
+        )
+        return Umi(trio, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens, small=small)
+
+    def _stepwise(self, model: MeteredModel, roles: Roles) -> "Stepwise":
+        from ecoshell.modes.stepwise import Stepwise
+
+        return Stepwise(
+            model,
+            rank=self._ranker.rank,
+            document=self._catalog.document,
+            answer_tokens=self._settings.agent.answer_tokens,
+            roles=roles,
+        )
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be cast, its price as told for this run; may block."""
@@ -93,10 +141,8 @@ class Casting:
             raise UsageError(
                 "No model is named.", fix="Give embedded, local:PATH.gguf, script:FILE.jsonl or a litellm name."
             )
-        if name == EMBEDDED:
-            return self._local(embedded_path(), name, context=min(CONTEXT, self._settings.local.context))
-        if name.startswith(LOCAL):
-            return self._local(Path(name.removeprefix(LOCAL)).expanduser(), name, context=self._settings.local.context)
+        if files := local_files(name):
+            return self._local(files, name)
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
@@ -114,13 +160,20 @@ class Casting:
         model.check()
         return model
 
-    def _local(self, path: Path, name: str, *, context: int) -> Model:
+    def _local(self, files: LocalFiles, name: str) -> Model:
         from ecoshell.models.engine import EngineOptions
         from ecoshell.models.local import LocalModel
 
         given = self._settings.local
         threads = None if given.threads == "auto" else given.threads
-        return LocalModel(path, name=name, options=EngineOptions(given.n_gpu_layers, threads, context))
+        context = min(CONTEXT, given.context) if is_embedded(name) else given.context
+        options = EngineOptions(given.n_gpu_layers, threads, context)
+        return LocalModel(files.base, name=name, adapter=files.adapter, options=options)
+
+
+def _asked_stepwise(model: MeteredModel) -> bool:
+    """Whether the model is too small for a protocol, and is asked one small thing at a time."""
+    return model.traits.small and model.can_score
 
 
 def _told_price(settings: "Settings", options: Options) -> dict[str, Price]:

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from ecoshell.agent.kit import Kit
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly.parts import ask_above, rules_of
+from ecoshell.assembly.parts import ask_above, presets_of, roles_of, rules_of
 from ecoshell.assembly.planning import follow_plan
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
-from ecoshell.options import Options
+from ecoshell.options import ROLES, Options, RoleName, role_named
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -25,11 +26,16 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("agent", "strategy"),
         ("agent", "compact_model"),
         ("registration", "names_share"),
+        *(("modes", "umi", role) for role in ROLES),
+        ("modes", "umi", "preset"),
         ("plan", "mode"),
         ("plan", "threshold"),
         ("plan", "earned_uses"),
         ("plan", "judge"),
         ("plan", "time_price"),
+        ("graph", "alpha"),
+        ("graph", "most"),
+        ("graph", "checker"),
         ("experience", "record"),
         ("approval", "allow"),
         ("approval", "deny"),
@@ -47,7 +53,7 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
     """
     kit = shell.kit
     match path:
-        case ("model",) | ("agent", "mode"):
+        case ("model",) | ("agent", "mode") | ("modes", *_):
             return await _cast(shell, settings, path)
         case ("budget", "ask_above"):
             kit.ask_above_nano = ask_above(settings)
@@ -65,7 +71,7 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
             kit.compact_model = settings.agent.compact_model
         case ("registration", "names_share"):
             kit.names_share = settings.registration.names_share
-        case ("plan" | "experience", _):
+        case ("plan" | "graph" | "experience", _):
             follow_plan(kit.planning, settings)
         case ("approval", _):
             kit.approvals.follow(rules_of(settings, options))
@@ -77,11 +83,20 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
 async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
     if shell.conversation.busy:
         return False
-    if path == ("model",):
-        await shell.kit.switch(settings.model)
-    else:
-        shell.kit.think_as(settings.agent.mode)
+    match path:
+        case ("model",):
+            await shell.kit.switch(settings.model)
+        case ("modes", *_):
+            await _give_roles(shell.kit, settings, role_named(path[-1]))
+        case _:
+            await shell.kit.think_as(settings.agent.mode)
     return True
+
+
+async def _give_roles(kit: Kit, settings: "Settings", role: RoleName | None) -> None:
+    """One role's model, or those of all once another preset is named."""
+    kit.presets, told = presets_of(settings), roles_of(settings, Options())
+    await kit.give(told if role is None else kit.roles.giving(role, told.of(role)))
 
 
 async def _cap(shell: Shell, settings: "Settings", name: str) -> bool:

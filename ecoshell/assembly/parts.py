@@ -9,7 +9,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.options import Options
+from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
@@ -19,7 +19,7 @@ from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.settings.schema import PriceSettings, Settings
+    from ecoshell.settings.schema import PriceSettings, RoleSettings, Settings
 
 
 def load_settings(paths: Paths) -> "Settings":
@@ -54,6 +54,22 @@ def rules_of(settings: "Settings", options: Options) -> Rules:
     """Who may do what, by the settings and by what this run was told."""
     given = settings.approval
     return Rules(allow=given.allow, ask=given.ask, deny=given.deny, read_only=options.read_only, yes=options.yes)
+
+
+def presets_of(settings: "Settings") -> dict[str, RoleModels]:
+    """The presets of models for roles, by name."""
+    return {name: _role_models(preset).over(ALL_ONE) for name, preset in settings.modes.umi.presets.items()}
+
+
+def roles_of(settings: "Settings", options: Options) -> RoleModels:
+    """The models of roles as a run begins: this run's, else each role's own of the settings, else their preset's."""
+    umi = settings.modes.umi
+    preset = ALL_ONE if umi.preset is None else presets_of(settings)[umi.preset]
+    return options.roles.over(_role_models(umi).over(preset))
+
+
+def _role_models(given: "RoleSettings") -> RoleModels:
+    return RoleModels(given.planner, given.caller, given.summarizer)
 
 
 def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:

@@ -1,7 +1,10 @@
 """What turns are planned with: the experience of this user, how questions are compared, and who judges results."""
 
+import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from contextlib import closing
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.judging import Judge
 from ecoshell.agent.kit import Cast
@@ -9,13 +12,17 @@ from ecoshell.agent.plan.choices import Planning
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import StoreError
 from ecoshell.paths import Paths
-from ecoshell.planning.btp.base import Use
+from ecoshell.planning.btp.attempts import AttemptRow
+from ecoshell.planning.btp.base import Experienced
 from ecoshell.planning.btp.encoders import encoder_for
 from ecoshell.planning.btp.experience import Columns, ExperienceStore
 from ecoshell.planning.btp.past import Past
+from ecoshell.planning.catp.profiles import ProfileStore, cost_table
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
+
+T = TypeVar("T")
 
 
 def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) -> Planning:
@@ -27,6 +34,10 @@ def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) ->
         judge=Judge(kind=lambda: planning.judged_by, cast=cast, file=paths.judge_file),
     )
     follow_plan(planning, settings)
+    unit = settings.plan.resource_price
+    planning.standard.unit_nano = 0 if unit == "off" else parse_amount(unit).value
+    planning.resources = _resources(settings, paths)
+    planning.profiled = cache(lambda: cost_table(_profiled(paths, ProfileStore.runs)))
     return planning
 
 
@@ -50,13 +61,16 @@ class Unopened:
     def columns(self, after: int = 0) -> Columns:
         raise self._failure
 
+    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
+        raise self._failure
+
     def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
         raise self._failure
 
     def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
         raise self._failure
 
-    def add(self, uses: Iterable[Use]) -> None:
+    def add(self, items: Iterable[Experienced]) -> None:
         raise self._failure
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
@@ -82,3 +96,29 @@ def follow_plan(planning: Planning, settings: "Settings") -> None:
     planning.judge_kind = given.judge
     planning.hour_nano = 0 if given.time_price == "off" else parse_amount(given.time_price).value
     planning.recording = settings.experience.record
+    planning.standard.alpha = settings.graph.alpha
+    planning.standard.most_nano = parse_amount(settings.graph.most).value
+    planning.standard.checker = settings.graph.checker or ""
+
+
+def _resources(settings: "Settings", paths: Paths) -> dict[str, int]:
+    """What one run of each profiled tool is worth; nothing where the settings give units no price."""
+    if settings.plan.resource_price == "off":
+        return {}
+    unit = parse_amount(settings.plan.resource_price).value
+    profiles = _profiled(paths, ProfileStore.profiles)
+    return {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}
+
+
+def _profiled(paths: Paths, read: Callable[[ProfileStore], dict[str, T]]) -> dict[str, T]:
+    """What is kept of each profiled tool, nothing where nobody profiled.
+
+    A file that cannot be read counts as none: the plan is made without it, as before the first profile.
+    """
+    if not paths.profiles_file.is_file():
+        return {}
+    try:
+        with closing(ProfileStore(paths.profiles_file, busy_seconds=_PATIENCE)) as store:
+            return read(store)
+    except StoreError:
+        return {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.kit import AUTO, Kit
 from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.shell import Shell
@@ -18,7 +18,9 @@ from ecoshell.assembly.parts import (
     load_settings,
     open_ledger,
     open_store,
+    presets_of,
     project_rules,
+    roles_of,
     rules_of,
     tool_options,
     tools_of,
@@ -30,11 +32,13 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.options import Options
+from ecoshell.options import ALL_ONE, Options
 from ecoshell.paths import Paths, user_paths
+from ecoshell.planning.mode_choice import CANDIDATES
 from ecoshell.sessions.log import EventLog
 from ecoshell.strategies.base import Way
 from ecoshell.strategies.dfsdt import DFSDT
+from ecoshell.strategies.graph import GRAPH
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.tot import TOT
 from ecoshell.tools.workspace import Workspace
@@ -42,7 +46,7 @@ from ecoshell.tools.workspace import Workspace
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
 
-STRATEGIES: Mapping[str, Way] = {way.name: way for way in (REACT, DFSDT, TOT)}
+STRATEGIES: Mapping[str, Way] = {way.name: way for way in (REACT, DFSDT, TOT, GRAPH)}
 
 
 async def assemble(options: Options, person: Person | None = None) -> Shell:
@@ -77,7 +81,8 @@ def build(
     ledger, store = open_ledger(paths), open_store(paths)
     purse = Purse(Gate(ledger))
     casts = casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
-    projects, mode = project_rules(paths), options.mode or settings.agent.mode
+    projects, model = project_rules(paths), options.model or settings.model
+    mode, roles = _mode(options, settings), roles_of(settings, options)
     kit = Kit(
         catalog=catalog,
         ranker=ranker,
@@ -91,11 +96,14 @@ def build(
         ),
         strategies=STRATEGIES,
         caster=casts,
-        cast=casts.cast(options.model or settings.model, mode),
+        cast=casts.cast(model, CANDIDATES[0] if mode == AUTO else mode, roles=roles),
         person=person or Nobody(),
         planning=planning_of(settings, paths, lambda: kit.cast),
         bench=Workbench(ground, undo=undo, options=tool_options(settings)),
+        session_model=model,
         mode=mode,
+        roles=roles,
+        presets=presets_of(settings),
         strategy=options.strategy or settings.agent.strategy,
         registration=options.registration or settings.agent.registration,
         presentation=options.presentation or settings.agent.presentation,
@@ -106,6 +114,12 @@ def build(
         names_share=settings.registration.names_share,
     )
     return Shell(kit, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
+
+
+def _mode(options: Options, settings: "Settings") -> str:
+    """Who thinks; whoever names a model for a role means a mode that has roles."""
+    named = options.roles != ALL_ONE and settings.agent.mode == "single"
+    return options.mode or ("umi" if named else settings.agent.mode)
 
 
 async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:

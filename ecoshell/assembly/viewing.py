@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly.casting import SCRIPT, Casting
-from ecoshell.assembly.inventory import LOCAL
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
 from ecoshell.budget.caps import SCOPES, CapState
@@ -14,7 +13,7 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.bounds import request_bound
-from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.local_names import LOCAL, is_embedded
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -56,7 +55,7 @@ class _Portraits(Casting):
     """Gives every model's portrait in its place."""
 
     def _model(self, name: str) -> Model:
-        if name == EMBEDDED:
+        if is_embedded(name):
             return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
         here = name.startswith((LOCAL, SCRIPT))
         price = (self._book.given(name) or ZERO_PRICE) if here else self._book.price(name)

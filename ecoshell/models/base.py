@@ -41,8 +41,9 @@ class Request:
 
     `tools` is the array the model sees; `callable_now` are the documents a call may name at this moment (a grammar is
     built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
-    A text that is wanted may have to end with one of `endings`: a local model is held to it, others are only told so in
-    `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache for each.
+    A wanted text may have to end with one of `endings`, or be of a `grammar` (GBNF): a local model is held to that,
+    others are told so in `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache
+    for each.
     """
 
     messages: tuple[Message, ...]
@@ -53,6 +54,7 @@ class Request:
     temperature: float = 0.0
     purpose: Purpose = "step"
     endings: tuple[str, ...] = ()
+    grammar: str = ""
     role: str = ""
 
 

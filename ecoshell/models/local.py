@@ -145,7 +145,9 @@ class LocalModel:
 
     def _sampling(self, request: Request) -> Sampling:
         grammar, penalty = "", SMALL_REPEAT_PENALTY if self._small else 1.0
-        if request.endings:
+        if request.grammar:
+            grammar, penalty = request.grammar, 1.0
+        elif request.endings:
             grammar = ending_grammar(request.endings, request.max_tokens)
         elif request.want != "text" and request.callable_now:
             grammar, penalty = _grammar(request.callable_now, request.want), 1.0

@@ -1,5 +1,6 @@
 """What names of local models stand for: `embedded`, `local:BASE.gguf`, and either with `+ADAPTER.gguf` behind it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from ecoshell.models.embedded import embedded_path
 
 LOCAL = "local:"
 _PLUS = "+"
+_ADAPTED = re.compile(rf"({EMBEDDED}|{LOCAL}.*?\.(?i:gguf))\+(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,12 @@ class LocalFiles:
 def is_embedded(name: str) -> bool:
     """Whether the name is of the embedded model, with an adapter or without."""
     return name == EMBEDDED or name.startswith(EMBEDDED + _PLUS)
+
+
+def name_parts(name: str) -> tuple[str, str]:
+    """A model's name and the file of its adapter, as the name reads; empty where it has none. No file is looked for."""
+    parts = _ADAPTED.fullmatch(name)
+    return (parts[1], parts[2]) if parts else (name, "")
 
 
 def local_files(name: str) -> LocalFiles | None:

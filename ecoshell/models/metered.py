@@ -225,9 +225,9 @@ class _Call:
         )
 
     async def _settle(self) -> None:
-        hold = self.hold
+        hold, seconds = self.hold, time.monotonic() - self._started
         try:
-            settlement = await self._gate.settle(hold, self.usage, tool=self.tool)
+            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, seconds=seconds)
         except StoreError as error:  # the answer is there and stays; the hold counts in full
             self.emit(Notice(f"The call could not be settled. {error}"))
             settlement = Settlement(hold.entry, hold.nano, Usage(hold.prompt_tokens, hold.max_tokens), reported=False)
@@ -239,7 +239,7 @@ class _Call:
                 spent_nano=settlement.spent_nano,
                 usage=settlement.usage,
                 reported=settlement.reported,
-                seconds=time.monotonic() - self._started,
+                seconds=seconds,
                 overrun_nano=settlement.overrun_nano,
             )
         )

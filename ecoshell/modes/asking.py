@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ecoshell.agent.context import fit
-from ecoshell.errors import ModelBroken, UsageError
+from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import Message
+from ecoshell.messages import Call, Message
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
 
@@ -15,10 +15,11 @@ Make = Callable[[Messages], Request]
 """Makes a request of what was said so far; the results in it may have been cut."""
 
 
-def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None) -> Request:
+def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None = None, *, role: str = "") -> Request:
     """The request, its oldest observations cut until it fits into the model's context and a bound of `most` tokens.
 
-    What is known of neither is not counted. Raises UsageError when no cut is enough for the context.
+    What is known of neither is not counted. Raises UsageError when no cut is enough for the context; it names the role,
+    where there are several.
     """
     request, context = make(said), model.traits.context
     if context is None and most is None:
@@ -33,10 +34,12 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
     cut = make(fit(said, lambda messages: fits(model.size(make(messages)))))
     count = model.size(cut).count
     if room is not None and count > room:
+        whose = f"the {role}'s model {model.traits.name}" if role else model.traits.name
+        other = f", or choose a model with a larger context{f' with /role {role} MODEL' if role else ''}."
         raise UsageError(
-            f"This takes about {count:,} tokens, and the context of {model.traits.name} has room for {max(0, room):,}.",
-            kept="Nothing was sent.",
-            fix="Ask something shorter, put long text in a file, or choose a model with a larger context.",
+            f"This takes about {count:,} tokens, and the context of {whose} has room for {max(0, room):,}.",
+            kept="It was not sent." if role else "Nothing was sent.",
+            fix=f"Ask something shorter, put long text in a file{other}",
         )
     return cut
 
@@ -52,10 +55,12 @@ def unusable_call(fault: str) -> str:
     return f"That call could not be used: {fault} Make the call again, correctly."
 
 
-def broken_call(model: MeteredModel, fault: str) -> ModelBroken:
+def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:
     """The error for a model whose second attempt at a call is as useless as its first."""
-    return ModelBroken(
+    return CallBroken(
         f"{model.traits.name} twice made a call that cannot be used: {fault}",
+        tool=attempt.name if attempt else "",
+        arguments=attempt.arguments if attempt else None,
         kept="The session is kept.",
         fix="Ask again, or choose another model with /model.",
     )

@@ -2,15 +2,27 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
+from typing import Literal
 
 from ecoshell.agent.context import path_messages
-from ecoshell.agent.mode import Foreseen, View
+from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.gate import Hold
 from ecoshell.events import Emit
-from ecoshell.messages import FINISH, Message
+from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import broken_call, in_context, repair_request, tell_if_cut, unusable_call
+from ecoshell.modes.branching import (
+    call_in_question,
+    draft_grammar,
+    draft_text,
+    drafted,
+    fill_text,
+    fillable,
+    filled,
+    unfilled,
+)
 from ecoshell.modes.prompts import prompt
 from ecoshell.modes.roles import SINGLE
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
@@ -44,7 +56,8 @@ class Single:
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
-        return Foreseen((step,), self._concluding(step), ASIDE_SLACK)
+        conclusion = ForeseenCall(self._concluding(step), self._model, self.role)
+        return Foreseen((ForeseenCall(step, self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def set_aside(self, view: View) -> None:
         request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
@@ -67,6 +80,23 @@ class Single:
         reply = await self._model.ask(ranking_request(view, one, other), emit, role=RANKER)
         return {"A": one, "B": other}.get(verdict(reply.text))
 
+    async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
+        request = await asyncio.to_thread(self._drafting, view, task)
+        reply = await self._model.ask(request, emit, role=self.role)
+        tell_if_cut(reply, emit)
+        return drafted(reply)
+
+    async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
+        call = call_in_question(task, view.path.question)
+        if call is not None:
+            return call
+        request = await asyncio.to_thread(self._asking, view, fill_text(task), want="call")
+        request = replace(request, callable_now=fillable(request, task.document))
+        call, fault = await filled(request, task.document, partial(self._model.ask, emit=emit, role=self.role), _made)
+        if call is None or fault:
+            raise unfilled(self._model, task.document, fault)
+        return call
+
     async def conclude(self, view: View, emit: Emit) -> str:
         request = await asyncio.to_thread(self._payable, view)
         reply = await self._model.ask(request, emit, role=self.role, aside=self._aside)
@@ -80,7 +110,7 @@ class Single:
         """One more attempt, told what was wrong with the first."""
         again = await self._model.ask(repair_request(request, reply, unusable_call(reply.fault)), emit, role=self.role)
         if again.fault:
-            raise broken_call(self._model, again.fault)
+            raise broken_call(self._model, again.fault, again.attempt)
         return again
 
     def _step(self, view: View) -> Request:
@@ -88,6 +118,17 @@ class Single:
         if view.closed:  # nothing may be called any more, so what is left is the answer
             step = replace(self._concluding(step), max_tokens=self._max_tokens)
         return self._in_context(step)
+
+    def _drafting(self, view: View, task: DraftTask) -> Request:
+        grammar = draft_grammar(task, self._model)
+        text = draft_text(task, numbered=bool(grammar))
+        return replace(self._asking(view, text, want="text"), grammar=grammar)
+
+    def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
+        """A step in which the model is asked for this alone."""
+        step = self._request(view)
+        messages = (*step.messages, Message("user", task))
+        return self._in_context(replace(step, messages=messages, want=want))
 
     def _conclusion(self, view: View) -> Request:
         return self._in_context(self._concluding(self._request(view)))
@@ -115,3 +156,8 @@ class Single:
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
         return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)
+
+
+def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
+    """The call in a reply, and what is wrong with it."""
+    return reply.call, reply.fault

@@ -19,10 +19,14 @@ from ecoshell.events import (
     Compacted,
     ErrorHappened,
     Event,
+    GraphPlanned,
     LimitChosen,
     LimitHit,
+    ModeChosen,
+    NodeChanged,
     Notice,
     PlanChanged,
+    PlanScored,
     Rationale,
     StepProposed,
     ToolRegistered,
@@ -33,7 +37,10 @@ from ecoshell.events import (
     to_json,
 )
 from ecoshell.messages import Call
+from ecoshell.sessions.branching import Branching, branchings
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
+from ecoshell.sessions.mermaid import flowchart
+from ecoshell.sessions.plans import worth_line
 from ecoshell.sessions.store import SessionInfo
 from ecoshell.untrusted import visible_line
 
@@ -60,14 +67,20 @@ def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
-    """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened."""
+def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, running: bool = False) -> str:
+    """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened.
+
+    A plan of branches is drawn as it stood at last; with `running` the last turn goes on.
+    """
+    events = list(events)
+    plans = iter(branchings((event for _, event in events), running=running))
     blocks = [f"# {literal(session.title) if session and session.title else 'A session with ecoshell'}"]
     if session is not None:
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
         blocks.extend(
-            _turn_blocks(at, event)
+            (_graph_blocks(next(plans)) if isinstance(event, GraphPlanned) else ())
+            or _turn_blocks(at, event)
             or _between_blocks(event)
             or _call_blocks(event)
             or _judgment_blocks(event)
@@ -143,6 +156,13 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
             return ()
 
 
+def _graph_blocks(branching: Branching) -> tuple[str, ...]:
+    """A plan of branches in its language and drawn."""
+    plan = branching.plan
+    head = f"Plan of branches{', repaired' if plan.repaired else ''}: {code(plan.text)}"
+    return (head, fenced(flowchart(branching), "mermaid"))
+
+
 def _judgment_blocks(event: Event) -> tuple[str, ...]:
     """What was thought of a result, and what the model was told of the plan after it."""
     match event:
@@ -171,8 +191,14 @@ def _lines(event: Event) -> Iterator[str]:
         case BranchLeft():
             where = f"step {len(event.path)}" if event.path else "the beginning"
             yield f"↩ **Back to {where}**: {literal(event.reason)}"
+        case ModeChosen():
+            yield f"{code(event.mode)} thinks: {literal(event.why)}"
+        case NodeChanged(state="failed" | "skipped"):
+            yield f"{code(event.label)} {event.state}: {literal(event.reason)}"
         case PlanChanged(number=1):
             yield f"Plan ({literal(event.mode)}): {_planned(event)}"
+        case PlanScored():
+            yield f"Plan of turn {event.turn}: {literal(worth_line(event, amount_text))}"
         case Notice():
             yield f"Note: {literal(event.text)}"
         case ErrorHappened():

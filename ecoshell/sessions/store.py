@@ -38,8 +38,6 @@ _PAGE = 500
 _decode = json.JSONDecoder().decode
 _LAST = 2**62
 """A place behind every event."""
-_PIECE = f'{{"type":"{TextArrived.type}"*'
-"""How a piece of streamed text begins in the file."""
 _LONGEST_TITLE = 60
 _MOST_NAMED = 8
 
@@ -153,7 +151,7 @@ class SessionStore:
             ORDER BY seq LIMIT ?"""
         while True:
             with self._database.reading() as db:
-                rows = db.execute(query, (session, first, last, _PIECE, _PAGE)).fetchall()
+                rows = db.execute(query, (session, first, last, _written(TextArrived), _PAGE)).fetchall()
             for row in rows:
                 event = _event(row["json"])
                 if event is not None:
@@ -171,6 +169,12 @@ class SessionStore:
                 (limit,),
             ).fetchall()
         return tuple(SessionInfo(**dict(row)) for row in rows)
+
+    def with_any(self, kind: type[Event]) -> tuple[str, ...]:
+        """The ids of the sessions in which such an event has happened, the earliest first."""
+        query = "SELECT session FROM events WHERE json GLOB ? GROUP BY session ORDER BY MIN(at), session"
+        with self._database.reading() as db:
+            return tuple(row["session"] for row in db.execute(query, (_written(kind),)).fetchall())
 
     def find(self, beginning: str) -> str:
         """The id that begins like this; raises UsageError when there is none, or more than one."""
@@ -247,6 +251,11 @@ def _cut_short(events: Iterable[tuple[int, Event]]) -> Iterator[tuple[int, int]]
 
 def _no_session(name: str) -> UsageError:
     return UsageError(f"There is no session {name!r}.", fix="`ecoshell sessions` lists them.")
+
+
+def _written(kind: type[Event]) -> str:
+    """How an event of this kind begins in the file, as a pattern."""
+    return f'{{"type":"{kind.type}"*'
 
 
 def _event(line: str) -> Event | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ecoshell.settings import keys, schema
-from ecoshell.settings.schema import NAMED, Settings
+from ecoshell.settings.schema import NAMED, Settings, general
 
 Kind = Literal["choice", "switch", "list", "text", "value"]
 """One of a few words, true or false, several texts, any text, or a number (which may be a word such as "auto" too)."""
@@ -19,7 +19,7 @@ Kind = Literal["choice", "switch", "list", "text", "value"]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One setting; in the path of one that belongs to a single model, NAMED stands for the model's name."""
+    """One setting; in the path of one that belongs to a single model or preset, NAMED stands for its name."""
 
     path: keys.Path
     text: str
@@ -40,9 +40,8 @@ def descriptions() -> Mapping[keys.Path, Description]:
 
 
 def description_of(path: keys.Path) -> Description | None:
-    """The description of a key, also of one of a single model; None for a table and for what is no setting."""
-    general = (*path[:1], NAMED, *path[2:]) if path[:1] == ("models",) and len(path) > 2 else path
-    return descriptions().get(general)
+    """The description of a key, also of a single model's or preset's; None for a table and for what is no setting."""
+    return descriptions().get(general(path))
 
 
 def section_words() -> Mapping[str, str]:
@@ -64,8 +63,13 @@ def _described(table: type[BaseModel], above: keys.Path, words: Mapping[tuple[st
             continue
         kind, choices = _kind(field)
         default = None if field.is_required() else field.default
-        found.append(Description(path, words.get((table.__name__, name), ""), kind, default, choices))
+        found.append(Description(path, _words_of(table, name, words), kind, default, choices))
     return found
+
+
+def _words_of(table: type[BaseModel], name: str, words: Mapping[tuple[str, str], str]) -> str:
+    """What is said of a field where it is declared, which may be a table this one extends."""
+    return next((words[one.__name__, name] for one in table.__mro__ if (one.__name__, name) in words), "")
 
 
 def _table(field: FieldInfo) -> type[BaseModel] | None:

@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 Path = tuple[str, ...]
@@ -59,12 +59,18 @@ def parted(key: str) -> Path:
 def nearest(path: Path, known: Sequence[Path]) -> Path | None:
     """The known key most like this one: by its whole path, else by its last part alone."""
     whole = {".".join(key): key for key in known}
-    close = difflib.get_close_matches(".".join(path), whole, n=1)
+    close = _closest(".".join(path), whole)
     if close:
-        return whole[close[0]]
+        return whole[close]
     last = {key[-1]: key for key in known}
-    close = difflib.get_close_matches(path[-1], last, n=1)
-    return last[close[0]] if close else None
+    close = _closest(path[-1], last)
+    return last[close] if close else None
+
+
+def _closest(word: str, words: Iterable[str]) -> str | None:
+    """The word most like this one; one of the same letters goes first, because letters are swapped easily."""
+    close = difflib.get_close_matches(word, list(words), n=3)
+    return min(close, key=lambda one: sorted(one) != sorted(word), default=None)
 
 
 def _in_quotes(part: str) -> str:

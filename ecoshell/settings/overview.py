@@ -15,6 +15,7 @@ from ecoshell.settings.schema import NAMED
 from ecoshell.settings.source import PREFIX, Source
 
 _PRICE = "price"
+_LAST_BEFORE_PRESETS = ("modes", "umi", "preset")
 _TWO_RATES = "The two prices, of input and of output, in dollars per million tokens: 0.20 0.80"
 
 
@@ -93,10 +94,19 @@ def _rows(loaded: Loaded, models: Sequence[str]) -> Iterator[SettingRow]:
     for one in descriptions().values():
         if NAMED not in one.path:
             yield _row(loaded, values, one, one.path)
-    own = [one for one in descriptions().values() if NAMED in one.path]
+        if one.path == _LAST_BEFORE_PRESETS:
+            yield from _preset_rows(loaded, values)
+    own = [one for one in descriptions().values() if one.path[:2] == ("models", NAMED)]
     for name in models:
         priced = _found(values, ("models", name, _PRICE)) is not None
         for one in own if priced else [*(one for one in own if _PRICE not in one.path), _WHOLE_PRICE]:
+            yield _row(loaded, values, one, tuple(name if part == NAMED else part for part in one.path))
+
+
+def _preset_rows(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[SettingRow]:
+    own = [one for one in descriptions().values() if one.path[:4] == ("modes", "umi", "presets", NAMED)]
+    for name in loaded.settings.modes.umi.presets:
+        for one in own:
             yield _row(loaded, values, one, tuple(name if part == NAMED else part for part in one.path))
 
 

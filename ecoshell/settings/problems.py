@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from ecoshell.errors import SettingsError
 from ecoshell.settings import keys
-from ecoshell.settings.schema import NAMED, known_keys
+from ecoshell.settings.schema import NAMED, general, known_keys
 
 _SECRET = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password)$", re.IGNORECASE)
 _LONGEST_SHOWN = 40
@@ -70,13 +70,9 @@ def _demand(detail: ErrorDetails) -> str:
 def _fix_of_unknown(path: keys.Path) -> str:
     if _SECRET.search(path[-1]):
         return "API keys are never kept here: put them in the environment (OPENAI_API_KEY) or in the system's keyring."
-    near = keys.nearest(_general(path), known_keys())
+    near = keys.nearest(general(path), known_keys())
     if near is None:
         return _SEE_ALL
-    model = path[1] if path[0] == "models" and len(path) > 1 else "NAME"
-    return f"did you mean {keys.dotted([model if part == NAMED else part for part in near])}?"
-
-
-def _general(path: keys.Path) -> keys.Path:
-    """The path with the mark in the place of a model's name."""
-    return ("models", NAMED, *path[2:]) if path[0] == "models" and len(path) > 2 else path
+    place = near.index(NAMED) if NAMED in near else len(path)
+    name = path[place] if path[:place] == near[:place] and place < len(path) else "NAME"
+    return f"did you mean {keys.dotted([name if part == NAMED else part for part in near])}?"

@@ -6,7 +6,16 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 _DOLLARS = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)", re.ASCII)
 _AMOUNT = re.compile(rf"{_DOLLARS.pattern}|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
@@ -55,16 +64,24 @@ def _said(value: str) -> str:
     return value.strip()
 
 
-def _dollars_or_off(value: Any) -> str:
+def _dollars(value: Any) -> str:
     text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
-    if text.lower() == "off":
-        return "off"
     if isinstance(value, bool) or not _DOLLARS.fullmatch(text) or not any(digit in text for digit in "123456789"):
-        raise ValueError('must be dollars, such as "0.05", or "off"')
+        raise ValueError('must be dollars, such as "0.05"')
     return text
 
 
+def _dollars_or_off(value: Any) -> str:
+    if str(value).strip().lower() == "off":
+        return "off"
+    try:
+        return _dollars(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or "off"') from None
+
+
 AmountText = Annotated[str, PlainValidator(_amount)]
+Dollars = Annotated[str, PlainValidator(_dollars)]
 DollarsOrOff = Annotated[str, PlainValidator(_dollars_or_off)]
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=1)]
@@ -100,10 +117,10 @@ class AgentSettings(Section):
     """What the model sees of the tools at first: their names alone, every document, or whichever costs less."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
-    mode: Literal["single", "umi"] = "single"
-    """Who thinks: one model for all of it, or a planner, a caller and a summarizer (umi)."""
-    strategy: Literal["react", "dfsdt", "tot"] = "react"
-    """In which order it thinks: one path, or a search that goes back from dead ends (dfsdt, tot)."""
+    mode: Literal["single", "umi", "auto"] = "single"
+    """Who thinks: one model, a planner, a caller and a summarizer (umi), or what experience says (auto)."""
+    strategy: Literal["react", "dfsdt", "tot", "graph"] = "react"
+    """In which order it thinks: one path, a search that goes back (dfsdt, tot), or branches side by side (graph)."""
     max_steps: Whole = 24
     """Thoughts and calls after which a turn has to end in an answer."""
     max_output_tokens: Whole = 1024
@@ -128,6 +145,20 @@ class PlanSettings(Section):
     costs a call each time."""
     time_price: DollarsOrOff = "off"
     """What an hour of waiting is worth in dollars, counted into the cost of each tool."""
+    resource_price: DollarsOrOff = "off"
+    """What one of OpenCATP's price units, time and memory of a run as `ecoshell profile` measures them, is worth in
+    dollars, counted into the cost of each profiled tool."""
+
+
+class GraphSettings(Section):
+    """What finished plans of branches are scored by."""
+
+    alpha: Annotated[float, BeforeValidator(_plain_number), Field(ge=0, le=1)] = 0.5
+    """How much what a plan has achieved weighs beside what it has cost; the paper's α."""
+    most: Dollars = "0.05"
+    """What a plan may cost at most in dollars, where no cap allows less; the paper's C_max."""
+    checker: Said | None = None
+    """A command that is given each such turn's answer on its standard input, and ends with 0 where it is right."""
 
 
 class ExperienceSettings(Section):
@@ -204,6 +235,46 @@ class ModelSettings(Section):
     price: PriceSettings | None = None
 
 
+class RoleSettings(Section):
+    """The models of the mode umi's roles; one that is left out is played by the session's model."""
+
+    planner: Said | None = None
+    """Who decides what comes next."""
+    caller: Said | None = None
+    """Who makes the tool calls."""
+    summarizer: Said | None = None
+    """Who writes the answer."""
+
+
+class UmiSettings(RoleSettings):
+    """The mode umi: a model for each role, one by one or by a preset."""
+
+    preset: Said | None = None
+    """The preset that holds from the start; what is said of a single role goes before it."""
+    presets: Mapping[str, RoleSettings] = Field(default_factory=dict[str, RoleSettings])
+
+    @field_validator("presets")
+    @classmethod
+    def _no_roles(cls, presets: Mapping[str, RoleSettings]) -> Mapping[str, RoleSettings]:
+        taken = [name for name in presets if name in RoleSettings.model_fields or not name.strip() or name == "-"]
+        if taken:
+            raise ValueError(f"cannot have a preset called {taken[0]!r}; choose another name")
+        return presets
+
+    @model_validator(mode="after")
+    def _known(self) -> "UmiSettings":
+        if self.preset is not None and self.preset not in self.presets:
+            there = ", ".join(self.presets) or "none"
+            raise ValueError(f"has no preset called {self.preset!r}; there is {there}")
+        return self
+
+
+class ModesSettings(Section):
+    """Who thinks with which model."""
+
+    umi: UmiSettings = UmiSettings()
+
+
 class TuiSettings(Section):
     """How the chat looks."""
 
@@ -219,17 +290,31 @@ class Settings(Section):
     budget: BudgetSettings = BudgetSettings()
     agent: AgentSettings = AgentSettings()
     plan: PlanSettings = PlanSettings()
+    graph: GraphSettings = GraphSettings()
     experience: ExperienceSettings = ExperienceSettings()
     registration: RegistrationSettings = RegistrationSettings()
     local: LocalSettings = LocalSettings()
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
+    modes: ModesSettings = ModesSettings()
     models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
     tui: TuiSettings = TuiSettings()
 
 
 NAMED = "*"
 """Stands in a key's path where the user chooses the name: `("models", "*", "price", "input")`."""
+
+
+_OF_NAMES: tuple[tuple[str, ...], ...] = (("models",), ("modes", "umi", "presets"))
+"""Tables whose keys are names that the user chooses, each of a table of its own."""
+
+
+def general(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path of a key with NAMED in the place of a name that the user chose."""
+    for table in _OF_NAMES:
+        if path[: len(table)] == table and len(path) > len(table) + 1:
+            return (*table, NAMED, *path[len(table) + 1 :])
+    return path
 
 
 def known_keys(section: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:

@@ -2,7 +2,7 @@
 
 The variable of a key is `ECOSHELL_` and the key in capitals, with `_` (or `__`) for each dot: `agent.max_steps` is
 `ECOSHELL_AGENT_MAX_STEPS`. A list is written as in TOML: `["read_file", "run_command:git status"]`. The tables of
-single models have no variables.
+single models and presets have no variables.
 """
 
 import re

@@ -1,11 +1,11 @@
 """What strategies yield, what they are sent, and the path they build.
 
-A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Leave`), is sent what became of it, and returns an
-`Outcome`. One driver (agent/turn) runs them all, so each can be tested without a model.
+A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Leave`, `Draft`, `Together`), is sent what became
+of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without a model.
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call, Observation
@@ -22,6 +22,8 @@ class Thought:
 
     rationale: str
     call: Call | None = None
+    by: str = field(default="", compare=False)
+    """The role that made the call or wrote the answer; empty is the one that thinks each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,9 @@ class Path:
     question: str
     steps: tuple[Step, ...] = ()
 
-    def then(self, step: Step) -> "Path":
-        """The path one step further."""
-        return replace(self, steps=(*self.steps, step))
+    def then(self, *steps: Step) -> "Path":
+        """The path these steps further."""
+        return replace(self, steps=(*self.steps, *steps))
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -106,7 +108,43 @@ class Leave:
     reason: str
 
 
-Want = Think | Act | Rank | Leave
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Asks for a plan of branches from here; the reply is `Drafted`, a `Thought` in its place, or None for neither."""
+
+    path: Path
+    fault: str = ""
+    """What is wrong with the plan that came before this wish; empty when none did."""
+    unfinished: tuple[str, ...] = ()
+    """What of the plan that ran came to nothing, and why; what was finished of it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A plan is written; the driver keeps it."""
+
+    fault: str = ""
+    """Why it cannot be run; empty when it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Asks for the plan drafted last to be run from here, its branches side by side; the reply is `Gathered`."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a plan came to."""
+
+    steps: tuple[Step, ...] = ()
+    """In the order of the plan, after the registrations it took."""
+    unfinished: tuple[str, ...] = ()
+    """What failed, and what was skipped for it, each with its reason."""
+
+
+Want = Think | Act | Rank | Leave | Draft | Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +172,8 @@ class Way:
     """What it does, in a sentence."""
     searches: bool = False
     """Whether it goes back and tries another way, which undoes nothing."""
+    branches: bool = False
+    """Whether it runs calls side by side."""
 
 
 def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Want, Any, Thought]:
@@ -144,6 +184,11 @@ def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) 
 def act(path: Path, call: Call) -> Generator[Want, Any, Observation]:
     """Yield for a call, with the reply's type."""
     return (yield Act(path, call))
+
+
+def together(path: Path) -> Generator[Want, Any, Gathered]:
+    """Yield for the drafted plan to be run, with the reply's type."""
+    return (yield Together(path))
 
 
 def is_better(path: Path, other: Thought, one: Thought) -> Generator[Want, Any, bool]:

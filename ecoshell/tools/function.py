@@ -6,7 +6,8 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, cached_property, partial
 from typing import Any, cast
 
 from ecoshell.errors import ToolError
@@ -14,6 +15,9 @@ from ecoshell.messages import Effect, Observation, ToolDocument
 from ecoshell.tools.arguments import Arguments
 from ecoshell.tools.limits import Leash, Limits, clip, leash
 from ecoshell.tools.schema import parameters_of
+
+_AT_ONCE = 32
+"""Plain functions that can run at the same time; asyncio's own threads are fewer on few cores, and shared by all."""
 
 
 class FunctionTool:
@@ -89,7 +93,8 @@ class FunctionTool:
             return await cast("Awaitable[Any]", self._function(**checked))
         context = contextvars.copy_context()
         context.run(leash.set, held)
-        return await asyncio.to_thread(context.run, self._function, **checked)
+        work = partial(context.run, self._function, **checked)
+        return await asyncio.get_running_loop().run_in_executor(_threads(), work)
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -108,6 +113,11 @@ class FunctionTool:
         text, clipped = clip(storable, self._limits.characters)
         changes = found.changes.encode("utf-8", "backslashreplace").decode()
         return Observation(text, found.ok, found.truncated or clipped, seconds, changes=changes)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tool")
 
 
 def _observation(outcome: Any) -> Observation:

@@ -30,6 +30,7 @@ from ecoshell.events import (
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.base import Use, document_hash
+from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.judging.judges import Verdict
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
@@ -259,7 +260,7 @@ async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
         events = await turn(shell)
         call = of(events, CallFinished)[0]
-        marked = await shell.mark(1, call.id, call.name, helpful=False)
+        (marked,) = await shell.mark(1, call.id, call.name, helpful=False)
         assert isinstance(marked, CallMarked)
         assert (uses(shell)[0].helpful, uses(shell)[0].judged_by) == (False, "you")
         await shell.mark(1, call.id, call.name, helpful=None)
@@ -356,6 +357,20 @@ async def test_an_experience_that_cannot_be_opened_is_told_of_once_and_turns_go_
     assert "is not remembered" in told[1]
     assert of(second, Notice) == []
     assert file.read_text().startswith("this is no database")
+
+
+async def test_what_could_not_be_remembered_in_a_turn_is_kept_when_the_shell_closes(play):
+    async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
+        with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            events = await turn(shell)
+            waiting = len(shell.kit.planning.unkept)
+            other.execute("ROLLBACK")
+        assert any("is not remembered" in notice.text for notice in of(events, Notice))
+        assert waiting > 0
+        assert uses(shell) == []
+    with closing(ExperienceStore(user_paths().experience_file)) as store:
+        assert [kept.item.tool for kept in store.find()] == ["count_text"]
 
 
 async def test_an_experience_that_is_removed_in_use_ends_no_turn(play):

@@ -36,7 +36,7 @@ def is_replayed(shell):
 
 async def test_three_roles_register_call_and_answer_and_the_events_name_them(play):
     async with play(TRIO, registration="names") as shell:
-        shell.kit.think_as("umi")
+        await shell.kit.think_as("umi")
         events = await turn(shell)
         assert is_replayed(shell)
     assert [event.role for event in of(events, BudgetSettled)] == [
@@ -52,7 +52,7 @@ async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
     lines, told = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")], []
     for mode in ("single", "umi"):
         async with play(lines, registration="names") as shell:
-            shell.kit.think_as(mode)
+            await shell.kit.think_as(mode)
             kinds = (Rationale, ToolRegistered, CallFinished, Answer)
             events = [event for event in await turn(shell) if isinstance(event, kinds)]
             told.append([(event.type, getattr(event, "text", ""), getattr(event, "ok", None)) for event in events])
@@ -64,7 +64,7 @@ async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
 @pytest.mark.parametrize("budget", ["0.006", "0.02", "0.05"])
 async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
     async with play([NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
-        shell.kit.think_as("umi")
+        await shell.kit.think_as("umi")
         shell.kit.planning.mode = plan
         events = await turn(shell)
         (cap,) = await shell.caps()
@@ -77,16 +77,17 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
 async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partial_answer(play, strategy):
     lines = [NEXT, COUNT, NEXT, COUNT, say("Three, it seems.")]
     async with play(lines, registration="all", strategy=strategy, max_steps=2) as shell:
-        shell.kit.think_as("umi")
+        await shell.kit.think_as("umi")
         events = await turn(shell)
-    assert (events[-1].status, of(events, Answer)[0]) == ("limit", Answer("Three, it seems.", partial=True))
+    answer = Answer("Three, it seems.", partial=True, role="summarizer")
+    assert (events[-1].status, of(events, Answer)[0]) == ("limit", answer)
     assert of(events, BudgetSettled)[-1].role == "summarizer"
 
 
 async def test_a_caller_that_invents_a_tool_is_told_of_those_there_are(play):
     lines = [NEXT, say("", "count_txt", path="notes.txt"), NEXT, COUNT, ENOUGH, say("3")]
     async with play(lines, registration="all") as shell:
-        shell.kit.think_as("umi")
+        await shell.kit.think_as("umi")
         events = await turn(shell)
     invented, made = of(events, CallFinished)
     assert (invented.refused, made.ok) == ("unknown", True)

@@ -1,17 +1,18 @@
 """Settings changed while a shell runs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from ecoshell.agent.approval import Petition
 from ecoshell.assembly.live import AT_ONCE, take_up
-from ecoshell.assembly.parts import rules_of
+from ecoshell.assembly.parts import roles_of, rules_of
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
 from ecoshell.events import Event
 from ecoshell.messages import Call
-from ecoshell.options import Options
+from ecoshell.options import Options, RoleModels
 from ecoshell.settings.describe import descriptions
 from ecoshell.settings.schema import Settings
 
@@ -75,3 +76,36 @@ async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_t
 
 async def test_what_is_built_in_at_the_start_is_not_taken_up(shell) -> None:
     assert not await take_up(shell, Settings(), ("local", "context"), Options())
+
+
+async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_keep_what_was_chosen(shell, tmp_path):
+    other, mine = (f"script:{tmp_path / 'other.jsonl'}", f"script:{tmp_path / 'mine.jsonl'}")
+    (tmp_path / "mine.jsonl").write_text((tmp_path / "other.jsonl").read_text())
+    await shell.command("/mode umi")
+    await shell.command(f"/role planner {mine}")
+    umi = {"caller": other, "preset": "frugal", "presets": {"frugal": {"summarizer": mine}}}
+    settings = Settings.model_validate({"modes": {"umi": umi}})
+    assert await take_up(shell, settings, ("modes", "umi", "caller"), Options())
+    assert shell.kit.roles == RoleModels(planner=mine, caller=other)
+    assert await take_up(shell, settings, ("modes", "umi", "preset"), Options())
+    assert shell.kit.roles == RoleModels(caller=other, summarizer=mine)
+    assert shell.kit.cast.players["summarizer"].traits.name == mine
+    assert shell.kit.presets == {"frugal": RoleModels(summarizer=mine)}
+
+
+async def test_what_a_run_says_of_roles_goes_before_the_settings_which_go_before_their_preset(tmp_path):
+    umi = {"planner": "a", "caller": "b", "preset": "p", "presets": {"p": {"caller": "c", "summarizer": "d"}}}
+    settings = Settings.model_validate({"modes": {"umi": umi}})
+    assert roles_of(settings, Options()) == RoleModels("a", "b", "d")
+    assert roles_of(settings, Options(roles=RoleModels(planner="-", summarizer="e"))) == RoleModels(None, "b", "e")
+
+
+async def test_naming_a_role_means_the_mode_that_has_roles(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"text": "Done."}) + "\n")
+    roles = RoleModels(caller=f"script:{script}")
+    for options, mode in ((Options(roles=roles), "umi"), (Options(roles=roles, mode="single"), "single")):
+        opened = await assemble(replace(options, model=f"script:{script}", workspace=tmp_path))
+        assert (opened.kit.mode, opened.kit.roles) == (mode, roles)
+        await opened.aclose()

@@ -4,7 +4,7 @@ import pytest
 
 from ecoshell.errors import UsageError
 from ecoshell.models import local_names
-from ecoshell.models.local_names import LocalFiles, is_embedded, local_files
+from ecoshell.models.local_names import LocalFiles, is_embedded, local_files, name_parts
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +52,20 @@ def test_paths_of_the_home_are_followed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert local_files("local:~/base.gguf+~/adapter.gguf") == LocalFiles(
         tmp_path / "base.gguf", tmp_path / "adapter.gguf"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "adapter"),
+    [
+        ("embedded", "embedded", ""),
+        ("embedded+adapter.gguf", "embedded", "adapter.gguf"),
+        ("local:/a/base.gguf+/b/adapter.gguf", "local:/a/base.gguf", "/b/adapter.gguf"),
+        ("local:BASE.GGUF+a+b.gguf", "local:BASE.GGUF", "a+b.gguf"),
+        ("local:c++.gguf", "local:c++.gguf", ""),
+        ("local:base.gguf+", "local:base.gguf+", ""),
+        ("openai/x.gguf+y.gguf", "openai/x.gguf+y.gguf", ""),
+        ("script:a+b.jsonl", "script:a+b.jsonl", ""),
+    ],
+)
+def test_a_name_is_parted_as_it_reads_and_no_file_is_looked_for(name: str, model: str, adapter: str):
+    assert name_parts(name) == (model, adapter)

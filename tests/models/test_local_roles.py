@@ -4,19 +4,26 @@ from importlib.util import find_spec
 
 import pytest
 
+from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.catalog.presentation import GROW
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.models.base import Reply, Request
+from ecoshell.models.base import Reply, Request, Traits
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.mode import DraftTask, View
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
+from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.modes.umi.decision import ENDINGS, decision
+from ecoshell.planning.catp.grammar import plan_grammar
+from ecoshell.planning.catp.rules import Problem
+from ecoshell.planning.catp.tpl import parse
+from ecoshell.planning.catp.types import signature
+from ecoshell.planning.catp.validity import validate
 from ecoshell.strategies.base import Path, Thought
 
 ROLES = ("planner", "caller", "summarizer")
@@ -135,3 +142,46 @@ async def test_the_trio_decodes_its_decision_and_its_call_under_grammars(said: t
     if said:
         assert model.asked == ["planner", "caller"]
         assert thought.call.name in {"read_file", "tool_register", "tool_search", "tool_unregister"}
+
+
+PLANS = Problem({"read_file": signature(READ), "odd.name": signature(READ)}, max_nodes=3)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+async def test_a_plan_of_branches_decodes_to_one_that_can_be_run(model, temperature: float):
+    asked = (Message("user", "How many words have a.txt and b.txt?"),)
+    grammar = plan_grammar(PLANS)
+    request = Request(asked, want="text", max_tokens=200, temperature=temperature, grammar=grammar)
+    plan = parse((await reply_of(model, request)).text)
+    validate(plan, PLANS)
+    assert 1 <= len(plan.nodes) <= 3
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("mode", ["single", "umi"])
+async def test_only_a_local_model_is_held_to_a_plan_and_told_to_number_it(mode: str, local: bool):
+    model, path = Planning(local=local), Path("How many words have a.txt and b.txt?", ())
+    view = View(path, path.question, (), ("read_file",), (READ,), GROW)
+    one = Single(model, max_tokens=30, answer_tokens=10) if mode == "single" else umi_of(model, max_tokens=30)  # type: ignore[arg-type]
+    await one.draft(view, DraftTask(grammar=lambda: plan_grammar(PLANS)), lambda _: None)
+    (request,) = model.requests
+    assert ("[[1, " in request.messages[-1].text) == local
+    assert bool(request.grammar) == local
+    if local:
+        assert request.grammar.startswith('root ::= plan | "Answer: "')
+
+
+class Planning:
+    """A model that writes a plan and keeps what it was asked."""
+
+    def __init__(self, *, local: bool) -> None:
+        self.traits = Traits("one", ZERO_PRICE, None, None, native_tools=False, local=local)
+        self.requests: list[Request] = []
+
+    async def ask(self, request, emit, *, role, aside=None):
+        self.requests.append(request)
+        return Reply('["read_file", ["<task>"]]')
+
+
+def umi_of(model, *, max_tokens: int) -> Umi:
+    return Umi(Trio.of(model), max_tokens=max_tokens, answer_tokens=10)

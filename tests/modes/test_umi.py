@@ -6,7 +6,7 @@ import pytest
 
 from ecoshell.agent.mode import View
 from ecoshell.catalog.presentation import GROW
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import CallBroken
 from ecoshell.events import Notice
 from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Traits
@@ -60,12 +60,37 @@ async def test_each_role_sees_the_same_lines_and_what_is_its_own():
         assert request.messages[1].text == "user: What is in a?"
         assert request.messages[2] == Message("assistant", lines)
         assert request.messages[3].text.startswith(done)
-    assert (planner.want, caller.want, summarizer.tools) == ("text", "call", ())
-    assert planner.tools == caller.tools
+    assert (planner.want, caller.want, summarizer.want) == ("text", "call", "text")
     assert caller.messages[-2].text == "assistant: Read b. Next: caller."
     assert caller.messages[-1].text.endswith("Read b.")
     assert FINISH not in [document.name for document in caller.callable_now]
     assert summarizer.messages[-2].text == "assistant: Enough. Next: conclusion."
+
+
+@pytest.mark.parametrize("native", [True, False])
+async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
+    call = Reply("", CALL)
+    model, mode = play("Read b. Next: caller.", call, "Enough. Next: conclusion.", "A poem.", native=native)
+    await mode.think(view(), quiet)
+    await mode.think(view(), quiet)
+    requests = [request for _, request in model.asked]
+    tools, (system, *_) = requests[0].tools, requests[0].messages
+    assert (READ in tools, READ.as_text() in system.text) == (native, not native)
+    for request in requests:
+        assert (request.tools, request.messages[:3]) == (tools, requests[0].messages[:3])
+    done = [request.messages[3].text for request in requests]
+    shared = done[1]  # the caller's task is in a later message
+    assert all(text.startswith(shared) for text in done)
+    assert shared.endswith("observation: a poem")
+
+
+async def test_a_summarizer_with_a_model_of_its_own_sees_no_tools():
+    planner, other = StandIn(Reply("Enough. Next: conclusion.")), StandIn(Reply("A poem."), native=False)
+    mode = Umi(Trio(planner, planner, other), max_tokens=100, answer_tokens=50)  # type: ignore[arg-type]
+    await mode.think(view(), quiet)
+    ((_, request),) = other.asked
+    assert request.tools == ()
+    assert "Reads a file." not in request.messages[0].text
 
 
 async def test_a_planner_that_gives_up_says_why():
@@ -98,8 +123,14 @@ async def test_a_call_in_the_callers_own_format_is_read_and_one_that_cannot_be_u
     assert await mode.think(view(), quiet) == Thought("Read.", CALL)
     assert "read_file: Reads a file." in model.asked[0][1].messages[0].text
     _, mode = play("Read. Next: caller.", "no", "no")
-    with pytest.raises(ModelBroken, match="twice made a call"):
+    with pytest.raises(CallBroken, match="twice made a call") as broken:
         await mode.think(view(), quiet)
+    assert broken.value.tool == ""
+    wrong = Reply("", fault="no such tool", attempt=Call("raed_file", {"path": "a"}))
+    _, mode = play("Read. Next: caller.", wrong, wrong)
+    with pytest.raises(CallBroken, match="no such tool") as broken:
+        await mode.think(view(), quiet)
+    assert (broken.value.tool, broken.value.arguments) == ("raed_file", {"path": "a"})
 
 
 async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_answer_is_left():

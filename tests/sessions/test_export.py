@@ -22,6 +22,7 @@ from ecoshell.events import (
     Event,
     LimitHit,
     Notice,
+    PlanScored,
     Rationale,
     StepProposed,
     TextArrived,
@@ -198,6 +199,11 @@ def test_a_plan_is_told_once_a_turn_with_what_it_allows_and_what_the_turn_may_co
     assert (
         "Plan (btp): `count_text` up to 2×, `read_file` up to 1×, `list_folder` up to 1×; about $0.002 to" in document
     )
+
+
+def test_what_a_plan_was_worth_is_in_the_document():
+    scored = PlanScored(1, 0.5, "you + rules", 2_000_000, 50_000_000, 0.5, 0.23)
+    assert "Plan of turn 1: QoP 0.23: P 0.50 by you + rules, C $0.002 of $0.05" in as_markdown(timed([scored]))
 
 
 def test_a_plan_of_unknown_price_a_plan_that_is_advice_and_one_without_tools_say_so():

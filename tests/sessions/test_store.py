@@ -18,6 +18,7 @@ from ecoshell.events import (
     Answer,
     CallFinished,
     CallStarted,
+    Compacted,
     Event,
     Notice,
     Status,
@@ -308,6 +309,15 @@ def test_the_past_of_a_session_has_pieces_only_of_texts_that_never_became_whole(
     store.append(session, [*first, *second, *third, *killed])
     whole = [event for event in (*first, *third) if not isinstance(event, TextArrived)]
     assert store.past(session) == [*whole[:3], *second, *whole[3:], *killed]
+
+
+def test_sessions_are_found_by_what_has_happened_in_them(store: SessionStore) -> None:
+    late, early, other = begun(store), begun(store), begun(store)
+    store.append(early, [Notice("one"), Notice("two")])
+    store.append(other, [Answer('{"type":"notice"')])
+    store.append(late, [Notice("three")])
+    assert store.with_any(Notice) == (early, late)
+    assert store.with_any(Compacted) == ()
 
 
 def test_the_past_of_a_session_longer_than_a_page_is_complete_and_in_order(store: SessionStore) -> None:

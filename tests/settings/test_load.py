@@ -95,6 +95,10 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
         ("[models.x.price]\ninput = 1", 1, "models.x.price.output is missing"),
         ("[models.x.price]\ninput = -1\noutput = 1", 2, "must be greater than or equal to 0"),
         ("[models.x.price]\ninput = inf\noutput = 1", 2, "models.x.price.input"),
+        ("[graph]\nalpha = 1.5", 2, "must be less than or equal to 1"),
+        ("[graph]\nmost = 'off'", 2, 'graph.most must be dollars, such as "0.05", not'),
+        ("[graph]\nmost = 0", 2, "graph.most must be dollars"),
+        ("[graph]\nchecker = ' '", 2, "graph.checker must not be empty"),
         ("model = ''", 1, "model must not be empty"),
     ],
 )
@@ -214,3 +218,29 @@ def test_when_to_ask_about_a_step_is_in_dollars_or_off(file: Path, text: str, re
 @pytest.mark.parametrize("text", ['"20000tok"', '"-1"', '"0"', "true", '"soon"'])
 def test_anything_else_is_no_price_to_ask_above(file: Path, text: str) -> None:
     assert 'must be dollars, such as "0.05", or "off"' in str(refused(file, f"[budget]\nask_above = {text}\n"))
+
+
+PRESETS = '[modes.umi]\npreset = "frugal"\n[modes.umi.presets.frugal]\ncaller = "embedded"\n'
+
+
+def test_roles_and_presets_are_read(file: Path) -> None:
+    umi = loaded(file, PRESETS, {"ECOSHELL_MODES_UMI_PLANNER": "openai/x"}).settings.modes.umi
+    assert (umi.planner, umi.preset, umi.presets["frugal"].caller) == ("openai/x", "frugal", "embedded")
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "fix"),
+    [
+        ('[modes.umi]\npreset = "frugel"\n', "modes.umi has no preset called 'frugel'; there is none", ""),
+        ('[modes.umi.presets.caller]\nplanner = "x"\n', "cannot have a preset called 'caller'", ""),
+        ('[modes.umi]\nplanner = " "\n', "line 2: modes.umi.planner must not be empty", ""),
+        ('[modes.umi.presets.frugal]\nplannr = "x"\n', "unknown key", "modes.umi.presets.frugal.planner"),
+        ('[modes.umi]\nsumarizer = "x"\n', "unknown key", "modes.umi.summarizer"),
+    ],
+)
+def test_roles_and_presets_that_cannot_be_are_refused_with_what_is_wrong(
+    file: Path, text: str, told: str, fix: str
+) -> None:
+    error = refused(file, text)
+    assert told in error.message
+    assert fix in error.fix

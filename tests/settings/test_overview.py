@@ -98,3 +98,12 @@ def test_settings_that_are_wrong_have_problems_instead_of_rows(file: Path) -> No
         f"{file} line 2",
         "ECOSHELL_BUGET_DAY",
     ]
+
+
+def test_each_preset_has_rows_of_its_own_among_those_of_the_modes(file: Path) -> None:
+    file.write_text('[modes.umi.presets.frugal]\nplanner = "embedded"\n')
+    rows = overview(file, {}, ["openai/x"]).rows
+    of_modes = [at for at, one in enumerate(rows) if one.path[0] == "modes"]
+    assert of_modes == list(range(of_modes[0], of_modes[0] + 7))
+    mine = next(one for one in rows if one.key == "modes.umi.presets.frugal.planner")
+    assert (mine.value, mine.description.text) == ("embedded", "Who decides what comes next.")

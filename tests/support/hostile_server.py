@@ -99,6 +99,13 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream_texts(*body["messages"][-1]["content"])
         self._end(usage=GOOD_USAGE)
 
+    def do_as_planner(self, body: dict[str, Any]) -> None:
+        """Decides as the planner of a trio would: one product is to be worked out, then it is enough."""
+        done = "caller: Action: calculate" in json.dumps(body["messages"])
+        thought = "Either 17 * 23 or 19 * 21 is to be worked out with calculate."
+        self._stream_texts("That is enough. Next: conclusion." if done else f"{thought} Next: caller.")
+        self._end(usage=GOOD_USAGE)
+
     def do_as_no_usage(self, body: dict[str, Any]) -> None:
         self._stream_texts("The ", "answer.")
         self._end(usage=None)

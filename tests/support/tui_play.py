@@ -141,9 +141,9 @@ class FakeShell:
         self.ran.append(command)
         return CommandRan(command, "clean\n", ok=True, truncated=False, seconds=0.1)
 
-    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> CallMarked:
+    async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> tuple[CallMarked, ...]:
         self.marks.append(CallMarked(turn, call, name, helpful))
-        return self.marks[-1]
+        return (self.marks[-1],)
 
     async def warm(self) -> None:
         self.warmed += 1

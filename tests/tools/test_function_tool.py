@@ -250,3 +250,15 @@ def test_a_window_keeps_the_beginning_and_the_end_and_counts_all(pieces: list[by
         head, tail = whole[: size * 2 // 3], whole[-(size - size * 2 // 3) :]
         mark = f"\n[truncated: {size} of {len(whole)} bytes shown]\n"
         assert window.text() == head.decode(errors="replace") + mark + tail.decode(errors="replace")
+
+
+async def test_plain_functions_run_at_the_same_time_on_any_number_of_cores():
+    meeting = threading.Barrier(12)
+
+    def meet() -> str:
+        """Wait for the others."""
+        meeting.wait(timeout=10)  # which is broken, and raises, unless all twelve are there
+        return "met"
+
+    found = await asyncio.gather(*(observation_of(meet) for _ in range(12)))
+    assert [one.text for one in found] == ["met"] * 12

@@ -1,33 +1,42 @@
 """What planning is equipped with: the choices a person may change, and what was experienced before."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Literal, Protocol
 
+from ecoshell.budget.money import NANO
 from ecoshell.events import Emit
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp.base import Evidence, Use
+from ecoshell.planning.btp.base import Evidence, Experienced
+from ecoshell.planning.catp.qop import ALPHA
+from ecoshell.planning.catp.sizes import CostTable
 from ecoshell.planning.judging.judges import Verdict
+from ecoshell.planning.mode_choice import ModeEvidence
 
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 JudgeKind = Literal["rules", "classifier", "model"]
+_MOST_UNKEPT = 200
+"""Uses and attempts that wait for a store that cannot be written; of more, the earliest are given up."""
 PLAN_MODES: tuple[PlanMode, ...] = ("off", "btp", "prompt", "btp+prompt")
 
 
 class Records(Protocol):
-    """Where uses are kept; any method may block and raise StoreError."""
+    """Where uses and attempts are kept; any method may block and raise StoreError."""
 
-    def add(self, uses: Iterable[Use]) -> None: ...
+    def add(self, items: Iterable[Experienced]) -> None: ...
 
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool: ...
 
     def close(self) -> None: ...
 
 
-class PastUses(Protocol):
-    """What past uses say of tools; may block."""
+class Experience(Protocol):
+    """What the past says of tools and modes; may block, and raise StoreError and ModelMissing."""
 
     def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> Mapping[str, Evidence]: ...
+
+    def modes(self, query: str, models: Mapping[str, str]) -> Mapping[str, ModeEvidence]: ...
 
 
 class Judge(Protocol):
@@ -37,11 +46,25 @@ class Judge(Protocol):
 
 
 @dataclass(slots=True)
+class Standard:
+    """By what finished plans of branches are scored."""
+
+    alpha: float = ALPHA
+    """How much performance weighs beside cost."""
+    most_nano: int = NANO // 20
+    """What a plan may cost at most, C_max, where no cap allows less."""
+    unit_nano: int = 0
+    """What one of OpenCATP's price units is worth; 0 is nothing."""
+    checker: str = ""
+    """A command that tells by its exit status whether an answer, on its standard input, is right; empty is none."""
+
+
+@dataclass(slots=True)
 class Planning:
     """How turns are planned from the next one on."""
 
     records: Records
-    past: PastUses
+    past: Experience
     judge: Judge
     mode: PlanMode = "btp"
     threshold: float = 0.15
@@ -51,9 +74,23 @@ class Planning:
     judge_kind: JudgeKind = "rules"
     hour_nano: int = 0
     """What an hour of waiting is worth."""
+    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What the time and memory of one run of a profiled tool are worth, in nano-dollars; unlike its price, unpaid."""
+    profiled: Callable[[], CostTable] = CostTable
+    """What tools cost by the size of what they are given, as `ecoshell profile` has found out; may block."""
+    standard: Standard = field(default_factory=Standard)
     recording: bool = True
-    unkept: list[Use] = field(default_factory=list[Use])
-    """Uses that could not be kept yet; they are with the next one."""
+    unkept: list[Experienced] = field(default_factory=list[Experienced])
+    """What could not be kept yet; it is with the next use or attempt."""
+    _keeping: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def keep(self, *items: Experienced) -> None:
+        """Remember these, and those that wait; may block, and raises StoreError, after which they wait for the next."""
+        with self._keeping:  # branches of a plan finish at the same time
+            self.unkept = [*self.unkept, *items][-_MOST_UNKEPT:]
+            if self.unkept:
+                self.records.add(self.unkept)
+                self.unkept = []
 
     @property
     def judged_by(self) -> JudgeKind:

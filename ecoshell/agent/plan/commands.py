@@ -1,6 +1,9 @@
-"""`/plan`: the plan, why it has a row, and whether turns are planned at all."""
+"""`/plan`: the plan, why it has a row, whether turns are planned at all, and a plan of branches as a flowchart."""
 
+import asyncio
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from ecoshell.agent.commands import Command, Printed
 from ecoshell.agent.plan.choices import PLAN_MODES
@@ -8,6 +11,9 @@ from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import plan_table, standing_text, why_text
 from ecoshell.agent.shell import Shell
 from ecoshell.errors import UsageError
+from ecoshell.sessions.branching import Branching, branchings
+from ecoshell.sessions.export import write_new
+from ecoshell.sessions.mermaid import flowchart
 
 _MODES = {
     "off": "Turns are not planned: what the caps allow may be used.",
@@ -19,7 +25,7 @@ _MODES = {
 
 
 async def _plan(shell: Shell, argument: str) -> Printed:
-    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp`, `/plan prompt`, `/plan btp+prompt`."""
+    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
     word, _, rest = argument.partition(" ")
     for mode in PLAN_MODES:
         if argument == mode:
@@ -28,14 +34,37 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     if word == "why" and rest.strip():
         tool = shell.conversation.known(rest.strip()).name
         return Printed(why_text(await _present(shell), tool))
+    if word == "mermaid":
+        return await _mermaid(shell, rest.strip())
     if argument:
         raise UsageError(
-            f"/plan {argument} cannot be read.", fix=f"Say /plan, /plan why TOOL, or /plan {', '.join(PLAN_MODES)}."
+            f"/plan {argument} cannot be read.",
+            fix=f"Say /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(PLAN_MODES)}.",
         )
     plan = await _present(shell)
     told = plan.event()
     head = "" if shell.kit.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
     return Printed(f"{head}{standing_text(told)}\n\n{plan_table(told.rows, told.unit)}{_others(told.others)}")
+
+
+async def _mermaid(shell: Shell, file: str) -> Printed:
+    """The session's last plan of branches as a Mermaid flowchart, printed or put into a new file."""
+    found = await asyncio.to_thread(_last_branching, shell)
+    if found is None:
+        raise UsageError(
+            "No plan of branches was made in this session.", fix="Say /strategy graph, then ask for several things."
+        )
+    text = flowchart(found)
+    if not file:
+        return Printed(text.rstrip("\n"))
+    path = Path(os.path.expanduser(file))  # noqa: ASYNC240, PTH111 - looks at no file
+    await asyncio.to_thread(write_new, path, text)
+    return Printed(f"The plan is in {path}.")
+
+
+def _last_branching(shell: Shell) -> Branching | None:
+    events = (event for _, event in shell.store.events(shell.session))
+    return next(reversed(branchings(events, running=shell.conversation.busy)), None)
 
 
 async def _present(shell: Shell) -> LivePlan:
@@ -53,13 +82,13 @@ def _others(count: int) -> str:
 
 
 def _choices(shell: Shell) -> Iterable[str]:
-    return (*PLAN_MODES, *(f"why {name}" for name in shell.kit.catalog.names))
+    return (*PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.kit.catalog.names))
 
 
 PLAN_COMMAND: Command[Shell] = Command(
     "plan",
-    "[why TOOL|MODE]",
-    "what the budget allows of each tool, and why; off, btp, prompt, btp+prompt",
+    "[why TOOL|mermaid [FILE]|MODE]",
+    "what the budget allows of each tool, and why; branches as Mermaid; off, btp, prompt, btp+prompt",
     _plan,
     _choices,
 )

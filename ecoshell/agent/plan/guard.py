@@ -52,7 +52,7 @@ class Judged:
         self._recorder = recorder
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        thought = self._plan.thought
+        thought = scene.thought or self._plan.thought
         try:
             seen = await self._inner.act(call, scene)
         except asyncio.CancelledError:

@@ -13,6 +13,7 @@ from ecoshell.agent.plan.means import expected_answer, expected_step, means
 from ecoshell.agent.plan.notes import after_result, before_question
 from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
+from ecoshell.agent.steering import Estimate
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
 from ecoshell.errors import ModelMissing, StoreError
@@ -89,7 +90,12 @@ class LivePlan:
         self._caps: Sequence[CapState] = caps or ()
         self._view = outset.view
         self._task = TaskPlan([], earned=kit.planning.earned)
-        self._tools = ToolCosts(kit.catalog, outset.evidence, (one.name for one in outset.view.registered))
+        self._tools = ToolCosts(
+            kit.catalog,
+            outset.evidence,
+            (one.name for one in outset.view.registered),
+            resources=kit.planning.resources,
+        )
         self._told = Told()
         self._foreseen = Foreseen(())
         self._shown: tuple[PlanRow, ...] = ()
@@ -109,6 +115,19 @@ class LivePlan:
     @property
     def forbidden(self) -> Mapping[str, str]:
         return self.draft.plan.forbidden if self.enforced else {}
+
+    def allows(self, tool: str) -> int | None:
+        if not self.enforced:
+            return None
+        return next((row.left for row in self.draft.plan.rows if row.tool == tool), 0)
+
+    def expected(self, tool: str) -> Estimate:
+        """By experience, this turn's included; before there is any by the declared price and the tool's profile.
+
+        By experience, the seconds include thinking of the call. May block.
+        """
+        price, seconds = self._tools.of_one_use(tool)
+        return Estimate(price, self._kit.planning.profiled().seconds.get(tool) if seconds is None else seconds)
 
     @property
     def penniless(self) -> bool:
@@ -141,7 +160,7 @@ class LivePlan:
 
     def names_room(self, calls: int) -> int | None:
         """Tokens that names may take in each of so many prompts: a part of the budget; None is no limit."""
-        found, price = self.draft.means, self._kit.cast.model.traits.price
+        found, price = self.draft.means, self._kit.cast.price
         if found is None or not self.enforced or self._kit.registers_freely:
             return None
         share = max(0, found.budget) // (_NAMES_PART * calls)
@@ -210,7 +229,7 @@ class LivePlan:
     def event(self, reason: str = "") -> PlanChanged:
         """The plan as the event that tells of it."""
         found = self.draft.means
-        answer = expected_answer(self._foreseen, self._kit.cast.model.traits)
+        answer = expected_answer(self._foreseen)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._kit.planning.mode,
@@ -233,15 +252,15 @@ class LivePlan:
         kit = self._kit
         uses = dict(self._task.uses)
         choices = (kit.planning.threshold, kit.planning.hour_nano)
-        thinking = (self.thought, kit.model, kit.cast.mode.aside)
+        thinking = (self.thought, id(kit.cast.mode), kit.cast.mode.aside)
         return tuple(self._caps), uses, self._tools.registered, thinking, choices, id(self._view)
 
     def _solve(self, caps: Sequence[CapState]) -> tuple[Foreseen, Draft]:
         """The plan by the tightest of the caps; computes, so it belongs into a thread."""
-        traits, mode = self._kit.cast.model.traits, self._kit.cast.mode
+        mode = self._kit.cast.mode
         foreseen = mode.foresee(self._view)
-        found = means(caps, mode, foreseen, traits)
-        guess, hour = expected_step(foreseen, traits), self._kit.planning.hour_nano
+        found = means(caps, mode, foreseen)
+        guess, hour = expected_step(foreseen), self._kit.planning.hour_nano
         units: tuple[Unit, ...] = (*found,) or (self._usual_unit(),)
         freely = self._kit.registers_freely
         costs = {unit: self._tools.expected(unit, guess, hour_nano=hour, freely=freely) for unit in units}
@@ -264,9 +283,9 @@ class LivePlan:
 
     def _usual_unit(self) -> Unit:
         """The unit to speak in without a cap: dollars, unless everything is free."""
-        price = self._kit.cast.model.traits.price
+        prices = [model.traits.price for model in self._kit.cast.models]
         priced = any(self._kit.catalog.tool(name).price_nano for name in self._kit.catalog.names)
-        return "usd" if priced or (price is not None and price.worst(1, 1)) else "tokens"
+        return "usd" if priced or any(price is not None and price.worst(1, 1) for price in prices) else "tokens"
 
     def _candidates(self, costs: Mapping[str, Expected]) -> list[Candidate]:
         """Values and bounds come from before the turn, costs from now."""

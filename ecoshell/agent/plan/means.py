@@ -1,15 +1,15 @@
 """What a turn may spend on tools: the caps, less what is used, less what ending with an answer takes (SPEC §2, R)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ecoshell.agent.mode import Foreseen, Mode
+from ecoshell.agent.mode import Foreseen, ForeseenCall, Mode
 from ecoshell.agent.outlook import of_conclusion, used
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import Unit
 from ecoshell.budget.price import Price
 from ecoshell.messages import Usage
-from ecoshell.models.base import Request, Traits
+from ecoshell.models.base import Request
 from ecoshell.planning.btp.costs import Step
 
 STEP_OUTPUT = 200
@@ -31,33 +31,39 @@ class Means:
         return self.cap - self.reserved
 
 
-def means(caps: Sequence[CapState], mode: Mode, foreseen: Foreseen, traits: Traits) -> dict[Unit, Means]:
+def means(caps: Sequence[CapState], mode: Mode, foreseen: Foreseen) -> dict[Unit, Means]:
     """What the caps leave, by unit; what the mode holds for its answer counts as reserved, not as used."""
     found: dict[Unit, Means] = {}
     for cap in caps:
         left = cap.limit - used(cap, mode.aside)
         if cap.unit not in found or left < found[cap.unit].cap:
-            found[cap.unit] = Means(cap.unit, max(0, left), _reserved(cap, mode, foreseen, traits))
+            found[cap.unit] = Means(cap.unit, max(0, left), _reserved(cap, mode, foreseen))
     return found
 
 
-def expected_step(foreseen: Foreseen, traits: Traits) -> Step:
+def expected_step(foreseen: Foreseen) -> Step:
     """What a step that calls a tool is expected to take, estimated without a tokenizer."""
-    usages = [_usage(request) for request in foreseen.steps if request.purpose != "answer"]
-    return Step(_price(traits.price, usages), sum(usage.total for usage in usages))
+    return _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
 
 
-def expected_answer(foreseen: Foreseen, traits: Traits) -> Step:
+def expected_answer(foreseen: Foreseen) -> Step:
     """What a step that answers at once is expected to take."""
-    usages = [_usage(request) for request in foreseen.steps][-1:]
-    return Step(_price(traits.price, usages), sum(usage.total for usage in usages))
+    return _expected(foreseen.ending or foreseen.steps[-1:])
 
 
-def _reserved(cap: CapState, mode: Mode, foreseen: Foreseen, traits: Traits) -> int:
+def _reserved(cap: CapState, mode: Mode, foreseen: Foreseen) -> int:
     aside = mode.aside
     if aside is not None:
         return (aside.nano or 0) if cap.unit == "usd" else aside.tokens
-    return of_conclusion(foreseen, traits).in_unit_of(cap) or 0
+    return of_conclusion(foreseen).in_unit_of(cap) or 0
+
+
+def _expected(calls: Sequence[ForeseenCall]) -> Step:
+    """All of these calls, each at the price of the model it would go to; unknown where one price is."""
+    usages = [_usage(call.request) for call in calls]
+    costs = [_cost(call.traits.price, usage) for call, usage in zip(calls, usages, strict=True)]
+    known = [cost for cost in costs if cost is not None]
+    return Step(sum(known) if len(known) == len(costs) else None, sum(usage.total for usage in usages))
 
 
 def _usage(request: Request) -> Usage:
@@ -66,5 +72,5 @@ def _usage(request: Request) -> Usage:
     return Usage(input=sum(map(len, texts)) // _CHARACTERS_PER_TOKEN, output=min(request.max_tokens, STEP_OUTPUT))
 
 
-def _price(price: Price | None, usages: Iterable[Usage]) -> int | None:
-    return None if price is None else sum(price.cost(usage) for usage in usages)
+def _cost(price: Price | None, usage: Usage) -> int | None:
+    return None if price is None else price.cost(usage)

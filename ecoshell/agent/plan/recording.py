@@ -1,26 +1,25 @@
-"""What is remembered of a use of a tool: redacted, shortened, and kept on this machine."""
+"""What is remembered of a turn and of each use of a tool: redacted, shortened, and kept on this machine."""
 
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from ecoshell.agent.guards import Scene
 from ecoshell.agent.kit import Kit
+from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.errors import StoreError
-from ecoshell.events import Notice
+from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp.base import Use, document_hash
+from ecoshell.planning.btp.base import Experienced, Use, document_hash
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
 from ecoshell.planning.judging.judges import Verdict
 
-_MOST_UNKEPT = 200
-"""Uses that wait for a store that cannot be written; of more, the earliest are given up."""
-
 
 class Recorder:
-    """Keeps the uses of one turn; that one cannot be kept is told when it is the first that waits, and ends nothing."""
+    """Keeps the uses of one turn; that one cannot be kept ends nothing."""
 
     def __init__(self, kit: Kit, session: str, turn: int, question: str) -> None:
         self._kit = kit
@@ -30,18 +29,12 @@ class Recorder:
 
     async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: Thought, scene: Scene) -> None:
         """Keep one use."""
-        if not self._kit.planning.recording:
-            return
-        told = bool(self._kit.planning.unkept)
-        try:
-            await asyncio.to_thread(self._keep, call, seen, verdict, thought, scene.bill.spent_nano)
-        except StoreError as failure:
-            if not told:
-                scene.emit(Notice(f"What the tools did is not remembered for planning yet. {failure}"))
+        spent = scene.bill.spent_nano
+        await remember(self._kit.planning, lambda: self._use(call, seen, verdict, thought, spent), scene.emit)
 
-    def _keep(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> None:
+    def _use(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> Use:
         size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
-        use = Use(
+        return Use(
             query=beginning(self._question, os.environ, QUERY),
             tool=call.name,
             document_hash=document_hash(self._kit.catalog.document(call.name)),
@@ -60,9 +53,22 @@ class Recorder:
             session=self._session,
             turn=self._turn,
             call=call.id,
-            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            at=now(),
         )
-        planning = self._kit.planning
-        planning.unkept = [*planning.unkept, use][-_MOST_UNKEPT:]
-        planning.records.add(planning.unkept)
-        planning.unkept = []
+
+
+async def remember(planning: Planning, made: Callable[[], Experienced], emit: Emit) -> None:
+    """Keep what is made in a thread; that it cannot be kept yet is told when it is the first that waits."""
+    if not planning.recording:
+        return
+    told = bool(planning.unkept)
+    try:
+        await asyncio.to_thread(lambda: planning.keep(made()))
+    except StoreError as failure:
+        if not told:
+            emit(Notice(f"What this turn came to is not remembered for planning yet. {failure}"))
+
+
+def now() -> str:
+    """The time as experience keeps it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

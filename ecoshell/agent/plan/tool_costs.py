@@ -21,15 +21,31 @@ class Thought:
 
     def plus(self, settled: BudgetSettled) -> "Thought":
         """The same with one more call."""
-        unknown = self.nano is None or settled.spent_nano is None
-        nano = None if unknown else (self.nano or 0) + (settled.spent_nano or 0)
-        return Thought(nano, self.tokens + settled.usage.total, self.seconds + settled.seconds)
+        return self + Thought(settled.spent_nano, settled.usage.total, settled.seconds)
+
+    def __add__(self, other: "Thought") -> "Thought":
+        nano = None if self.nano is None or other.nano is None else self.nano + other.nano
+        return Thought(nano, self.tokens + other.tokens, self.seconds + other.seconds)
+
+    def part(self, of: int) -> "Thought":
+        """One of so many equal parts; amounts are rounded up, as costs are."""
+        nano = None if self.nano is None else -(-self.nano // of)
+        return Thought(nano, -(-self.tokens // of), self.seconds / of)
 
 
 class ToolCosts:
     """The expected cost of one use of each tool of a catalog; learns from the uses and steps of the turn."""
 
-    def __init__(self, catalog: Catalog, evidence: Mapping[str, Evidence], registered: Iterable[str]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        evidence: Mapping[str, Evidence],
+        registered: Iterable[str],
+        *,
+        resources: Mapping[str, int],
+    ) -> None:
+        """`resources` is what the time and memory of one use of a tool are worth, in nano-dollars."""
+        self._resources = resources
         self._catalog = catalog
         self._evidence = dict(evidence)
         self._registered = set(registered)
@@ -72,8 +88,16 @@ class ToolCosts:
         for name in self._catalog.names:
             declared = self._catalog.tool(name).price_nano
             cost = expected_cost(self._evidence.get(name, NO_EVIDENCE), declared, step, unit, hour_nano=hour_nano)
+            if unit == "usd":
+                cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
             costs[name] = cost if name in self._registered else replace(cost, registering=registering)
         return costs
+
+    def of_one_use(self, tool: str) -> tuple[int, float | None]:
+        """The price of one use in nano-dollars, and its seconds, thinking of the call included; None is unknown."""
+        known = self._evidence.get(tool, NO_EVIDENCE)
+        price = math.ceil(known.price.mean) if known.price.count else self._catalog.tool(tool).price_nano
+        return price, known.seconds.mean if known.seconds.count else None
 
     def _step(self, guess: Step) -> Step:
         """What a step takes: the mean of this turn's, else of all uses with this model, else the guess."""

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from importlib.resources import files
 
+from ecoshell.events import Emit
 from ecoshell.messages import Message
 from ecoshell.models.base import Request
+from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies.base import Step
 
 WORDED = 240
@@ -28,9 +30,18 @@ _GLUE = frozenset(_GLUE_WORDS.split())
 _MEASURE = re.compile(r"(\d+(?:[.,:]\d+)*)\s+([A-Za-z]+)")
 _PARTS = re.compile(
     r"(?:,?\s+and then\s+|,?\s+then\s+|;\s+|(?<=[.?!])\s+|,?\s+and\s+(?=(?:add|calculate|compute|convert|count|create|"
-    r"fetch|find|get|list|open|read|replace|run|save|search|write|what|how)\b))",
+    r"fetch|find|get|list|open|read|replace|run|save|search|tell|write|what|how)\b))",
     re.IGNORECASE,
 )
+
+
+async def answered(model: MeteredModel, question: str, seen: Sequence[Step], emit: Emit, *, role: str) -> str:
+    """The answer from the results: worded by the model where that can be checked, else quoted."""
+    result = seen[-1].observation.text
+    if len(seen) != 1 or not can_be_worded(question, result):
+        return quotation(seen)
+    worded = (await model.ask(wording_request(question, result), emit, role=role)).text.strip()
+    return worded if holds(worded, question, result) else quotation(seen)
 
 
 def parts(question: str) -> list[str]:
@@ -78,6 +89,17 @@ def quotation(steps: Sequence[Step]) -> str:
     if len(steps) == 1:
         return _shortened(steps[0].observation.text)
     return "\n\n".join(f"{step.call.signature()}:\n{_shortened(step.observation.text)}" for step in steps)
+
+
+def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
+    """The observations of the steps, and beside them what came to nothing."""
+    told = "\n".join(("This came to nothing:", *(f"- {failure}" for failure in failures)))
+    return f"{quotation(steps)}\n\n{told}" if steps else told
+
+
+def conclusion(steps: Sequence[Step]) -> str:
+    """The answer at a limit: what there is, quoted."""
+    return quotation(steps) if steps else "Nothing was found out before the limit."
 
 
 def _words(text: str) -> set[str]:

@@ -74,6 +74,12 @@ def misfits(document: ToolDocument, request: str) -> int:
     return lacking + bool(named and not used)
 
 
+def copied(document: ToolDocument, name: str, request: str) -> list[Any]:
+    """Values that a request offers for a parameter which can only be copied from it; none for any other."""
+    kind = _kind(name, document.parameters["properties"][name])
+    return _offered(document, name, request, wanted=True) if kind is not None and kind.copied else []
+
+
 def narrowed(document: ToolDocument, part: str, question: str) -> ToolDocument:
     """The document with each parameter cut to what the part of the question, or else all of it, offers for it."""
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}

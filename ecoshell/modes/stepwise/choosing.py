@@ -8,7 +8,8 @@ what the request names (paths, addresses, units). Talking needs no tool and stan
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from ecoshell.models.base import ScoreRequest
+from ecoshell.messages import Message
+from ecoshell.models.base import Request, ScoreRequest
 
 CHAT = "chat"
 RANK_WEIGHT = 2.0
@@ -37,6 +38,12 @@ def score_request(request: str, names: Sequence[str]) -> ScoreRequest:
     text = " ".join(request.split())[:MOST_CHARACTERS]
     contexts = tuple(f"{name.replace('_', ' ')}:" for name in (*names, CHAT))
     return ScoreRequest(shots, contexts, (f" {text}\n",) * len(contexts))
+
+
+def as_foreseen(scoring: ScoreRequest) -> Request:
+    """What scoring takes, as a request that can be estimated: it is all prompt."""
+    scored = "".join((scoring.prefix, *scoring.contexts, *scoring.targets))
+    return Request((Message("user", scored),), want="text", max_tokens=0, purpose="rank")
 
 
 def totals(

@@ -10,6 +10,8 @@ from typing import Literal
 
 Next = Literal["caller", "conclusion", "give up"]
 
+ENDINGS = ("Next: caller.", "Next: conclusion.", "Next: give up.")
+"""How a planner's text ends, as its prompt says."""
 _SIGN = re.compile(
     r"\bnext(?:\s(?:step|role|turn))?[*_`\"')\s]{0,4}[:=→–—-][^\w\n]{0,8}(?:the\s)?"
     r"(?:(?P<give_up>give[\s_-]?up|giving\sup)|(?P<conclusion>conclu(?:de|sion)|summari[sz]er?|finish)"

@@ -1,8 +1,8 @@
 """Umi: the planner says what is next, the caller makes the call, the summarizer writes the answer (α-UMi §3.1).
 
 All roles read the same lines of history, and their tasks come after it: where roles share a model, each finds cached
-what the one before it was sent. A planner that makes the call or gives the answer itself is taken at its word, which
-saves the other role's call.
+what the one before it was sent, tools included. A planner that makes the call or gives the answer itself is taken at
+its word, which saves the other role's call.
 """
 
 import asyncio
@@ -10,19 +10,31 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ecoshell.agent.context import path_messages
-from ecoshell.agent.mode import Foreseen, View
+from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.gate import Hold
+from ecoshell.errors import CallBroken
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, Call, Message
+from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.textcalls import call_fault
 from ecoshell.modes.asking import Messages, broken_call, in_context, repair_request, tell_if_cut, unusable_call
+from ecoshell.modes.branching import (
+    call_in_question,
+    draft_grammar,
+    draft_text,
+    drafted,
+    fill_text,
+    fillable,
+    filled,
+    unfilled,
+)
 from ecoshell.modes.prompts import prompt
 from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
-from ecoshell.modes.umi.decision import Decision, decision
+from ecoshell.modes.umi.decision import ENDINGS, Decision, decision
 from ecoshell.modes.umi.history import action_in, answer_in, lines, planned, with_task
+from ecoshell.modes.umi.small import NONE_SMALL, SmallRoles
 from ecoshell.strategies.base import Thought
 
 ASIDE_SLACK = 1024
@@ -50,9 +62,12 @@ class Umi:
     name = "umi"
     role = PLANNER
 
-    def __init__(self, models: Trio, *, max_tokens: int, answer_tokens: int) -> None:
-        """`max_tokens` bounds what the planner and the caller write, `answer_tokens` the summarizer's answer."""
+    def __init__(self, models: Trio, *, max_tokens: int, answer_tokens: int, small: SmallRoles = NONE_SMALL) -> None:
+        """`max_tokens` bounds what the planner and the caller write, `answer_tokens` the summarizer's answer; `small`
+        are those of the trio that are asked one small thing at a time.
+        """
         self._models = models
+        self._small = small
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._aside: Hold | None = None
@@ -67,12 +82,30 @@ class Umi:
         return self._aside
 
     def foresee(self, view: View) -> Foreseen:
-        said, answer = _said(view), self._answering(_said(view), closing=prompt("conclude"))
+        said = _said(view)
+        aside, answering = self._foreseen_answers(view, said)
         if view.closed:
-            return Foreseen((answer,), answer, ASIDE_SLACK)
-        return Foreseen((self._planning(view, said), self._calling(view, "", said)), answer, ASIDE_SLACK)
+            return Foreseen((answering,), aside, ASIDE_SLACK)
+        planning = ForeseenCall(self._planning(view, said), self._models.planner, PLANNER)
+        if self._small.caller is not None:
+            calling = self._small.caller.foresee(view)
+        else:
+            calling = (ForeseenCall(self._calling(view, "", said), self._models.caller, CALLER),)
+        return Foreseen((planning, *calling), aside, ASIDE_SLACK, ending=(planning, answering))
+
+    def _foreseen_answers(self, view: View, said: Messages) -> tuple[ForeseenCall | None, ForeseenCall]:
+        """What is set aside, and what the planner's conclusion takes; a small summarizer's answer is set aside for
+        nothing, as at a limit it quotes.
+        """
+        if self._small.summarizer is not None:
+            return None, self._small.summarizer.foresee(view)
+        answering = self._answering(view, said, closing=prompt("conclude"))
+        answer = ForeseenCall(answering, self._models.summarizer, SUMMARIZER)
+        return answer, answer
 
     async def set_aside(self, view: View) -> None:
+        if self._small.summarizer is not None:
+            return
         request = await asyncio.to_thread(self._concluding, view)  # counting a long prompt takes its time
         self._aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
 
@@ -83,28 +116,55 @@ class Umi:
 
     async def think(self, view: View, emit: Emit) -> Thought:
         if view.closed:  # nothing may be called any more, so what is left is the answer
-            return _finish(await self.conclude(view, emit))
+            small = self._small.summarizer
+            return _finish(await (self.conclude(view, emit) if small is None else small.answer(view, emit)))
         decided = await self._plan(view, emit)
         if isinstance(decided, Thought):
             return decided
-        if decided.next == "give up":
-            return _finish(decided.rationale or "The planner gave up and did not say why.", give_up=True)
-        if decided.next == "conclusion":
-            return await self._summarize(view, decided.rationale, emit)
+        if decided.next in ("conclusion", "give up"):
+            return await self._ended(view, decided, emit)
         return await self._call(view, decided, emit)
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         reply = await self._models.planner.ask(ranking_request(view, one, other), emit, role=RANKER)
         return {"A": one, "B": other}.get(verdict(reply.text))
 
+    async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
+        request = await asyncio.to_thread(self._drafting, view, task)
+        reply = await self._models.planner.ask(request, emit, role=PLANNER)
+        tell_if_cut(reply, emit)
+        found = drafted(reply)
+        decided = None if isinstance(found, Thought) or "[" in found else decision(found)
+        if decided is not None and decided.next in ("conclusion", "give up"):
+            return await self._ended(view, decided, emit)
+        return found
+
+    async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
+        call = call_in_question(task, view.path.question)
+        if call is not None:
+            return call
+        call, fault = await self._fill(view, task, emit)
+        if call is None or fault:
+            raise unfilled(self._models.caller, task.document, fault)
+        return call
+
     async def conclude(self, view: View, emit: Emit) -> str:
+        if self._small.summarizer is not None:
+            return self._small.summarizer.conclusion(view)
         most = None if self._aside is None else self._aside.prompt_tokens
         return await self._answered(await asyncio.to_thread(self._concluding, view, most), emit)
+
+    async def _ended(self, view: View, decided: Decision, emit: Emit) -> Thought:
+        """The end that the planner has decided on."""
+        if decided.next == "give up":
+            return _finish(decided.rationale or "The planner gave up and did not say why.", give_up=True)
+        return await self._summarize(view, decided.rationale, emit)
 
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
         """What the planner decides; the thought as it is where the planner itself made the call."""
         model = self._models.planner
-        request = await asyncio.to_thread(in_context, model, _said(view), partial(self._planning, view))
+        make = partial(self._planning, view)
+        request = await asyncio.to_thread(in_context, model, _said(view), make, role=PLANNER)
         reply = await model.ask(request, emit, role=PLANNER)
         decided = decision(reply.text)
         if reply.call is None and decided.next is None:
@@ -113,33 +173,56 @@ class Umi:
             again = decision(reply.text)
             decided = again if again.next or again.rationale else decided
         tell_if_cut(reply, emit)
-        return decided if reply.call is None else Thought(decided.rationale, reply.call)
+        return decided if reply.call is None else Thought(decided.rationale, reply.call, by=PLANNER)
 
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """The caller's call, also for a planner that did not say how to go on; giving up where none can be made."""
-        model, make = self._models.caller, partial(self._calling, view, decided.rationale)
-        request = await asyncio.to_thread(in_context, model, _said(view), make)
-        if not request.callable_now:
+        if not _callable(view):
             return _finish(f"There is no tool to call. {decided.rationale}".strip(), give_up=True)
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
+        try:
+            call = await self._make_call(view, decided.rationale, emit)
+        except CallBroken:
+            if decided.next is not None:
+                raise
+            return _finish(f"{_UNDECIDED} {decided.rationale}".strip(), give_up=True)
+        return Thought(decided.rationale, call, by=CALLER)
+
+    async def _make_call(self, view: View, rationale: str, emit: Emit) -> Call:
+        """The call that the caller makes of a thought; raises CallBroken where it twice made none."""
+        if self._small.caller is not None:
+            call, fault = await self._small.caller.call(view, rationale, emit)
+            if call is None:
+                raise broken_call(self._models.caller, fault)
+            return call
+        model, make = self._models.caller, partial(self._calling, view, rationale)
+        request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
         reply = await model.ask(request, emit, role=CALLER)
         call, fault = _made(reply, request)
         if call is None:
             reply = await model.ask(repair_request(request, reply, unusable_call(fault)), emit, role=CALLER)
             call, fault = _made(reply, request)
         tell_if_cut(reply, emit)
-        if call is not None:
-            return Thought(decided.rationale, call)
-        if decided.next is None:
-            return _finish(f"{_UNDECIDED} {decided.rationale}".strip(), give_up=True)
-        raise broken_call(model, fault)
+        if call is None:
+            raise broken_call(model, fault, reply.attempt or action_in(reply.text))
+        return call
+
+    async def _fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
+        """The caller's call for a node, and what is wrong with it."""
+        if self._small.caller is not None:
+            return await self._small.caller.fill(view, task, emit)
+        model, make = self._models.caller, partial(self._filling, view, task)
+        request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
+        return await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
 
     async def _summarize(self, view: View, rationale: str, emit: Emit) -> Thought:
-        """The end the planner decided on."""
+        """The answer that the planner has decided to end with."""
+        if self._small.summarizer is not None:
+            return _finish(await self._small.summarizer.answer(view, emit), rationale)
         model, ending = self._models.summarizer, planned(rationale, "conclusion")
-        make = partial(self._answering, ending=(ending,))
-        request = await asyncio.to_thread(in_context, model, _said(view), make)
+        make = partial(self._answering, view, ending=(ending,))
+        request = await asyncio.to_thread(in_context, model, _said(view), make, role=SUMMARIZER)
         return _finish(await self._answered(request, emit), rationale)
 
     async def _answered(self, request: Request, emit: Emit) -> str:
@@ -153,40 +236,63 @@ class Umi:
 
     def _concluding(self, view: View, most: int | None = None) -> Request:
         """The answer that is asked for early, within so many tokens of prompt."""
-        return in_context(
-            self._models.summarizer, _said(view), partial(self._answering, closing=prompt("conclude")), most
-        )
+        make = partial(self._answering, view, closing=prompt("conclude"))
+        return in_context(self._models.summarizer, _said(view), make, most, role=SUMMARIZER)
 
-    def _planning(self, view: View, said: Messages) -> Request:
-        """The planner sees tools and history; without tool calls of its own it reads the documents as text."""
-        array = view.presentation.array(view.registered, large=view.large)
-        system = self._system
-        if not self._models.planner.traits.native_tools:
-            documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
-            system, array = replace(system, text=f"{system.text}\n\nTools:\n{documents}"), ()
-        messages = with_task(_shared(view, said), prompt("umi/planner"))
-        return Request((system, *messages), tools=array, want="text", max_tokens=self._max_tokens)
+    def _drafting(self, view: View, task: DraftTask) -> Request:
+        planner = self._models.planner
+        grammar = draft_grammar(task, planner)
+        make = partial(self._planning, view, task=draft_text(task, numbered=bool(grammar)))
+        return replace(in_context(planner, _said(view), make, role=PLANNER), grammar=grammar)
+
+    def _planning(self, view: View, said: Messages, task: str = "") -> Request:
+        """The planner sees tools and history, and says who is next, unless it has another task."""
+        system, array = self._equipped(view, self._models.planner)
+        messages = with_task(_shared(view, said), task or prompt("umi/planner"))
+        endings = () if task else ENDINGS
+        return Request((system, *messages), tools=array, want="text", max_tokens=self._max_tokens, endings=endings)
 
     def _calling(self, view: View, rationale: str, said: Messages) -> Request:
         """The caller sees tools, history with the rationale, and the rationale once more."""
-        array = view.presentation.array(view.registered, large=view.large)
-        shown = {document.name for document in array}
-        may = (*array, *(document for document in view.registered if document.name not in shown))
+        system, array = self._equipped(view, self._models.caller)
         thought = planned(rationale, "caller")
         task = f"{prompt('umi/caller')} {rationale}".strip()
         return Request(
-            messages=(self._system, *with_task((*_shared(view, said), thought), task)),
+            messages=(system, *with_task((*_shared(view, said), thought), task)),
             tools=array,
-            callable_now=tuple(one for one in may if one.name != FINISH and one.name not in view.forbidden),
+            callable_now=_callable(view),
             want="call",
             max_tokens=self._max_tokens,
         )
 
-    def _answering(self, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:
-        """The summarizer sees the history alone: no tools, and nothing of what was tried on other ways."""
-        task = f"{prompt('umi/summarizer')}\n{closing}".strip()
-        messages = (self._system, *with_task((*lines(said), *ending), task))
-        return Request(messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
+    def _filling(self, view: View, task: FillTask, said: Messages) -> Request:
+        """The caller sees what stands before the node, and which call of its plan is wanted."""
+        request = self._calling(view, "", said)
+        told = with_task(_shared(view, said), f"{prompt('umi/caller')} {fill_text(task)}")
+        return replace(request, messages=(request.messages[0], *told), callable_now=fillable(request, task.document))
+
+    def _answering(self, view: View, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:
+        """The summarizer sees the history, and nothing of what was tried on other ways.
+
+        It has no use for tools. Where it is the planner's model, they stand before the history all the same: what that
+        model has cached begins with them, and without them the whole history would be read anew.
+        """
+        model, task = self._models.summarizer, f"{prompt('umi/summarizer')}\n{closing}".strip()
+        system, array = self._equipped(view, model) if model is self._models.planner else (self._system, ())
+        messages = (system, *with_task((*lines(said), *ending), task))
+        return Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
+
+    def _equipped(self, view: View, model: MeteredModel) -> tuple[Message, tuple[ToolDocument, ...]]:
+        """How a prompt begins, the same in all roles of a model: the tool array, and the system's text.
+
+        A model without tool calls of its own has the documents in the text, and how the caller is to write.
+        """
+        array = view.presentation.array(view.registered, large=view.large)
+        if model.traits.native_tools:
+            return self._system, array
+        documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
+        text = f"{self._system.text}\n\n{prompt('umi/written')}\n\nTools:\n{documents}"
+        return replace(self._system, text=text), ()
 
 
 def _said(view: View) -> Messages:
@@ -198,6 +304,14 @@ def _shared(view: View, said: Messages) -> Messages:
     """What the planner and the caller read alike: the history, and what was tried from here."""
     told = lines(said)
     return with_task(told, tried_message(view, "umi/tried").text) if view.tried else told
+
+
+def _callable(view: View) -> tuple[ToolDocument, ...]:
+    """What the caller may call now: meta-tools, and what is registered and not forbidden."""
+    array = view.presentation.array(view.registered, large=view.large)
+    shown = {document.name for document in array}
+    may = (*array, *(document for document in view.registered if document.name not in shown))
+    return tuple(one for one in may if one.name != FINISH and one.name not in view.forbidden)
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
@@ -216,4 +330,4 @@ def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
 
 def _finish(answer: str, rationale: str = "", *, give_up: bool = False) -> Thought:
     arguments: dict[str, object] = {"answer": answer, "give_up": True} if give_up else {"answer": answer}
-    return Thought(rationale, Call(FINISH, arguments))
+    return Thought(rationale, Call(FINISH, arguments), by=PLANNER if give_up else SUMMARIZER)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ecoshell.errors import ToolError
 from ecoshell.tools.limits import OutputWindow
+from ecoshell.tools.measuring import following
 
 _CHUNK = 1 << 16
 _GRACE = 1.0
@@ -48,19 +49,26 @@ def safe_environment(environment: Mapping[str, str], keep: frozenset[str] = froz
 
 
 async def run_process(
-    command: Sequence[str], *, folder: Path, environment: Mapping[str, str], seconds: float, window: int
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+    window: int,
+    given: int = asyncio.subprocess.DEVNULL,
 ) -> Finished:
     """Run a program to its end or for `seconds`; keep at most `window` bytes of its output.
 
-    When this returns or is cancelled the whole process group has been ended. Raises ToolError if it cannot be started.
+    `given` is the descriptor of a file that it reads as standard input. When this returns or is cancelled the whole
+    process group has been ended. Raises ToolError if it cannot be started.
     """
     output = OutputWindow(window)
     timed_out = False
     async with _pipe() as (reader, write_end):
-        process = await _start(command, folder, environment, write_end)
+        process = await _start(command, folder, environment, given, write_end)
         reading = asyncio.create_task(_drain(reader, output))
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), following(process.pid):
                 await process.wait()
         except TimeoutError:
             timed_out = True
@@ -70,14 +78,14 @@ async def run_process(
 
 
 async def _start(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], write_end: int
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], given: int, write_end: int
 ) -> asyncio.subprocess.Process:
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,
             cwd=folder,
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=given,
             stdout=write_end,
             stderr=write_end,
             start_new_session=True,  # a group of its own, and no terminal to ask for passwords on

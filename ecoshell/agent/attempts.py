@@ -1,0 +1,173 @@
+"""The attempts of one turn: who makes them where that is left to experience, and what each has come to."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ecoshell.agent.kit import AUTO, Kit
+from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.outlook import of_conclusion, used
+from ecoshell.agent.plan.recording import now, remember
+from ecoshell.agent.tally import Tally
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import Hold
+from ecoshell.budget.limits import fitting_output, price_unknown
+from ecoshell.errors import (
+    BudgetError,
+    LimitReached,
+    ModelBroken,
+    ModelMissing,
+    PriceUnknown,
+    StoreError,
+    UsageError,
+)
+from ecoshell.events import Emit, Event, ModeChosen, Notice, Status
+from ecoshell.planning.btp.base import Attempt
+from ecoshell.planning.btp.redaction import QUERY, beginning
+from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
+
+_TOLD: frozenset[Status] = frozenset({"answered", "gave_up", "limit"})
+"""How an attempt ends that is remembered; a failure and a stop say nothing of who thought."""
+_UNAVAILABLE = (ModelMissing, ModelBroken, UsageError)
+
+
+class Attempts:
+    """One turn's attempts at its question. Call `begin` first, then it hears every event."""
+
+    def __init__(self, kit: Kit, session: str, turn: int, question: str, emit: Emit) -> None:
+        self._kit = kit
+        self._session = session
+        self._turn = turn
+        self._question = question
+        self._tell = emit
+        self._tally = Tally()
+        self._models = ""
+        self._again = False
+        """Whether the other mode has taken over already."""
+
+    def emit(self, event: Event) -> None:
+        """Count what happened, and tell it."""
+        self._tally.see(event)
+        self._tell(event)
+
+    async def begin(self) -> None:
+        """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
+        if self._kit.mode == AUTO:
+            choice = await asyncio.to_thread(self._choice)
+            if not await self._think_as(choice.mode, choice.why):
+                await self._think_as(CANDIDATES[0], "it can be had")
+        self._start()
+
+    async def take_over(self, reason: str, view: View) -> bool:
+        """Whether the other mode goes on from here, now that this one has given up for a reason.
+
+        Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
+        """
+        before = self._kit.cast.mode.name
+        if self._kit.mode != AUTO or self._again or self._kit.no_choice:
+            return False
+        self._again = True
+        other = next(mode for mode in CANDIDATES if mode != before)
+        await self.end("gave_up")
+        fault = await self._obstacle(other, view)
+        if fault:
+            self._tell(Notice(f"{before} gave up, and {other} does not go on. {fault}"))
+        elif await self._think_as(other, f"{before} gave up{f': {reason}' if reason else ''}", after=before):
+            self._start()
+            return True
+        return False
+
+    async def end(self, status: Status) -> None:
+        """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
+        models, self._models = self._models, ""
+        if status in _TOLD and models and models == self._kit.playing(self._kit.cast.mode.name):
+            await remember(self._kit.planning, self._attempt(models, status), self._tell)
+
+    def _start(self) -> None:
+        self._tally, self._models = Tally(), self._kit.playing(self._kit.cast.mode.name)
+
+    def _choice(self) -> ModeChoice:
+        """Reads the experience, so may block."""
+        kit, first = self._kit, CANDIDATES[0]
+        if kit.no_choice:
+            return ModeChoice(first, kit.no_choice)
+        models = {mode: kit.playing(mode) for mode in CANDIDATES}
+        try:
+            return choose(kit.planning.past.modes(self._question, models), kit.planning.hour_nano)
+        except (StoreError, ModelMissing) as failure:
+            return ModeChoice(first, f"there is no experience to go by; {failure}")
+
+    async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
+        """Go over to a mode and say so; False, and a notice, where its models cannot be had."""
+        try:
+            await self._kit.let_think(mode)
+            if mode != CANDIDATES[0]:
+                await self._require_prices()
+        except (*_UNAVAILABLE, PriceUnknown) as failure:
+            self._tell(Notice(f"{mode} cannot think. {failure}"))
+            return False
+        chosen = self._kit.chosen = ModeChosen(mode, self._kit.model, why, after)
+        self._tell(chosen)
+        return True
+
+    async def _require_prices(self) -> None:
+        """Raise PriceUnknown where a cap in dollars stands and a model that plays has no price."""
+        models = [model.traits.name for model in self._kit.cast.models if model.traits.price is None]
+        capped = [cap for cap in await self._kit.purse.caps() if cap.unit == "usd"]
+        if models and capped:
+            raise price_unknown(models[0], capped[0])
+
+    async def _obstacle(self, mode: str, view: View) -> str:
+        """Why a mode cannot go on from this view; empty when it can."""
+        kit = self._kit
+        try:
+            caps = await kit.purse.caps()
+            name, roles, there = kit.session_model, kit.roles, (*kit.cast.models, *kit.idle)
+            cast = await asyncio.to_thread(kit.caster.cast, name, mode, roles=roles, at_hand=there)
+        except (*_UNAVAILABLE, StoreError) as failure:
+            return str(failure)
+        try:
+            await asyncio.to_thread(_require_room, cast.mode, view, caps, kit.cast.mode.aside)
+        except LimitReached:  # its figures are those of a moment that will not come
+            return "The caps have no room for a step of it beside the answer; /budget raises them."
+        except BudgetError as refused:
+            return str(refused)
+        else:
+            return ""
+        finally:
+            for model in cast.models:
+                if model not in there:
+                    await model.aclose()
+
+    def _attempt(self, models: str, status: Status) -> Callable[[], Attempt]:
+        """What is remembered of the attempt, made where its time does not count."""
+        tally, mode, strategy = self._tally, self._kit.cast.mode.name, self._kit.strategy
+        return lambda: Attempt(
+            query=beginning(self._question, os.environ, QUERY),
+            mode=mode,
+            models=models,
+            strategy=strategy,
+            outcome=status,
+            price_nano=tally.spent_nano,
+            tokens=tally.usage.total,
+            seconds=tally.worked,
+            session=self._session,
+            turn=self._turn,
+            at=now(),
+        )
+
+
+def _require_room(mode: Mode, view: View, caps: Sequence[CapState], aside: Hold | None) -> None:
+    """Raise BudgetError where the gate would refuse a step, or what is set aside beside it; counts, so may block.
+
+    What is set aside now will be given back before.
+    """
+    foreseen = mode.foresee(view)
+    answer = of_conclusion(foreseen)
+    free = [replace(cap, held=used(cap, aside) - cap.spent) for cap in caps]
+    left = [replace(cap, held=cap.held + (answer.in_unit_of(cap) or 0)) for cap in free]
+    calls = [(call, left) for call in foreseen.steps]
+    calls += [(foreseen.conclusion, free)] if foreseen.conclusion else []
+    for call, room in calls:
+        fitting_output(call.model.reservation(call.request, call.role), room)

@@ -1,0 +1,53 @@
+"""What stands still during a turn, and what a mode sees of it from a path."""
+
+from dataclasses import dataclass, field
+
+from ecoshell.agent.mode import View
+from ecoshell.agent.steering import Steering, Unsteered
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog.skills import SkillLibrary
+from ecoshell.messages import Message
+from ecoshell.strategies.base import Path, Tried
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands still during a turn: the opening, what came before, and what is known."""
+
+    opening: str
+    history: tuple[Message, ...]
+    catalog: Catalog
+    names: tuple[str, ...]
+    base: SkillLibrary
+    """What was registered before the turn's first step."""
+    presentation: Presentation
+    large: bool = False
+    along: str = ""
+    """What goes along with the question: attachments, and what commands put out."""
+    costs: str = ""
+    """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
+    plan: Steering = field(default_factory=Unsteered)
+
+    def registered(self, path: Path) -> tuple[str, ...]:
+        """Names the path may call, in the order of registration."""
+        names = dict.fromkeys((*self.base.names, *path.registered))
+        return tuple(name for name in names if name in self.catalog)
+
+    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
+        """What a mode sees on this path, and beside siblings that were tried."""
+        documents = tuple(self.catalog.document(name) for name in self.registered(path))
+        forbidden = frozenset(self.plan.forbidden)
+        return View(
+            path=path,
+            opening=self.opening,
+            history=self.history,
+            known=self.names,
+            registered=documents,
+            presentation=self.presentation,
+            large=self.large,
+            along=self.along,
+            forbidden=forbidden,
+            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
+            tried=tried,
+        )

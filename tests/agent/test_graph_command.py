@@ -1,0 +1,43 @@
+"""`/plan mermaid` and `/export`: the branches a session has planned, drawn elsewhere."""
+
+import pytest
+from agent_play import finish, say, turn
+
+from ecoshell.errors import UsageError
+
+COUNT = say("", "count_text", path="notes.txt")
+LINES = [say('["count_text", ["<task>"], "count_text#2", ["<task>"]]'), COUNT, COUNT, finish("3 lines")]
+
+
+async def test_the_last_plan_is_printed_as_a_flowchart_with_what_it_took(play):
+    async with play(LINES, strategy="graph", registration="names") as shell:
+        await turn(shell)
+        printed = (await shell.command("/plan mermaid")).text
+        exported = (await shell.command("/export")).text
+    head, first, second, *rest = printed.splitlines()
+    assert head == "flowchart TD"
+    assert first.endswith('"]:::done')
+    assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith('    n2["★ count_text#35;2<br/>')
+    assert rest[-1].startswith("    classDef done ")
+    assert f"```mermaid\n{printed}\n```" in exported
+
+
+async def test_a_flowchart_goes_into_a_new_file_and_over_none(play, tmp_path):
+    async with play(LINES, strategy="graph", registration="names") as shell:
+        await turn(shell)
+        file = tmp_path / "a plan.mmd"
+        said = (await shell.command(f"/plan mermaid {file}")).text
+        assert str(file) in said
+        written = file.read_text()
+        with pytest.raises(UsageError, match="exists already"):
+            await shell.command(f"/plan mermaid {file}")
+    assert written.startswith("flowchart TD\n")
+    assert file.read_text() == written
+
+
+async def test_without_a_plan_of_branches_it_is_said_how_to_get_one(play):
+    async with play([finish("hello")]) as shell:
+        await turn(shell)
+        with pytest.raises(UsageError, match="No plan of branches") as refused:
+            await shell.command("/plan mermaid")
+    assert "/strategy graph" in refused.value.fix

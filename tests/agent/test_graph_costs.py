@@ -1,0 +1,129 @@
+"""What the prompt for a plan of branches says of costs, and what a plan is expected to take."""
+
+from contextlib import closing
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.agent.graph.costs import MOST, costs_text, input_size
+from ecoshell.events import GraphPlanned
+from ecoshell.messages import Attachment, Footprint
+from ecoshell.paths import user_paths
+from ecoshell.planning.catp.profiles import ProfiledRun, ProfileStore, cost_table
+from ecoshell.tools.function import FunctionTool
+
+TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')
+COUNT = say("", "count_text", path="notes.txt")
+SCRIPT = (TWO, COUNT, COUNT, finish("3"))
+GRAPH = {"strategy": "graph", "registration": "all"}
+HEADING = "Cost of one use of each tool for"
+
+
+def run(size, milliseconds, megabytes=50.0):
+    return ProfiledRun(size, milliseconds, Footprint(megabytes))
+
+
+RUNS = {
+    "count_text": [run(14, 2), run(14_000, 2)],
+    "search_text": [run(14, 2), run(14_000, 200)],
+    "gone_tool": [run(14, 1)],
+}
+
+
+def profile(runs):
+    user_paths().data.mkdir(parents=True, exist_ok=True)
+    with closing(ProfileStore(user_paths().profiles_file)) as store:
+        for tool, some in runs.items():
+            store.replace(tool, "2026-11-21T10:00:00+00:00", some)
+
+
+def asked(shell):
+    """What the model was told when it was asked for a plan."""
+    return shell.requests[0].messages[-1].text
+
+
+async def test_nothing_is_said_of_costs_while_none_are_known(play):
+    async with play(SCRIPT, **GRAPH) as shell:
+        await turn(shell)
+        assert HEADING not in asked(shell)
+        assert "expected to take" not in asked(shell)
+
+
+@pytest.mark.parametrize(
+    ("question", "costs"),
+    [
+        ("How many lines has notes.txt?", ("this", "×1.0", "×1.0")),  # 14 bytes
+        ("How many lines has `large.txt`?", ("this", "×1.0", "×52")),  # 2.12e-5 / 4.1e-7
+        ("How many lines are there?", ("a usual", "×1.0", None)),
+        ("How many lines has ../../etc/passwd, or no.txt?", ("a usual", "×1.0", None)),
+    ],
+)
+async def test_profiled_tools_are_told_at_the_size_of_what_the_question_names(play, home, question, costs):
+    (home / "large.txt").write_text("a line\n" * 2_000)
+    profile(RUNS)
+    async with play(SCRIPT, **GRAPH) as shell:
+        await turn(shell, question)
+        prompt = asked(shell)
+    given, count, search = costs
+    assert f"{HEADING} {given} input" in prompt
+    assert f"- count_text: {count}" in prompt
+    assert "gone_tool" not in prompt
+    if search:
+        assert f"- search_text: {search} (large inputs cost" in prompt
+
+
+async def test_prices_and_times_are_told_as_they_are_expected(play):
+    def buy() -> str:
+        """Buy the number of lines."""
+        return "3"
+
+    async with play([say('["buy", ["<task>"]]'), finish("3"), *SCRIPT], **GRAPH) as shell:
+        catalog = shell.kit.catalog
+        tools = [*(catalog.tool(name) for name in catalog.names), FunctionTool(buy, effects=(), price_nano=2_000_000)]
+        catalog.__init__(tools)
+        await turn(shell, "Buy the lines.")
+        first = asked(shell)
+        shell.requests.clear()
+        events = await turn(shell, "Buy the lines.")
+        second = asked(shell)
+    assert "- buy: $0.002\n" in f"{first}\n"
+    assert "- buy: $0.002, " in second
+    assert len(of(events, GraphPlanned)) == 1
+
+
+async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(play):
+    profile({"count_text": [run(14, 1_500), run(14_000, 2_500)]})
+    async with play(SCRIPT, **GRAPH) as shell:
+        (planned,) = of(await turn(shell), GraphPlanned)
+        shell.kit.planning.recording = False
+    assert [node.seconds for node in planned.nodes] == [2.0, 2.0]
+    assert planned.seconds == 2.0
+
+
+async def test_a_repaired_plan_is_estimated_by_what_the_first_one_took(play):
+    gone = say("", "count_text", path="gone.txt")
+    async with play([TWO, gone, COUNT, TWO, COUNT, finish("3")], **GRAPH) as shell:
+        first, second = of(await turn(shell), GraphPlanned)
+    assert first.seconds is None
+    assert second.nodes[0].seconds > 0
+    assert second.nodes[1].seconds == 0.0  # it is done
+
+
+async def test_only_so_many_tools_are_spoken_of_the_likeliest_first(play):
+    async with play([], **GRAPH) as shell:
+        names = shell.kit.catalog.names
+        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        table = cost_table({name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))})
+        told = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]
+        likeliest = max(names, key=lambda name: plan.outset.chances[name])
+    lines = [line for line in told if "×" in line]
+    assert len(lines) == MOST
+    assert lines[0].startswith(f"- {likeliest}:")
+
+
+def test_the_largest_of_what_is_given_is_the_input():
+    given = (Attachment("a.txt", "x" * 10), Attachment("b.txt", "é" * 10))
+    assert input_size(given, 5) == 20
+    assert input_size(given, 50) == 50
+    assert input_size((), 0) == 0
+    assert input_size((), None) is None

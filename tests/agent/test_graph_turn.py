@@ -1,0 +1,600 @@
+"""Plans of branches through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
+
+import asyncio
+import json
+from decimal import Decimal
+from importlib.util import find_spec
+
+import pytest
+from agent_play import finish, of, register, say, turn
+
+from ecoshell.agent.approval import Rules
+from ecoshell.agent.memory import Memory
+from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.assembly.shell import assemble
+from ecoshell.catalog.search import Ranker
+from ecoshell.events import (
+    Answer,
+    ApprovalWanted,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    GraphPlanned,
+    LimitHit,
+    NodeChanged,
+    Notice,
+    StepStarted,
+    ToolRegistered,
+    from_json,
+    to_json,
+)
+from ecoshell.messages import Observation, ToolDocument
+from ecoshell.options import Options
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.limits import Limits
+
+PRICE = (Decimal(1), Decimal(4))
+TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')
+COUNT = say("", "count_text", path="notes.txt")
+COUNT_TEXT = say("", "count_text", text="four words are here")
+_NAMES = (
+    "count_text",
+    "list_files",
+    "search_text",
+    "calculate",
+    "convert_units",
+    "json_query",
+    "read_file",
+    "fetch_url",
+)
+EIGHT = say(json.dumps([part for name in _NAMES for part in (name, ["<task>"])]))
+"""Eight tools, each of which needs a model call to be filled in."""
+
+
+class Probe:
+    """A tool of its own effects and price, which does what it is told to."""
+
+    def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
+        self.document = ToolDocument(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
+        self.effects = frozenset(effects)
+        self.price_nano = price
+        self._act = act
+        self.runs = []
+
+    async def run(self, arguments):
+        self.runs.append(dict(arguments))
+        seen = await self._act() if self._act else f"{self.document.name} is done"
+        return seen if isinstance(seen, Observation) else Observation(seen)
+
+
+def plan(**nodes):
+    """A script's line with a plan: `plan(a=[], b=["a"])`."""
+    parts = [part for name, after in nodes.items() for part in (name, after or ["<task>"])]
+    return say(json.dumps(parts))
+
+
+def add(shell, *tools):
+    """Tools beside the built-in ones."""
+    catalog = shell.kit.catalog
+    catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
+    shell.kit.ranker = Ranker(catalog.documents)
+
+
+def states(events):
+    return [(event.label, event.state) for event in of(events, NodeChanged)]
+
+
+def is_replayed(shell):
+    """Whether the session read from the store is the session as it is."""
+    live = shell.conversation.memory
+    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
+
+
+def texts(messages):
+    return "\n".join(message.text for message in messages)
+
+
+@pytest.mark.parametrize("presentation", ["grow", "stable"])
+async def test_a_plan_registers_its_tools_runs_its_branches_and_the_answer_is_written(play, presentation):
+    lines = [TWO, COUNT, COUNT_TEXT, finish("3 lines and 4 words")]
+    if presentation == "stable":
+        inside = [say("", "tool_call", name="count_text", arguments=line["call"]["arguments"]) for line in lines[1:3]]
+        lines[1:3] = inside
+    async with play(lines, strategy="graph", registration="names", presentation=presentation) as shell:
+        events = await turn(shell)
+        requests = shell.requests
+        assert is_replayed(shell)
+        steps = [message.call.subject for message in shell.conversation.memory.messages if message.speaker == "tool"]
+    (planned,) = of(events, GraphPlanned)
+    assert [(node.label, node.after) for node in planned.nodes] == [
+        ("count_text", ("<task>",)),
+        ("count_text#2", ("<task>",)),
+    ]
+    assert planned.text == '["count_text", ["<task>"], "count_text#2", ["<task>"]]'
+    assert [(event.name, event.by) for event in of(events, ToolRegistered)] == [("count_text", "agent")]
+    assert steps == ["count_text"] * 3  # its registration, and its two uses
+    assert [event.state for event in of(events, NodeChanged) if event.label == "count_text#2"] == ["running", "done"]
+    assert len({event.id for event in of(events, CallStarted)}) == 2
+    assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3 lines and 4 words", 2)
+    assert "Called already" in requests[2].messages[-1].text
+    assert "notes.txt" in requests[2].messages[-1].text
+    assert "3 lines" in texts(requests[3].messages)
+    assert "4 words" in texts(requests[3].messages)
+
+
+async def test_three_roles_draft_fill_in_and_answer(play):
+    lines = [TWO, COUNT, say('Action: count_text\nAction Input: {"text": "a b"}')]
+    lines += [say("That is enough. Next: conclusion."), say("3 lines, 2 words")]
+    async with play(lines, strategy="graph", registration="names") as shell:
+        await shell.kit.think_as("umi")
+        events = await turn(shell)
+        assert is_replayed(shell)
+    roles = [event.role for event in of(events, BudgetSettled)]
+    assert roles == ["planner", "caller", "caller", "planner", "summarizer"]
+    assert [event.ok for event in of(events, CallFinished)] == [True, True]
+    assert events[-1].answer == "3 lines, 2 words"
+
+
+async def test_branches_overlap_and_their_steps_stand_in_the_plans_order(play):
+    late = asyncio.Event()
+
+    async def waits():
+        await late.wait()
+        return "slow"
+
+    async def frees():
+        late.set()
+        return "quick"
+
+    async with play([plan(slow=[], quick=[]), finish("both")], strategy="graph", registration="all") as shell:
+        add(shell, Probe("slow", waits), Probe("quick", frees))
+        events = await turn(shell)
+        steps = [message.text for message in shell.requests[1].messages if message.speaker == "tool"]
+        assert is_replayed(shell)
+    assert [event.name for event in of(events, CallFinished)] == ["quick", "slow"]
+    assert [step.partition("\n")[0] for step in steps] == ["slow", "quick"]
+
+
+async def test_results_flow_into_calls_without_a_model_where_they_leave_no_choice(play):
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+    async def says():
+        return "a text"
+
+    shout = Probe("shout", parameters=text)
+    lines = [plan(source=[], shout=["source"]), finish("A TEXT")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        add(shell, Probe("source", says), shout)
+        events = await turn(shell)
+    assert shout.runs == [{"text": "a text"}]
+    assert len(of(events, BudgetSettled)) == 2
+    assert events[-1].answer == "A TEXT"
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ("I would look around first.", "line 1"),
+        ("[]", "empty"),
+        ('["lost_tool", ["<task>"]]', "lost_tool"),
+        ('["count_text", ["calculate"]]', "calculate"),
+        ('["count_text", ["count_text"]]', "itself"),
+        ('["count_text", ["<task>", "<task>"]]', "twice"),
+        ('["finish", ["<task>"]]', "finish"),
+        (json.dumps([part for at in range(1, 18) for part in (f"count_text#{at}", ["<task>"])]), "17 nodes"),
+    ],
+)
+async def test_a_plan_that_cannot_be_run_is_asked_for_once_more_with_the_place(play, written, place):
+    lines = [say(written), plan(list_files=[]), say("", "list_files"), finish("notes.txt")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        events = await turn(shell)
+        again = shell.requests[1].messages[-1].text
+    (notice,) = of(events, Notice)
+    assert place in notice.text
+    assert place in again
+    assert len(of(events, GraphPlanned)) == 1
+    assert (events[-1].answer, events[-1].steps) == ("notes.txt", 3)
+
+
+async def test_after_two_plans_that_cannot_be_run_it_goes_on_step_by_step_and_says_so(play):
+    lines = [say("nothing"), say("nothing again"), COUNT, finish("3")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        events = await turn(shell)
+    assert "goes on step by step" in of(events, Notice)[-1].text
+    assert of(events, GraphPlanned) == []
+    assert (events[-1].status, events[-1].answer, events[-1].steps) == ("answered", "3", 4)
+
+
+async def test_a_question_that_needs_no_tool_is_answered_in_the_place_of_a_plan(play):
+    async with play([say("Answer: Hello to you.")], strategy="graph") as shell:
+        events = await turn(shell, "Hello")
+    assert of(events, Answer) == [Answer("Hello to you.", role="single")]
+    assert len(of(events, StepStarted)) == 1
+
+
+async def test_a_failing_node_lets_its_descendants_be_skipped_and_the_rest_is_repaired_once(play):
+    async def breaks():
+        return Observation("it is out of order", ok=False)
+
+    lines = [
+        plan(source=[], broken=[], after=["broken"]),
+        plan(source=[], other=["source"]),
+        finish("done another way"),
+    ]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        probes = [Probe("source"), Probe("broken", breaks), Probe("after"), Probe("other")]
+        add(shell, *probes)
+        events = await turn(shell)
+        redraft = shell.requests[1].messages[-1].text
+        assert is_replayed(shell)
+    first, second = of(events, GraphPlanned)
+    assert (first.repaired, second.repaired, second.kept) == (False, True, ("source",))
+    assert [len(probe.runs) for probe in probes] == [1, 1, 0, 1]
+    assert ("broken", "failed") in states(events)
+    assert ("after", "skipped") in states(events)
+    assert "done: source" in redraft
+    assert "broken failed: it is out of order" in redraft
+    assert "after skipped: broken failed" in redraft
+    assert events[-1].answer == "done another way"
+
+
+async def test_a_call_that_cannot_be_made_out_fails_its_node_alone(play):
+    wrong = say("", "list_files")
+    lines = [TWO, wrong, wrong, COUNT, say("Answer: one of two"), finish("never")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        events = await turn(shell)
+    assert [event.ok for event in of(events, CallFinished)] == [True]
+    (failed,) = [event for event in of(events, NodeChanged) if event.state == "failed"]
+    assert failed.label == "count_text"
+    assert "A call of count_text was wanted" in failed.reason
+    assert events[-1].answer == "one of two"
+
+
+class Says:
+    """A person who approves with these words, one at a time, and answers from what there is at a limit."""
+
+    def __init__(self, *decisions):
+        self.decisions = list(decisions)
+        self.asked = []
+        self.asking = 0
+        self.most = 0
+
+    async def approve(self, wanted):
+        self.asking += 1
+        self.most = max(self.most, self.asking)
+        self.asked.append(wanted)
+        await asyncio.sleep(0)
+        self.asking -= 1
+        return Approval(self.decisions.pop(0))
+
+    async def at_limit(self, hit):
+        return LimitChoice("answer")
+
+
+async def test_branches_ask_the_person_one_at_a_time_and_side_effects_keep_their_order(play):
+    person, order = Says("once", "once", "once"), []
+
+    def writes(name):
+        async def act():
+            order.append(name)
+            return name
+
+        return Probe(name, act, effects=("write",))
+
+    async with play(
+        [plan(one=[], two=[], three=[]), finish("done")], person=person, strategy="graph", registration="all"
+    ) as shell:
+        add(shell, *map(writes, ("one", "two", "three")))
+        events = await turn(shell)
+    assert order == ["one", "two", "three"]
+    assert (person.most, len(of(events, ApprovalWanted))) == (1, 3)
+    assert "the plan" in person.asked[0].rationale
+    assert events[-1].status == "answered"
+
+
+async def test_what_always_allows_is_not_asked_again_by_a_branch_that_waited(play):
+    person = Says("session")
+    async with play(
+        [plan(visit=[], **{"visit#2": []}), finish("done")], person=person, strategy="graph", registration="all"
+    ) as shell:
+        add(shell, Probe("visit", effects=("network",)))
+        events = await turn(shell)
+    assert len(person.asked) == 1
+    assert [event.ok for event in of(events, CallFinished)] == [True, True]
+
+
+async def test_a_refused_node_is_told_of_and_nothing_behind_it_runs(play):
+    person = Says("no")
+    lines = [plan(visit=[], after=["visit"]), say("Answer: not allowed")]
+    async with play(lines, person=person, strategy="graph", registration="all") as shell:
+        after = Probe("after")
+        add(shell, Probe("visit", effects=("network",)), after)
+        events = await turn(shell)
+    assert after.runs == []
+    assert of(events, CallFinished)[0].refused == "unapproved"
+    assert events[-1].answer == "not allowed"
+
+
+async def test_a_read_only_shell_runs_nothing_that_writes(play):
+    lines = [plan(one=[]), say("Answer: it may not write")]
+    async with play(lines, strategy="graph", registration="all", read_only=True) as shell:
+        one = Probe("one", effects=("write",))
+        add(shell, one)
+        await turn(shell)
+    assert one.runs == []
+
+
+@pytest.mark.parametrize("mode", ["single", "umi"])
+@pytest.mark.parametrize("plan_mode", ["off", "btp"])
+@pytest.mark.parametrize("budget", ["0.004", "0.016", "0.02", "0.05"])
+async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode):
+    lines = [EIGHT, *[COUNT] * 16, say("Answer: enough"), *[finish("3")] * 30]
+    async with play(lines, strategy="graph", price=PRICE, budget=budget, registration="all") as shell:
+        await shell.kit.think_as(mode)
+        shell.kit.planning.mode = plan_mode
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    paid = sum(event.spent_nano for event in of(events, BudgetSettled))
+    assert cap.spent == paid <= cap.limit
+    assert cap.held == 0
+    assert events[-1].type == "turn_finished"
+
+
+async def test_priced_tools_side_by_side_stay_within_the_cap(play):
+    async with play(
+        [plan(buy=[], **{f"buy#{at}": [] for at in range(2, 6)}), say("Answer: some")],
+        strategy="graph",
+        budget="0.005",
+        registration="all",
+    ) as shell:
+        shell.kit.planning.mode = "off"
+        buy = Probe("buy", price=2_000_000)
+        add(shell, buy)
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    assert len(buy.runs) == 2
+    assert (cap.spent, cap.held) == (4_000_000, 0)
+    refused = [event.refused for event in of(events, CallFinished) if not event.ok]
+    assert refused == ["unaffordable"] * 3
+    spent = {event.label: event.spent_nano for event in of(events, NodeChanged) if event.state == "done"}
+    assert sorted(spent.values()) == [2_000_000, 2_000_000]
+
+
+async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_for_the_next(play):
+    under_way, most = [], []
+
+    async def acts():
+        under_way.append(1)
+        most.append(len(under_way))
+        await asyncio.sleep(0)
+        under_way.pop()
+        return "It has 3 lines, which answers it."
+
+    async with play(
+        [plan(probe=[], **{"probe#2": []}), finish("3")],
+        strategy="graph",
+        price=PRICE,
+        budget="1.00",
+        registration="all",
+    ) as shell:
+        add(shell, Probe("probe", acts))
+        events = await turn(shell, "Probe it: what does probe do?")
+    assert most == [1, 1]
+    assert [event.ok for event in of(events, CallFinished)] == [True, True]
+
+
+async def test_a_tool_the_plan_forbids_is_no_part_of_a_plan(play):
+    dear = Probe("dear", price=900_000_000)
+    async with play(
+        [plan(dear=[]), say("Answer: too dear")], strategy="graph", price=PRICE, budget="0.10", registration="names"
+    ) as shell:
+        add(shell, dear)
+        events = await turn(shell)
+    assert "dear was not run" in of(events, Notice)[-1].text
+    assert dear.runs == []
+    assert events[-1].answer == "too dear"
+
+
+@pytest.mark.parametrize("price", [None, PRICE])
+async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, price):
+    begun, ended = asyncio.Event(), []
+
+    def hangs(name):
+        async def act():
+            if name == "two":
+                begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(name)
+
+        return Probe(name, act)
+
+    async with play(
+        [plan(one=[], two=[], after=["one"]), finish("never")],
+        strategy="graph",
+        price=price,
+        budget="1.00",
+        registration="all",
+    ) as shell:
+        shell.kit.planning.mode = "off"
+        add(shell, hangs("one"), hangs("two"), Probe("after"))
+        reading = asyncio.create_task(turn(shell))
+        await begun.wait()
+        await shell.conversation.stop()
+        events = await reading
+        (cap,) = await shell.caps()
+        assert is_replayed(shell)
+    assert sorted(ended) == ["one", "two"]
+    assert cap.held == 0
+    assert events[-1].status == "interrupted"
+    assert {event.ok for event in of(events, CallFinished)} == {False}
+    last = {event.label: event.state for event in of(events, NodeChanged)}
+    assert last == {"one": "failed", "two": "failed", "after": "skipped"}
+
+
+async def test_stopping_while_calls_are_made_out_settles_them(play):
+    started = asyncio.Event()
+    async with play([TWO, COUNT, COUNT], strategy="graph", price=PRICE, budget="1.00", registration="all") as shell:
+        stream = shell.kit.cast.model._model.stream
+
+        async def hanging(request):
+            if request.want == "call":
+                started.set()
+                await asyncio.Event().wait()
+            async for piece in stream(request):
+                yield piece
+
+        shell.kit.cast.model._model.stream = hanging
+        reading = asyncio.create_task(turn(shell))
+        await started.wait()
+        await shell.conversation.stop()
+        events = await reading
+        (cap,) = await shell.caps()
+    assert (events[-1].status, cap.held) == ("interrupted", 0)
+    assert cap.spent > 0
+
+
+async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
+    """What does not fit fails; asking how to go on is for the next step, when no branch is under way."""
+    person = Says()
+    async with play(
+        [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.016", registration="all"
+    ) as shell:
+        shell.kit.planning.mode = "off"
+        events = await turn(shell)
+    failed = [event for event in of(events, NodeChanged) if event.state == "failed"]
+    assert failed
+    assert "could not be filled in" in failed[0].reason
+    assert of(events, LimitHit)
+    assert events[-1].status == "limit"
+
+
+async def test_a_plan_with_its_estimates_and_every_change_can_be_written_and_read_back(play):
+    async with play([plan(source=[], after=["source"]), finish("ok")], strategy="graph", registration="all") as shell:
+        add(shell, Probe("source", price=5), Probe("after", price=7))
+        events = await turn(shell)
+    (planned,) = of(events, GraphPlanned)
+    assert (planned.price_nano, planned.seconds, planned.critical) == (12, None, ("source", "after"))
+    for event in (planned, *of(events, NodeChanged)):
+        assert from_json(json.loads(json.dumps(to_json(event)))) == event
+
+
+async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took(play):
+    lines = [plan(source=[]), finish("ok")] * 2
+    async with play(lines, strategy="graph", registration="all") as shell:
+        add(shell, Probe("source"))
+        await turn(shell)
+        events = await turn(shell)
+    (planned,) = of(events, GraphPlanned)
+    assert planned.seconds is not None
+    assert planned.seconds >= 0
+
+
+async def test_the_strategy_is_chosen_by_command_and_named_by_the_turn(play):
+    async with play([plan(list_files=[]), say("", "list_files"), finish("ok")], registration="all") as shell:
+        assert "❯  graph" in (await shell.command("/strategy graph")).text
+        events = await turn(shell)
+    assert events[0].strategy == "graph"
+    assert of(events, GraphPlanned)
+
+
+async def test_everything_the_shell_remembers_of_a_killed_plan_is_told_as_stopped(play):
+    async with play([plan(one=[], two=[]), finish("ok")], strategy="graph", registration="all") as shell:
+        add(shell, Probe("one"), Probe("two"))
+        events = await turn(shell)
+        cut = [event for event in events if not isinstance(event, (CallFinished, Answer)) and event is not events[-1]]
+        told = texts(Memory(shell.kit.catalog, cut).messages)
+    assert "The turn ended before one did." in told
+    assert "The turn ended before two did." in told
+
+
+async def test_a_registration_by_hand_is_not_repeated_by_a_plan(play):
+    lines = [register("list_files"), finish("ok"), plan(list_files=[]), say("", "list_files"), finish("again")]
+    async with play(lines, registration="names") as shell:
+        await turn(shell)
+        await shell.command("/strategy graph")
+        events = await turn(shell)
+    assert of(events, ToolRegistered) == []
+    assert events[-1].answer == "again"
+
+
+async def test_rules_of_the_settings_hold_for_branches(play):
+    lines = [plan(one=[]), say("Answer: forbidden")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        one = Probe("one")
+        add(shell, one)
+        shell.kit.approvals.follow(Rules(deny=("one",)))
+        events = await turn(shell)
+    assert one.runs == []
+    assert of(events, CallFinished)[0].refused == "unapproved"
+
+
+async def test_tools_that_hang_die_or_say_too_much_end_their_own_branches_alone(play):
+    async def hang() -> str:
+        """Never return."""
+        await asyncio.Event().wait()
+        return "never"
+
+    def die() -> str:
+        """Die."""
+        raise SystemError("out of order")
+
+    def shout() -> str:
+        """Say too much."""
+        return "x" * 10_000_000
+
+    tools = [FunctionTool(each, effects=(), limits=Limits(0.2, 1_000)) for each in (hang, die, shout)]
+    lines = [plan(hang=[], die=[], shout=[], after=["die"], last=["shout"]), say("Answer: some of it")]
+    async with play(lines, strategy="graph", registration="all") as shell:
+        after, last = Probe("after"), Probe("last")
+        add(shell, *tools, after, last)
+        events = await turn(shell)
+    ended = {event.label: event for event in of(events, NodeChanged) if event.state != "running"}
+    assert {label: event.state for label, event in ended.items()} == {
+        "hang": "failed",
+        "die": "failed",
+        "shout": "done",
+        "after": "skipped",
+        "last": "done",
+    }
+    assert "took longer than 0.2 s" in ended["hang"].reason
+    assert "SystemError: out of order" in ended["die"].reason
+    shouted = next(event for event in of(events, CallFinished) if event.name == "shout")
+    assert (shouted.truncated, len(shouted.observation) < 2_000) == (True, True)
+    assert (len(after.runs), len(last.runs)) == (0, 1)
+
+
+@pytest.fixture
+def files(home):
+    (home / "a.txt").write_text("one two three\nfour five\n")
+    (home / "b.txt").write_text("alpha beta\n")
+    return home
+
+
+@pytest.mark.parametrize("mode", ["single", "umi"])
+async def test_the_embedded_model_plans_three_branches_for_a_question_of_three_things(files, mode):
+    if find_spec("llama_cpp") is None:
+        pytest.skip("the local extra is not installed")
+    shell = await assemble(Options(model="embedded", mode=mode, workspace=files, strategy="graph"))
+    try:
+        question = "count the words in a.txt and b.txt and tell me the current time"
+        events = await turn(shell, question)
+        assert is_replayed(shell)
+        again = await turn(shell, "count the words in a.txt and lost.txt")
+    finally:
+        await shell.aclose()
+    (planned,) = of(events, GraphPlanned)
+    assert [(node.label, node.after) for node in planned.nodes] == [
+        ("count_text", ("<task>",)),
+        ("count_text#2", ("<task>",)),
+        ("current_time", ("<task>",)),
+    ]
+    assert of(events, Notice) == []
+    assert "a.txt: 2 lines, 5 words" in events[-1].answer
+    assert "b.txt: 1 line, 2 words" in events[-1].answer
+    assert "(UTC" in events[-1].answer
+    assert events[-1].status == "answered"
+    assert "a.txt: 2 lines, 5 words" in again[-1].answer
+    assert "This came to nothing:\n- count_text#2 failed" in again[-1].answer

@@ -1,0 +1,26 @@
+"""A call's event says what its tool took of the machine."""
+
+from pathlib import Path
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.events import CallFinished, from_json, to_json
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
+
+
+async def test_a_call_that_ran_has_its_memory_and_its_price_in_units(play):
+    async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
+        (call,) = of(await turn(shell), CallFinished)
+    assert call.ok
+    assert call.memory_mb > 10
+    assert call.units > 2e-7
+    assert from_json(to_json(call)) == call
+
+
+async def test_a_call_that_did_not_run_took_nothing_that_is_known(play):
+    async with play([say("", "juggle", path="notes.txt"), finish("no")], registration="all") as shell:
+        (call,) = of(await turn(shell), CallFinished)
+    assert call.refused == "unknown"
+    assert (call.memory_mb, call.units) == (None, None)

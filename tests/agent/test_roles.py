@@ -1,0 +1,340 @@
+"""A model for each role: who is asked what, what it is paid, and what becomes of names that cannot be had."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from agent_play import finish, of, register, say, turn
+from hostile_server import hostile_server
+
+from ecoshell.assembly.shell import assemble
+from ecoshell.errors import ModelMissing, UsageError
+from ecoshell.events import (
+    Answer,
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    CostWanted,
+    ErrorHappened,
+    Notice,
+    PlanChanged,
+    StepStarted,
+    ToolRegistered,
+    from_json,
+)
+from ecoshell.models.script import ScriptModel
+from ecoshell.options import Options, RoleModels
+from ecoshell.paths import user_paths
+
+NEXT = say("Count the lines of notes.txt with count_text. Next: caller.")
+ENOUGH = say("Enough is known. Next: conclusion.")
+CALL = say("", "count_text", path="notes.txt")
+PRICE = """
+[models."{name}".price]
+input = {input}
+output = {output}
+"""
+
+
+@pytest.fixture
+def cast(home, tmp_path):
+    """Opens a shell in the mode umi: `async with cast(planner=[…], caller="embedded", prices=[…]) as shell`.
+
+    A role is given a model's name, or the lines of a script of its own; scripts are free where `prices`, in dollars per
+    million tokens, do not say otherwise.
+    """
+
+    def script(name, lines):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return f"script:{file}"
+
+    @asynccontextmanager
+    async def opened(*, session=(), prices=(), settings="", person=None, **options):
+        roles = {role: options.pop(role) for role in ("planner", "caller", "summarizer") if role in options}
+        names = {role: lines if isinstance(lines, str) else script(role, lines) for role, lines in roles.items()}
+        names["session"] = script("session", session)
+        text = settings + "".join(PRICE.format(name=names[role], input=cost, output=cost) for role, cost in prices)
+        user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
+        user_paths().settings_file.write_text(text)
+        given = RoleModels(**{role: names[role] for role in roles})
+        asked = Options(model=names["session"], mode="umi", roles=given, workspace=home, **options)
+        shell = await assemble(asked, person)
+        shell.names = names
+        try:
+            yield shell
+        finally:
+            await shell.aclose()
+
+    return opened
+
+
+def script_at(tmp_path, name, *lines):
+    file = tmp_path / f"{name}.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"script:{file}"
+
+
+async def test_each_role_asks_its_own_model_and_the_ledger_has_a_row_of_each(cast):
+    async with cast(planner=[NEXT, ENOUGH], caller=[CALL], summarizer=[say("3 lines")], registration="all") as shell:
+        events = await turn(shell)
+        settled = [(event.role, event.model) for event in of(events, BudgetSettled)]
+        rows = {kind: {row.key: row.calls for row in shell.ledger.rows(kind)} for kind in ("role", "model")}
+        names = shell.names
+    roles = ("planner", "caller", "planner", "summarizer")
+    assert settled == [(role, names[role]) for role in roles]
+    assert rows["role"] == {"planner": 2, "caller": 1, "summarizer": 1}
+    assert rows["model"] == {names["planner"]: 2, names["caller"]: 1, names["summarizer"]: 1}
+    assert {(event.role, event.model) for event in of(events, StepStarted)} == {("planner", names["planner"])}
+    assert [event.role for event in of(events, CallStarted)] == ["caller"]
+    assert of(events, Answer) == [Answer("3 lines", role="summarizer")]
+
+
+def test_events_of_sessions_from_before_roles_were_told_are_read_without_one():
+    call = from_json({"type": "call_started", "id": "c1", "name": "count_text", "arguments": {}})
+    answer = from_json({"type": "answer", "text": "3 lines", "partial": False})
+    assert (call, answer) == (CallStarted("c1", "count_text", {}), Answer("3 lines"))
+
+
+async def test_a_planner_that_makes_the_call_itself_is_named_for_it(cast):
+    made = say("Count.", "count_text", path="notes.txt")
+    async with cast(session=[made, finish("3")], caller=[CALL], registration="all") as shell:
+        events = await turn(shell)
+    assert [event.role for event in of(events, CallStarted)] == ["planner"]
+    assert {event.role for event in of(events, BudgetSettled)} == {"planner"}
+
+
+async def test_a_role_without_a_model_of_its_own_shares_the_sessions_which_is_made_once(cast):
+    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], registration="all") as shell:
+        players = shell.kit.cast.players
+        assert players["planner"] is players["summarizer"] is shell.kit.cast.model
+        assert len(shell.kit.cast.models) == 2
+        assert (await turn(shell))[-1].answer == "3"
+
+
+async def test_models_that_no_role_uses_any_more_are_closed_and_the_others_stay(cast, tmp_path, monkeypatch):
+    closed = []
+
+    async def aclose(self):
+        closed.append(self.traits.name)
+
+    monkeypatch.setattr(ScriptModel, "aclose", aclose)
+    async with cast(caller=[CALL], summarizer=[say("3")], session=[ENOUGH], registration="all") as shell:
+        before, other = shell.kit.cast, script_at(tmp_path, "other", CALL)
+        await shell.command(f"/role caller {other}")
+        assert closed == [shell.names["caller"]]
+        assert shell.kit.cast.players["summarizer"] is before.players["summarizer"]
+        assert shell.kit.cast.model is before.model
+        await shell.command(f"/role summarizer {other}")
+        assert shell.kit.cast.players["summarizer"] is shell.kit.cast.players["caller"]
+        await shell.command("/mode single")
+        assert sorted(closed) == sorted([shell.names["caller"], shell.names["summarizer"], other])
+        assert shell.kit.cast.models == (before.model,)
+        await shell.command("/mode umi")
+        assert shell.kit.cast.players["caller"].traits.name == other
+
+
+async def test_the_roles_are_shown_changed_and_given_back(cast, tmp_path):
+    other = script_at(tmp_path, "other", CALL)
+    async with cast(session=[ENOUGH, say("3")]) as shell:
+        shown = (await shell.command("/role")).text
+        assert shown.count(shell.names["session"]) == shown.count("the session's") == 3
+        assert other in (await shell.command(f"/role caller {other}")).text
+        assert shell.kit.roles == RoleModels(caller=other)
+        assert other not in (await shell.command("/role caller -")).text
+        await shell.command(f"/role planner {other}")
+        assert shell.kit.model == other
+        assert "Only the mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
+        assert (shell.kit.roles, shell.kit.model) == (RoleModels(), shell.names["session"])
+        offers = [one.text for one in shell.complete("/role summarizer ")]
+        assert {"/role summarizer -", "/role summarizer embedded"} <= set(offers)
+
+
+async def test_a_preset_gives_every_role_and_takes_back_what_it_does_not_name(cast, tmp_path):
+    cheap = script_at(tmp_path, "cheap", ENOUGH)
+    settings = f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n'
+    async with cast(session=[say("3")], caller=[CALL], settings=settings) as shell:
+        assert cheap in (await shell.command("/role frugal")).text
+        assert shell.kit.roles == RoleModels(planner=cheap)
+        assert "/role frugal" in [one.text for one in shell.complete("/role fru")]
+        events = await turn(shell)
+    assert [(event.role, event.model) for event in of(events, BudgetSettled)] == [
+        ("planner", cheap),
+        ("summarizer", shell.names["session"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("caller", "The caller needs a model"),
+        ("calller embedded", "Did you mean caller?"),
+        ("frugel", "Did you mean frugal?"),
+        ("nobody x", "planner, caller, summarizer, frugal"),
+    ],
+)
+async def test_a_role_or_preset_that_is_not_there_is_refused_with_the_nearest_name(cast, tmp_path, typed, told):
+    cheap = script_at(tmp_path, "cheap", ENOUGH)
+    async with cast(settings=f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n') as shell:
+        with pytest.raises(UsageError) as caught:
+            await shell.command(f"/role {typed}")
+        assert told in str(caught.value)
+        assert shell.kit.roles == RoleModels()
+
+
+@pytest.mark.parametrize("mode", ["single", "umi"])
+async def test_a_model_that_cannot_be_had_leaves_the_roles_as_they_were_and_is_named_with_its_role(cast, mode):
+    settings = '[modes.umi.presets.gone]\nsummarizer = "script:/nonexistent.jsonl"\n'
+    async with cast(session=[ENOUGH, say("3")], settings=settings) as shell:
+        await shell.command(f"/mode {mode}")
+        before = shell.kit.cast
+        for typed in ("gone", "summarizer openai/gpt-no-such"):
+            with pytest.raises(ModelMissing, match="cannot be the summarizer"):
+                await shell.command(f"/role {typed}")
+        assert (shell.kit.cast, shell.kit.roles) == (before, RoleModels())
+
+
+async def test_roles_are_not_changed_while_a_turn_runs(cast):
+    async with cast(session=[NEXT, CALL, ENOUGH, say("3")], registration="all") as shell:
+        async for event in shell.ask("How many?"):
+            if isinstance(event, CallStarted):
+                with pytest.raises(UsageError, match="under way"):
+                    await shell.command("/role caller embedded")
+        assert shell.kit.roles == RoleModels()
+
+
+async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anything_is_paid(cast):
+    unpriced = '[models."openai/unpriced"]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    options = {"caller": "openai/unpriced", "settings": unpriced, "registration": "all", "budget": "0.50"}
+    async with cast(session=[NEXT, ENOUGH], prices=[("session", 1)], **options) as shell:
+        events = await turn(shell)
+    (error,) = of(events, ErrorHappened)
+    assert error.kind == "PriceUnknown"
+    assert "openai/unpriced" in error.message
+    assert '[models."openai/unpriced".price]' in error.fix
+    assert of(events, BudgetHeld) == []
+
+
+@pytest.mark.parametrize("budget", ["0.002", "0.01", "0.05"])
+async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
+    prices = [("planner", 1), ("caller", 3), ("summarizer", 2)]
+    lines = {"planner": [NEXT] * 40, "caller": [CALL] * 40, "summarizer": [say("3")] * 4}
+    async with cast(**lines, prices=prices, registration="all", budget=budget) as shell:
+        events = await turn(shell)
+        (cap,) = await shell.caps()
+    paid = sum(event.spent_nano for event in of(events, BudgetSettled))
+    assert cap.spent == paid <= cap.limit
+    assert cap.held == 0
+
+
+async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_goes_to(cast, monkeypatch):
+    from ecoshell.agent.person import CostChoice
+
+    class Sparing:
+        async def at_cost(self, wanted):
+            asked.append(wanted)
+            return CostChoice("go")
+
+    asked = []
+    settings = '[budget]\nask_above = "0.00001"\n'
+    options = {"settings": settings, "prices": [("caller", 5)], "registration": "all"}
+    async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], person=Sparing(), **options) as shell:
+        standing = await shell.standing()
+        events = await turn(shell)
+        name = shell.names["caller"]
+    assert {(wanted.role, wanted.model) for wanted in of(events, CostWanted)} == {("caller", name)}
+    assert standing.next_nano is not None
+    assert standing.next_nano > 0
+    plan = of(events, PlanChanged)[0]
+    assert plan.low == 0  # planner and summarizer, who may answer at once, are free
+    assert plan.high is not None
+    assert plan.high > 0
+    assert asked
+
+
+async def test_a_context_that_is_too_small_in_one_role_is_named_with_it(cast):
+    small = '[models."openai/small"]\nbase_url = "http://127.0.0.1:1/v1"\ncontext = 1100\n'
+    async with cast(session=[NEXT], caller="openai/small", settings=small, registration="all") as shell:
+        events = await turn(shell)
+    (error,) = of(events, ErrorHappened)
+    assert "the caller's model openai/small has room for" in error.message
+    assert "/role caller MODEL" in error.fix
+
+
+async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_then_on(cast, tmp_path):
+    from ecoshell.agent.person import LimitChoice
+
+    other = script_at(tmp_path, "other", ENOUGH, say("3"))
+
+    class Chooser:
+        async def at_limit(self, hit):
+            return LimitChoice("model", other)
+
+    options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001", "person": Chooser()}
+    async with cast(planner=[ENOUGH], caller=[CALL], **options) as shell:
+        events = await turn(shell)
+        assert (shell.kit.roles, shell.kit.session_model) == (RoleModels(), other)
+    assert (events[-1].status, events[-1].answer) == ("answered", "3")
+    assert any(f"{other} plays every role" in notice.text for notice in of(events, Notice))
+
+
+async def test_a_summary_may_be_written_by_a_model_that_plays_already_and_stays(cast):
+    lines = {"planner": [ENOUGH], "summarizer": [say("A long answer. " * 60), say("Short.")]}
+    async with cast(**lines, prices=[("planner", 5), ("session", 5)]) as shell:
+        await turn(shell)
+        assert shell.names["summarizer"] in (await shell.command("/compact")).text
+        assert len(shell.kit.cast.models) == 3
+
+
+async def test_one_script_in_both_modes_differs_only_in_who_is_asked(home, tmp_path):
+    lines = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")]
+    told, asked = [], []
+    for mode in ("single", "umi"):
+        name = script_at(tmp_path, f"same-{mode}", *lines)
+        shell = await assemble(Options(model=name, mode=mode, workspace=home, registration="names"))
+        try:
+            events = await turn(shell)
+        finally:
+            await shell.aclose()
+        kept = [event for event in events if isinstance(event, (ToolRegistered, CallFinished, Answer))]
+        told.append([(event.type, getattr(event, "name", ""), getattr(event, "observation", "")) for event in kept])
+        asked.append([event.role for event in of(events, BudgetSettled)])
+        assert events[-1].answer == "3"
+    assert told[0] == told[1]
+    assert asked == [["single"] * 3, ["planner"] * 3]
+
+
+async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one_cap(home, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    summarizer = script_at(tmp_path, "summarizer", say("17 * 23 is 391."))
+    with hostile_server() as server:
+        user_paths().settings_file.parent.mkdir(parents=True)
+        remote = f'[models."openai/planner"]\nbase_url = "{server.openai}"\nprice = {{ input = 1, output = 4 }}\n'
+        roles = f'[modes.umi]\ncaller = "embedded"\nsummarizer = "{summarizer}"\n'
+        user_paths().settings_file.write_text(remote + roles)
+        options = Options(model="openai/planner", mode="umi", workspace=home, budget="0.20", registration="names")
+        shell = await assemble(options)
+        try:
+            events = await turn(shell, "What is 17 * 23, or else 19 * 21?")
+            (cap,) = await shell.caps()
+            by_role = {row.key: row.calls for row in shell.ledger.rows("role")}
+            by_model = {row.key: row for row in shell.ledger.rows("model")}
+        finally:
+            await shell.aclose()
+    assert (events[-1].status, events[-1].answer) == ("answered", "17 * 23 is 391.")
+    assert [event.name for event in of(events, ToolRegistered)] == ["calculate"]
+    made = of(events, CallStarted)[-1]
+    assert (made.name, made.role) == ("calculate", "caller")
+    assert made.arguments["expression"] in ("17 * 23", "19 * 21")
+    players = [(event.role, event.model) for event in of(events, BudgetSettled)]
+    planner = ("planner", "openai/planner")
+    assert players == [planner, planner, ("caller", "embedded"), planner, ("summarizer", summarizer)]
+    assert by_role == {"planner": 3, "caller": 1, "summarizer": 1}
+    assert (by_model["embedded"].spent_nano, by_model[summarizer].spent_nano) == (0, 0)
+    assert cap.spent == by_model["openai/planner"].spent_nano == 3 * (70 * 1000 + 12 * 4000)
+    assert (cap.spent <= cap.limit, cap.held) == (True, 0)
+    asked = [json.dumps(body["messages"]) for body in server.asked]
+    assert len(asked) == 3
+    assert all("You are the planner" in text for text in asked)
+    assert not any("You are the caller" in text or "You are the summarizer" in text for text in asked)

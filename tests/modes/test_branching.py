@@ -1,0 +1,83 @@
+"""What a model is told of a plan of branches, and what is taken from its replies."""
+
+import pytest
+
+from ecoshell.agent.mode import DraftTask, FillTask
+from ecoshell.messages import Call, Observation, ToolDocument
+from ecoshell.models.base import Reply
+from ecoshell.modes.branching import call_in_question, draft_text, drafted, fill_text
+from ecoshell.planning.catp.tpl import parse
+from ecoshell.strategies.base import Step, Thought
+
+
+def document(*required, **properties):
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return ToolDocument("count_text", "Counts.", parameters)
+
+
+PATH = {"type": "string", "description": "File to count."}
+COUNT = document("path", path=PATH)
+
+
+def test_the_example_in_the_prompt_is_a_plan():
+    example = next(line for line in draft_text(DraftTask()).splitlines() if line.startswith("["))
+    assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
+
+
+def test_the_example_in_numbers_is_the_same_plan():
+    told = draft_text(DraftTask(), numbered=True)
+    example = next(line for line in told.splitlines() if line.startswith("[["))
+    assert [node.label for node in parse(example).nodes] == ["file_size", "file_size#2", "calculate"]
+    assert '"file_size#2"' not in told
+
+
+def test_what_was_wrong_or_came_of_a_plan_is_told_with_it_and_nothing_of_it_before():
+    assert "cannot be run" not in draft_text(DraftTask())
+    faulty = draft_text(DraftTask(before='["a", ["a"]]', fault="`a` waits for itself."))
+    assert '["a", ["a"]]\n`a` waits for itself.' in faulty
+    again = draft_text(DraftTask("the plan", unfinished=("b failed: gone",), finished=("a", "a#2"), costs="a costs 1"))
+    assert "the plan\ndone: a, a#2\n- b failed: gone" in again
+    assert "a costs 1" in again
+
+
+@pytest.mark.parametrize("text", ["Answer: It is 42.", "**Answer:** It is 42.", "answer : It is 42."])
+def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
+    assert drafted(Reply(text)) == Thought("It is 42.")
+
+
+def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
+    call = Call("count_text", {})
+    assert drafted(Reply("Look.", call)) == Thought("Look.", call)
+    assert drafted(Reply(' ["a", ["<task>"]]\n')) == '["a", ["<task>"]]'
+    assert drafted(Reply("I would count.")) == "I would count."
+
+
+def test_a_call_is_asked_for_with_its_place_in_the_plan_and_the_calls_beside_it():
+    task = FillTask("count_text#2", COUNT, "the plan", use=2, uses=2, calls=(Call("count_text", {"path": "a"}),))
+    told = fill_text(task)
+    assert "It is count_text#2 in the plan the plan." in told
+    assert "use 2 of 2" in told
+    assert 'Called already: count_text(path="a").' in told
+    assert "use 1" not in fill_text(FillTask("count_text", COUNT, "the plan"))
+
+
+@pytest.mark.parametrize(("use", "path"), [(1, "a.txt"), (2, "b.txt")])
+def test_a_path_that_the_question_names_for_each_use_is_taken_from_it(use, path):
+    task = FillTask("count_text", COUNT, "", use=use, uses=2)
+    assert call_in_question(task, "Count a.txt and b.txt.") == Call("count_text", {"path": path})
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "more"),
+    [
+        (COUNT, "Count a.txt, b.txt and c.txt.", {}),
+        (COUNT, "Count a.txt.", {}),
+        (COUNT, "Count a.txt and b.txt.", {"given": (Step("", Call("x"), Observation("y")),)}),
+        (document("path", path=PATH, tone={"type": "string"}), "Count a.txt and b.txt.", {}),
+        (document(path=PATH), "Count a.txt and b.txt.", {}),
+        (document("text", text={"type": "string"}), "Count 'a' and 'b'.", {}),
+        (document("expression", expression={"type": "string"}), "What is 1 + 1 and 2 + 2?", {}),
+    ],
+)
+def test_what_leaves_a_choice_is_for_the_model(tool, question, more):
+    assert call_in_question(FillTask("count_text", tool, "", uses=2, **more), question) is None

@@ -1,0 +1,94 @@
+"""Plans of branches as Mermaid flowcharts."""
+
+import re
+
+import pytest
+from branch_play import AGAIN, DONE, FAILED, PLANNED, REPAIRED, RUNNING, node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.events import GraphPlanned, NodeChanged, TurnStarted
+from ecoshell.sessions.branching import Branching, branchings
+from ecoshell.sessions.export import as_markdown
+from ecoshell.sessions.mermaid import escaped, flowchart
+from ecoshell.untrusted import visible_line
+
+NODE = re.compile(r'    n(\d+)\["(?P<label>[\w #;★]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
+EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
+CLASS = re.compile(r"    classDef [a-z]+ [a-z0-9:#, -]+")
+
+
+def decoded(label: str) -> str:
+    """A label as Mermaid shows it."""
+    return re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
+
+
+def drawn(*events) -> str:
+    return flowchart(branchings(events, running=True)[-1])
+
+
+def test_nodes_have_numbers_states_and_figures_and_the_longest_path_thick_arrows():
+    assert drawn(PLANNED, *RUNNING, *DONE[:2]).splitlines() == [
+        "flowchart TD",
+        '    n1["★ count_text<br/>running · ≈1.20 s · ≈$0.001"]:::running',
+        '    n2["count_text#35;2<br/>done · ≈1.20 s → 0.80 s · ≈$0.001 → $0.0012"]:::done',
+        '    n3["current_time<br/>done · ≈0.00 s → 0.00 s · ≈$0 → $0"]:::done',
+        '    n4["★ calculate<br/>waiting · ≈0.02 s · ≈$0"]:::waiting',
+        '    n5["★ write_file<br/>waiting · ? · ?"]:::waiting',
+        "    n1 ==> n4",
+        "    n2 --> n4",
+        "    n4 ==> n5",
+        "    n3 --> n5",
+        "    classDef done fill:#dcfce7,stroke:#15803d,color:#111",
+        "    classDef running fill:#dbeafe,stroke:#1d4ed8,color:#111",
+        "    classDef waiting fill:#f4f4f4,stroke:#999,color:#333",
+    ]
+
+
+def test_failed_skipped_and_kept_nodes_say_so():
+    told = drawn(PLANNED, *FAILED)
+    assert '"]:::failed\n' in told
+    assert told.count('"]:::skipped\n') == 2
+    assert drawn(REPAIRED, *AGAIN).count("<br/>done before") == 2
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["end", 'a"]; b', "x --> y", "```", "<b>", "style a:b#c;", "%%{init: {}}%%", "a\nb", "#quot;", "`md`", "数"],
+)
+def test_no_name_gets_out_of_its_label(label):
+    lines = flowchart(Branching(GraphPlanned((node(label), node("z", label)), ""))).splitlines()
+    assert [bool(NODE.fullmatch(line)) for line in lines] == [False, True, True, False, False]
+    assert decoded(NODE.fullmatch(lines[1])["label"]) == visible_line(label)
+    assert EDGE.fullmatch(lines[3]).groups() == ("1", "-->", "2")
+
+
+@given(st.text())
+def test_an_escaped_text_has_no_sign_that_means_anything_and_reads_back_as_it_is_shown(text):
+    shown = escaped(text)
+    assert re.fullmatch(r"(\w| |#\d+;)*", shown)
+    assert decoded(shown) == visible_line(text)
+
+
+@given(st.lists(st.text(max_size=9), unique=True, max_size=8))
+def test_every_line_of_a_flowchart_is_a_node_an_edge_or_a_class(labels):
+    nodes = [node(label, *labels[:at][-2:]) for at, label in enumerate(labels)]
+    head, *lines = flowchart(Branching(GraphPlanned(tuple(nodes), ""))).splitlines()
+    assert head == "flowchart TD"
+    assert sum(bool(NODE.fullmatch(line)) for line in lines) == len(nodes)
+    assert all(NODE.fullmatch(line) or EDGE.fullmatch(line) or CLASS.fullmatch(line) for line in lines)
+
+
+def test_an_exported_session_draws_each_plan_as_it_ended():
+    events = (TurnStarted(1, "how many?", "embedded", "single", "graph"), PLANNED, *RUNNING, *FAILED, *AGAIN)
+    told = as_markdown([(0.0, event) for event in events])
+    first, second = re.findall(r"```mermaid\n(.*?)```", told, re.DOTALL)
+    assert ":::failed" in first
+    assert ":::stopped" in second
+    assert ":::running" in as_markdown([(0.0, event) for event in events], running=True)
+
+
+def test_a_fence_in_a_name_does_not_end_the_code_block():
+    plan = GraphPlanned((node("```\n# out"),), "")
+    told = as_markdown([(0.0, plan), (0.0, NodeChanged("```\n# out", "done"))])
+    assert told.count("```") == 2

@@ -1,0 +1,90 @@
+"""The strategy alone: what it wishes for, in which order, and where it goes on as ReAct does."""
+
+import pytest
+
+from ecoshell.messages import FINISH, Call, Observation
+from ecoshell.strategies.base import Act, Draft, Drafted, Gathered, Outcome, Path, Step, Think, Thought, Together
+from ecoshell.strategies.graph import graph
+
+START = Path("How many?")
+A, B = (Step("", Call(name, {}, name), Observation(f"{name} found it")) for name in "ab")
+ANSWER = Thought("", Call(FINISH, {"answer": "42"}))
+
+
+def play(replies, *, max_steps=24):
+    """Send these replies to the strategy; give back what it asked for and how it ended."""
+    thinking, wants, reply = graph("How many?", max_steps), [], None
+    replies = iter(replies)
+    try:
+        while True:
+            wants.append(thinking.send(reply))
+            reply = next(replies)
+    except StopIteration as stop:
+        return wants, stop.value
+
+
+def test_a_plan_is_drafted_and_run_and_the_answer_comes_from_what_it_found():
+    wants, outcome = play([Drafted(), Gathered((A, B)), ANSWER])
+    path = START.then(A, B)
+    assert wants == [Draft(START), Together(START), Think(path)]
+    assert outcome == Outcome("answered", "42", path)
+
+
+def test_a_plan_that_cannot_be_run_is_written_again_with_what_is_wrong_with_it():
+    wants, _ = play([Drafted("a waits for itself"), Drafted(), Gathered((A,)), ANSWER])
+    assert wants[:3] == [Draft(START), Draft(START, "a waits for itself"), Together(START)]
+
+
+def test_after_two_plans_that_cannot_be_run_it_goes_on_as_react_does():
+    call = Call("a", {})
+    wants, outcome = play([Drafted("no"), Drafted("no"), Thought("", call), Observation("seen"), ANSWER])
+    assert [type(want) for want in wants] == [Draft, Draft, Think, Act, Think]
+    assert outcome.answer == "42"
+
+
+def test_the_rest_is_planned_once_more_after_a_failure_and_what_was_done_is_kept():
+    wants, outcome = play([Drafted(), Gathered((A,), ("b failed: gone",)), Drafted(), Gathered((B,)), ANSWER])
+    assert wants[2] == Draft(START.then(A), "", ("b failed: gone",))
+    assert wants[3] == Together(START.then(A))
+    assert outcome.path == START.then(A, B)
+
+
+def test_it_is_not_planned_a_third_time():
+    failed = Gathered((), ("b failed: gone",))
+    wants, outcome = play([Drafted(), failed, Drafted(), failed, ANSWER])
+    assert [type(want) for want in wants] == [Draft, Together, Draft, Together, Think]
+    assert outcome.ending == "answered"
+
+
+def test_an_answer_in_the_place_of_a_plan_is_the_answer():
+    wants, outcome = play([Thought("It is 42.")])
+    assert wants == [Draft(START)]
+    assert (outcome.ending, outcome.answer) == ("answered", "It is 42.")
+
+
+def test_a_call_in_the_place_of_a_plan_is_made():
+    call = Call("a", {})
+    wants, _ = play([Thought("Look.", call), Observation("seen"), ANSWER])
+    assert wants[1:] == [Act(START, call), Think(START.then(Step("Look.", call, Observation("seen"))))]
+
+
+def test_without_anything_to_plan_with_it_thinks():
+    wants, outcome = play([None, ANSWER])
+    assert wants == [Draft(START), Think(START)]
+    assert outcome.answer == "42"
+
+
+@pytest.mark.parametrize(
+    ("max_steps", "replies", "asked"),
+    [
+        (1, [Drafted(), Gathered((A,))], [Draft, Together]),
+        (1, [Drafted("no")], [Draft]),
+        (2, [Drafted("no"), Drafted("no")], [Draft, Draft]),
+        (2, [Drafted(), Gathered((), ("a failed: no",)), Drafted(), Gathered()], [Draft, Together, Draft, Together]),
+        (1, [Thought("", Call("a", {})), Observation("seen")], [Draft, Act]),
+    ],
+)
+def test_drafts_count_as_steps(max_steps, replies, asked):
+    wants, outcome = play(replies, max_steps=max_steps)
+    assert [type(want) for want in wants] == asked
+    assert outcome.ending == "exhausted"

@@ -1,0 +1,71 @@
+"""Turns of the trio, as events: of one model, of three, and of one with adapters."""
+
+from dataclasses import replace
+
+from side_play import READY
+
+from ecoshell.events import (
+    Answer,
+    BudgetHeld,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    Event,
+    Rationale,
+    StepStarted,
+    TextArrived,
+    TurnFinished,
+    TurnStarted,
+)
+from ecoshell.messages import Usage
+
+LARGE, FILE = "openai/gpt-4.1-mini", "local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf"
+ADAPTED = "embedded+/home/me/adapters/planner.gguf"
+ALONE = (("planner", "embedded"), ("caller", "embedded"), ("summarizer", "embedded"))
+MIXED = (("planner", LARGE), ("caller", FILE), ("summarizer", "embedded"))
+WITH_ADAPTERS = (("planner", ADAPTED), ("caller", f"{FILE}+caller.gguf"), ("summarizer", "embedded"))
+IDLE = replace(READY, mode="umi", players=ALONE)
+QUESTION = "how many words are in notes.txt?"
+ONE_MORE = 10_000_000
+
+
+def trio(players: tuple[tuple[str, str], ...] = MIXED, *, priced: int = ONE_MORE, turn: int = 1) -> tuple[Event, ...]:
+    """A turn of one call and an answer; `priced` is what the planner's first thought costs in nano-dollars."""
+    (_, planner), (_, caller), (_, summarizer) = players
+    prices = (priced, priced // 10, priced // 4, priced // 5)
+    asked = (("planner", planner), ("caller", caller), ("planner", planner), ("summarizer", summarizer))
+    used = (Usage(2_100, 40), Usage(2_200, 24, cached=2_048), Usage(2_300, 18, cached=2_112), Usage(1_400, 60))
+    seconds = (2.1, 0.4, 1.2, 0.9)
+    calls = [
+        (
+            BudgetHeld(10 * turn + at, *who, 5 * price, usage.input + 512, 512, clamped=False),
+            BudgetSettled(10 * turn + at, *who, price, usage, True, time),
+        )
+        for at, (who, price, usage, time) in enumerate(zip(asked, prices, used, seconds, strict=True))
+    ]
+    answer = "notes.txt has **1,204** words."
+    return (
+        TurnStarted(turn, QUESTION, planner, "umi", "react"),
+        StepStarted(1, "planner", planner),
+        calls[0][0],
+        TextArrived("I need a word counter. Next: caller.", "thought", "planner"),
+        calls[0][1],
+        calls[1][0],
+        TextArrived('{"name": "count_text"}', "thought", "caller"),
+        calls[1][1],
+        Rationale("I need a word counter.", "planner"),
+        CallStarted("c1", "count_text", {"path": "notes.txt"}, role="caller"),
+        CallFinished("c1", "count_text", True, "1,204 words", False, 0.012),
+        StepStarted(2, "planner", planner),
+        *calls[2],
+        calls[3][0],
+        TextArrived(answer, "answer", "summarizer"),
+        calls[3][1],
+        Rationale("That is all that was asked.", "planner"),
+        Answer(answer, role="summarizer"),
+        TurnFinished(turn, "answered", answer, sum(prices), Usage(8_000, 142), 2, ("count_text",), 4.6, 4_200),
+    )
+
+
+PLANNER_THINKS, CALLER_THINKS, CALLED, SUMMARIZER_WRITES = 3, 6, 11, 15
+"""How many events of the trio's turn it takes until somebody thinks, and until the tool has run."""
