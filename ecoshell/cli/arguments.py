@@ -6,16 +6,18 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from ecoshell.errors import UsageError
-from ecoshell.options import Options
+from ecoshell.options import ROLES, Options, RoleModels, RoleName, role_named
 
 _OPTION = re.compile(r"--[\w-]+")
 _UNKNOWN = "unrecognized arguments: "
 _CHOICES = re.compile(
     r"argument (?P<what>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)", re.DOTALL
 )
+_ROLE = "role_"
+"""Begins the name under which a role's model is kept while the command line is read."""
 _DEAREST = 1_000_000
 """Dollars per million tokens that no model costs."""
 
@@ -82,14 +84,38 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--read-only", action="store_true", help="refuse every tool that writes or runs something")
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
-    add("--mode", choices=("single", "umi"), help="who thinks: one model, or planner, caller and summarizer")
-    add("--strategy", choices=("react", "dfsdt", "tot"), help="one path, or a search that goes back")
+    modes = ("single", "umi", "auto")
+    add("--mode", choices=modes, help="who thinks: one model, planner, caller and summarizer, or as experience says")
+    choices = ("react", "dfsdt", "tot", "graph")
+    add("--role", metavar="ROLE=MODEL", action=_GiveRole, type=_role, help="a role's model in the mode umi; repeatable")
+    add("--strategy", choices=choices, help="one path, a search that goes back, or branches side by side")
 
 
 def options_from(args: argparse.Namespace) -> Options:
     """What the command line says about the run."""
     given = {name: value for name, value in vars(args).items() if name in Options.__dataclass_fields__}
-    return Options(**given)
+    roles = RoleModels(**{role: getattr(args, f"{_ROLE}{role}", None) for role in ROLES})
+    return Options(**given, roles=roles)
+
+
+class _GiveRole(argparse.Action):
+    """Keeps each role apart, so that those given before and after a command add up."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, option: str | None = None
+    ) -> None:
+        role, model = cast("tuple[RoleName, str]", values)
+        setattr(namespace, f"{_ROLE}{role}", model)
+
+
+def _role(text: str) -> tuple[RoleName, str]:
+    name, _, model = (part.strip() for part in text.partition("="))
+    role = role_named(name)
+    if role is None:
+        raise UsageError(f"--role {text!r} names no role.", fix=f"There are {', '.join(ROLES)}: --role caller=embedded")
+    if not model:
+        raise UsageError(f"--role {text!r} names no model.", fix=f"Try --role {role}=embedded.")
+    return role, model
 
 
 def _named(text: str) -> str:

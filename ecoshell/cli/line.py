@@ -191,7 +191,7 @@ class LineShell:
 
     async def _show_past(self) -> None:
         """Print the session so far, as after `/resume`."""
-        lines = EventLines(self._printer)
+        lines = EventLines(self._printer, streaming=False)
         for event in await self._shell.past():
             if isinstance(event, TurnStarted):
                 lines.question(event.question)

@@ -7,8 +7,11 @@ from typing import NoReturn, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
+from ecoshell.agent.printing import mode_line
 from ecoshell.budget.money import amount_text
+from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
     Answer,
     BranchLeft,
@@ -22,9 +25,13 @@ from ecoshell.events import (
     Compacted,
     ErrorHappened,
     Event,
+    GraphPlanned,
     LimitHit,
+    ModeChosen,
+    NodeChanged,
     Notice,
     PlanChanged,
+    PlanScored,
     Rationale,
     StepProposed,
     StepStarted,
@@ -37,13 +44,16 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment, Call
+from ecoshell.options import ROLES
+from ecoshell.sessions.branching import Branching
+from ecoshell.sessions.plans import worth_line
+from ecoshell.tui.branches import Drawing, headline
 from ecoshell.untrusted import visible, visible_line
 
+_DRAWN = 24
+"""Lines of a plan of branches that are drawn."""
 LONGEST_RESULT = 200
 """Characters of an observation that one line shows."""
-
-_CALL_BEGINS = ("{", "```")
-"""How a call begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 
 ENDINGS = {
     "answered": "answered",
@@ -103,6 +113,11 @@ class Printer:
         """Signs that can be shown."""
         return FANCY if self.steerable and self._console.encoding.lower().startswith("utf") else PLAIN
 
+    @property
+    def width(self) -> int:
+        """Cells of a line."""
+        return self._console.width
+
     def line(self, text: str, style: str = "") -> None:
         """Print one line, or several, of text that is already safe to show."""
         self._console.print(Text(text, style=style))
@@ -135,18 +150,21 @@ class EventLines:
         self._signs = printer.signs
         self._streaming = streaming
         self._answers = answers
-        self._streamed = ""
-        self._line_open = False
-        self._withheld = False
+        self._streamed = Streamed(printer.piece, self._signs.thought)
+        self._thinks = ("", "")
+        """The role and the model that were last said to think."""
         self._plan: PlanChanged | None = None
         """Of this turn."""
+        self._branching: Branching | None = None
+        """The plan of branches that is under way."""
 
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
         if isinstance(event, TextArrived):
-            self._stream(event.text)
+            if self._streaming:
+                self._streamed.arrive(event)
             return
-        self._end_stream()
+        self._streamed.end()
         self._tell(event)
 
     def question(self, text: str) -> None:
@@ -155,50 +173,111 @@ class EventLines:
 
     def _tell(self, event: Event) -> None:
         match event:
-            case TurnStarted():
-                self._streamed, self._plan = "", None
-                for attached in event.attachments:
-                    self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
-            case StepStarted():
-                self._streamed = ""
+            case TurnStarted() | TurnFinished():
+                self._turn(event)
+            case StepStarted() | BudgetHeld() | Rationale():
+                self._thinking(event)
             case StepProposed() | BranchLeft():
                 self._search(event)
-            case PlanChanged() | CallJudged() | CallMarked():
+            case GraphPlanned() | NodeChanged():
+                self._branches(event)
+            case PlanChanged() | PlanScored() | CallJudged() | CallMarked() | ModeChosen():
                 self._planning(event)
-            case Rationale():
-                self._whole(self._signs.thought, visible_line(event.text), event.text, "italic")
             case Answer():
                 self._answer(event)
             case CallStarted() | CallFinished() | ToolRegistered() | ToolUnregistered() | ToolsOffered():
                 self._tools(event)
-            case TurnFinished():
-                self._printer.line(summary(event, self._signs), _ending_style(event.status))
             case CommandRan() | TurnUndone() | Compacted():
                 self._between(event)
             case _:
                 self._warn(event)
+
+    def _turn(self, event: TurnStarted | TurnFinished) -> None:
+        """What goes along with a question, and how its turn ended."""
+        self._end_branches()
+        if isinstance(event, TurnFinished):
+            self._printer.line(summary(event, self._signs), _ending_style(event.status))
+            return
+        self._streamed.forget()
+        self._thinks, self._plan = ("", ""), None
+        for attached in event.attachments:
+            self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
+
+    def _thinking(self, event: StepStarted | BudgetHeld | Rationale) -> None:
+        """Which of several roles is asked, while somebody watches, and what it has thought."""
+        line, signs = self._printer.line, self._signs
+        match event:
+            case StepStarted():
+                self._streamed.forget()
+            case BudgetHeld():
+                who = (event.role, event.model)
+                if self._streaming and event.role in ROLES and who != self._thinks:
+                    self._thinks = who
+                    line(f"{signs.dot} {event.role} is thinking {signs.dot} {visible_line(event.model)}", "dim")
+                if event.clamped:
+                    line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
+            case Rationale():
+                if not self._streamed.had(event.text):
+                    line(f"{signs.thought} {said_by(event.role)}{visible_line(event.text)}", "italic")
 
     def _search(self, event: StepProposed | BranchLeft) -> None:
         """What a search considers, and where it goes back."""
         line, signs = self._printer.line, self._signs
         match event:
             case StepProposed():
-                streamed = self._streamed.strip() == event.rationale.strip()
-                said = "" if streamed else f" {signs.dot} {visible_line(event.rationale)}"
+                said = "" if self._streamed.was(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
                 line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
             case BranchLeft():
                 line(f"{signs.back} {where_to(event)}: {visible_line(event.reason)}", "yellow")
 
-    def _planning(self, event: PlanChanged | CallJudged | CallMarked) -> None:
-        """What a turn's plan comes to and has come to forbid, and which results did not help."""
+    def _branches(self, event: GraphPlanned | NodeChanged) -> None:
+        """A plan of branches, which of its nodes came to nothing, and in the end what it came to."""
+        line, signs = self._printer.line, self._signs
+        if isinstance(event, GraphPlanned):
+            self._end_branches()
+            self._branching = Branching(event)
+            if signs is FANCY:
+                self._draw(self._branching)
+            else:
+                line(f"{signs.thought} {plan_line(event, amount_text)}", "italic")
+            return
+        if told := node_line(event):
+            line(f"{signs.dot} {told}", "yellow")
+        if self._branching is not None:
+            self._branching = self._branching.heard(event)
+            if self._branching.settled:
+                self._end_branches()
+
+    def _draw(self, branching: Branching) -> None:
+        """A plan of branches before it runs, a line for each node."""
+        line, drawing = self._printer.line, Drawing(branching)
+        line(f"{self._signs.thought} {' · '.join(headline(branching))}", "italic")
+        for drawn in drawing.lines(self._printer.width - 2, 0, _DRAWN):
+            line(f"  {''.join(text for text, _ in drawn)}".rstrip(), "dim")
+        if drawing.height > _DRAWN:
+            line(f"  … {drawing.height - _DRAWN:,} more", "dim")
+
+    def _end_branches(self) -> None:
+        """What the plan of branches that was under way came to."""
+        if self._branching is not None:
+            told = outcome(self._branching.ended(), amount_text)
+            self._printer.line(f"{self._signs.dot} plan: {told}", "dim")
+            self._branching = None
+
+    def _planning(self, event: PlanChanged | PlanScored | CallJudged | CallMarked | ModeChosen) -> None:
+        """Who thinks, what a turn's plans come to and have come to forbid, and which results did not help."""
         line, signs = self._printer.line, self._signs
         match event:
+            case ModeChosen():
+                line(f"{signs.dot} {mode_line(event)}", "yellow" if event.after else "dim")
             case PlanChanged():
                 before, self._plan = self._plan, event
                 if event.number <= 1:
                     line(f"{signs.dot} plan: {outlook(event, amount_text)}", "dim")
                 elif barred := newly_barred(before, event):
                     line(f"{signs.dot} plan: {barred}", "yellow")
+            case PlanScored():
+                line(f"{signs.dot} plan of turn {event.turn}: {worth_line(event, amount_text)}", "dim")
             case CallJudged(helpful=False):
                 why = f": {visible_line(event.reason)}" if event.reason else ""
                 line(f"  {signs.bad} unhelpful{why}", "dim")
@@ -237,7 +316,8 @@ class EventLines:
             case ToolUnregistered():
                 line(f"{signs.dot} unregistered {visible_line(event.name)}", "cyan")
             case CallStarted():
-                line(f"{signs.call} call {visible_line(Call(event.name, event.arguments).signature())}", "blue")
+                called = visible_line(Call(event.name, event.arguments).signature())
+                line(f"{signs.call} {said_by(event.role)}call {called}", "blue")
             case CallFinished():
                 style = "dim" if event.ok else "red"
                 line(f"  {signs.result} {_result(event)}", style)
@@ -251,8 +331,6 @@ class EventLines:
                 line(f"{signs.dot} note: {visible_line(event.text)}", "yellow")
             case LimitHit():
                 line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
-            case BudgetHeld(clamped=True):
-                line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
             case ErrorHappened():
                 told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
@@ -261,38 +339,14 @@ class EventLines:
             case _:
                 pass
 
-    def _stream(self, text: str) -> None:
-        if not self._streaming or self._withheld:
-            return
-        if not self._line_open:
-            text = text.lstrip()  # models like to begin with a space
-            if not text:
-                return
-            self._withheld = text.startswith(_CALL_BEGINS)
-            if self._withheld:
-                return
-            self._printer.piece(f"{self._signs.thought} ")
-            self._line_open = True
-            self._streamed = ""
-        self._streamed += text
-        self._printer.piece(visible(text))
-
-    def _end_stream(self) -> None:
-        self._withheld = False
-        if self._line_open:
-            self._printer.line("")
-            self._line_open = False
-
     def _answer(self, event: Answer) -> None:
         if not self._answers:
             return
         sign = f"{self._signs.bad} partial answer:" if event.partial else self._signs.answer
-        self._whole(sign, visible(event.text), event.text, "bold")
-
-    def _whole(self, sign: str, shown: str, text: str, style: str) -> None:
-        """Print a finished text, unless it has just been streamed."""
-        if self._streamed.strip() != text.strip():
-            self._printer.line(f"{sign} {shown}", style)
+        if event.role in ROLES:
+            sign = f"{sign.removesuffix(':')} by the {event.role}:"
+        if not self._streamed.was(event.text):
+            self._printer.line(f"{sign} {visible(event.text)}", "bold")
 
 
 def _attached(attachment: Attachment) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecoshell.budget.price import Rates
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.btp.arguments import add_btp, run_btp
+from ecoshell.evaluation.catp.arguments import add_catp, run_catp
 from ecoshell.evaluation.umi.arguments import add_umi, run_umi
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
-    for benchmark in (ecoact, add_btp(benchmarks), add_umi(benchmarks), speed):
+    speed.add_argument("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
+    for benchmark in (ecoact, add_btp(benchmarks), add_umi(benchmarks), add_catp(benchmarks), speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -58,6 +60,9 @@ def run(args: argparse.Namespace) -> int:
             return 0
         case "umi":
             _print(run_umi(args))
+            return 0
+        case "catp":
+            _print(run_catp(args))
             return 0
         case _:
             return _speed(args)
@@ -80,9 +85,15 @@ def _ecoact(args: argparse.Namespace) -> int:
 
 def _speed(args: argparse.Namespace) -> int:
     from ecoshell.evaluation.speed.measure import measure_speed
+    from ecoshell.models.embedded import embedded_path
+    from ecoshell.models.gguf_header import check_adapter
 
     rows: list[Measurement] = []
-    for row in measure_speed(args.repeat):
+    if args.adapter is None:
+        sys.stderr.write("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.\n")
+    else:
+        check_adapter(args.adapter, embedded_path())
+    for row in measure_speed(args.repeat, args.adapter):
         rows.append(row)
         if not args.json:
             _print(_line(row))

@@ -30,6 +30,7 @@ from ecoshell.events import (
     CostWanted,
     Event,
     LimitHit,
+    PlanScored,
     Rationale,
     StepProposed,
     StepStarted,
@@ -182,6 +183,12 @@ async def test_a_plan_is_told_before_the_first_step_and_then_what_it_has_come_to
         "  !! unhelpful: an empty result",
         "| plan: count_text (quota) and read_file (blacklist) may not be used any more",
     ]
+
+
+async def test_what_a_plan_was_worth_is_told_in_a_line() -> None:
+    scored = PlanScored(1, 0.5, "rules", 2_000_000, 50_000_000, 0.5, 0.23)
+    _, screen = await chat(PlayedShell([scored, finished()]), "q")
+    assert "| plan of turn 1: QoP 0.23: P 0.50 by rules, C $0.002 of $0.05" in screen.splitlines()
 
 
 async def test_marks_are_told_of_the_past() -> None:

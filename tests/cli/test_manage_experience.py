@@ -4,13 +4,13 @@ import io
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Use
+from ecoshell.planning.btp.base import Attempt, Use
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.btp.interchange import to_line
 
@@ -97,7 +97,7 @@ def test_what_is_exported_can_be_imported_elsewhere_and_only_once(shell, kept, h
     assert "exists" in shell("export", str(home / "uses.jsonl"), status=2)
     monkeypatch.setenv("ECOSHELL_HOME", str(home / "other"))
     assert "2 uses imported." in shell("import", str(home / "uses.jsonl"))
-    assert "0 uses imported; 2 were there already." in shell("import", str(home / "uses.jsonl"))
+    assert "0 of 2 uses imported; 2 were there already." in shell("import", str(home / "uses.jsonl"))
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         assert [use.tool for use in store.uses()] == ["count_text", "read_file"]
         assert next(store.uses()) == USE
@@ -144,7 +144,8 @@ def test_a_file_that_cannot_be_read_is_an_error_of_use(shell, home):
 def test_uses_are_forgotten_by_number_tool_and_date(shell, kept):
     assert "1 use forgotten." in shell("forget", "1")
     assert "0 uses forgotten." in shell("forget", "--before", "2026-11-01")
-    assert json.loads(shell("forget", "--tool", "read_file", "--json")) == {"forgotten": 1, "erased": True}
+    told = json.loads(shell("forget", "--tool", "read_file", "--json"))
+    assert told == {"forgotten": 1, "attempts": 0, "erased": True}
 
 
 @pytest.mark.parametrize(
@@ -191,3 +192,95 @@ def test_a_time_that_is_none_is_listed_as_it_is(shell, kept):
         db.execute("UPDATE uses SET at = 'gar\x1bbage'")
     assert "\x1b" not in shell()
     assert "bage" in shell()
+
+
+ATTEMPT = Attempt(
+    query="How many lines has notes.txt?",
+    mode="umi",
+    models="openai/large+embedded\x1b[31m+embedded",
+    strategy="react",
+    outcome="gave_up",
+    price_nano=None,
+    tokens=1_200,
+    seconds=2.5,
+    session="abcd-ef",
+    turn=1,
+    at="2026-11-20T10:00:00+00:00",
+)
+
+
+@pytest.fixture
+def tried(kept):
+    with closing(ExperienceStore(user_paths().experience_file)) as store:
+        store.add([ATTEMPT, replace(ATTEMPT, turn=2, mode="single", outcome="answered", price_nano=2_000_000)])
+
+
+def test_attempts_are_listed_apart_with_their_mode_models_and_what_they_took(shell, tried):
+    head, first, second = shell("list", "--attempts").splitlines()
+    assert head.split() == ["attempt", "when", "mode", "outcome", "models", "price", "tokens", "seconds", "question"]
+    assert first.split()[0] == "a2"
+    assert "single" in first
+    assert "✔ answered" in first
+    assert "$0.002 " in first
+    assert "✘ gave up" in second
+    assert "unknown" in second
+    assert "\x1b" not in second
+    rows = json.loads(shell("list", "--attempts", "--json"))["rows"]
+    assert [(row["id"], row["mode"]) for row in rows] == [("a2", "single"), ("a1", "umi")]
+    assert "No attempt is like that." in shell("list", "--attempts", "--query", "weather")
+
+
+def test_one_attempt_is_shown_whole_by_its_number(shell, tried):
+    assert json.loads(shell("show", "a1", "--json")) == {"id": "a1", **asdict(ATTEMPT)}
+    assert "no attempt a9" in shell("show", "a9", status=2)
+    assert "'b1' is no number, such as 12, or a3" in shell("show", "b1", status=2)
+
+
+def test_attempts_are_exported_beside_uses_and_imported_redacted_and_only_once(shell, tried, home, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", "notes.txt")
+    shell("export", str(home / "all.jsonl"))
+    kinds = [json.loads(line)["kind"] for line in (home / "all.jsonl").read_text().splitlines()]
+    assert kinds == ["use", "use", "attempt", "attempt"]
+    monkeypatch.setenv("ECOSHELL_HOME", str(home / "other"))
+    assert "2 uses and 2 attempts imported." in shell("import", str(home / "all.jsonl"))
+    assert json.loads(shell("import", str(home / "all.jsonl"), "--json")) == {"imported": 0, "known": 4}
+    assert json.loads(shell("show", "a1", "--json"))["query"] == "How many lines has [redacted]?"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"kind": "dream"}, "is not a use of a tool: its `kind` is neither use nor attempt"),
+        ({"outcome": "perhaps"}, "is not an attempt at a question: `outcome` must be one of answered, gave_up, limit"),
+        ({"tokens": -1}, "`tokens` must be at least 0"),
+        ({"tokens": True}, "`tokens` must be a whole number"),
+        ({"seconds": "long"}, "`seconds` must be a number"),
+        ({"price_nano": 0.5}, "`price_nano` must be a whole number"),
+        ({"models": " "}, "`models` must not be empty"),
+        ({"mode": None}, "`mode` must be a text"),
+        ({"at": "soon"}, "`at` must be a time"),
+    ],
+)
+def test_a_line_that_is_no_attempt_is_named_and_nothing_is_imported(shell, home, changed, why):
+    line = json.loads(to_line(ATTEMPT)) | changed
+    (home / "bad.jsonl").write_text(f"{to_line(USE)}\n{json.dumps(line)}\n")
+    told = shell("import", str(home / "bad.jsonl"), status=2)
+    assert "bad.jsonl:2" in told
+    assert why in told
+    assert json.loads(shell("list", "--json")) == {"rows": []}
+
+
+def test_attempts_are_forgotten_by_number_and_date_and_with_the_last_use_of_their_question(shell, tried):
+    assert "1 attempt forgotten." in shell("forget", "a1")
+    assert "no attempt a1" in shell("forget", "a1", status=2)
+    assert "1 use forgotten." in shell("forget", "1")
+    assert len(json.loads(shell("list", "--attempts", "--json"))["rows"]) == 1
+    told = json.loads(shell("forget", "--tool", "read_file", "--json"))
+    assert told == {"forgotten": 1, "attempts": 1, "erased": True}
+
+
+def test_everything_is_forgotten_with_its_attempts(shell, tried):
+    assert "2 uses and 2 attempts forgotten." in shell("forget", "--all", "--yes")
+    with closing(sqlite3.connect(user_paths().experience_file)) as db:
+        assert db.execute("SELECT COUNT(*) FROM queries").fetchone() == (0,)
+    assert b"notes.txt" not in user_paths().experience_file.read_bytes()

@@ -14,7 +14,7 @@ from ecoshell.cli.arguments import options_from
 from ecoshell.cli.fence import fenced
 from ecoshell.cli.parser import build_parser
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
-from ecoshell.options import Options
+from ecoshell.options import Options, RoleModels
 
 PARSED = """
 import sys
@@ -36,7 +36,7 @@ def test_without_options_the_settings_decide_everything() -> None:
 EVERYTHING = (
     *("--model", "embedded", "--budget", "20000tok", "--registration", "names", "--presentation", "stable"),
     *("--max-steps", "7", "--workspace", "/tmp", "--yes", "--read-only", "--resume", "k3f9", "--price", "0.25,2"),
-    *("--mode", "single", "--strategy", "react"),
+    *("--mode", "single", "--strategy", "react", "--role", "caller=embedded", "--role", "planner=-"),
 )
 
 
@@ -55,7 +55,21 @@ def test_every_option_is_taken_before_and_after_the_command(argv: tuple[str, ...
         price=(Decimal("0.25"), Decimal(2)),
         mode="single",
         strategy="react",
+        roles=RoleModels(planner="-", caller="embedded"),
     )
+
+
+def test_roles_named_before_and_after_the_command_add_up_and_the_last_word_counts() -> None:
+    given = parsed("--role", "planner=a", "--role", "caller=b", "ask", "q", "--role", "caller = c=d")
+    assert given.roles == RoleModels(planner="a", caller="c=d")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("caller", "names no model"), ("caller=", "names no model"), ("judge=embedded", "names no role")]
+)
+def test_a_role_without_a_model_and_an_unknown_role_are_refused(text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        parsed("ask", "q", "--role", text)
 
 
 def test_an_option_before_the_command_is_not_forgotten() -> None:

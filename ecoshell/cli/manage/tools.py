@@ -8,8 +8,8 @@ from pathlib import Path
 from ecoshell.assembly.parts import load_settings, tools_of
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelError, UsageError
-from ecoshell.models.embedded import embedded_path
 from ecoshell.models.local import LocalModel
+from ecoshell.models.local_names import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
@@ -30,7 +30,7 @@ def run(name: str | None, *, as_json: bool) -> int:
     settings = load_settings(user_paths())
     tools = tools_of(settings, Workspace(Path.cwd()))
     if name is not None:
-        tools = [_named(name, tools)]
+        tools = [named(name, tools)]
     tokenizer = tokenizer_of(settings.model)
     if as_json:
         records = [_record(tool, tokenizer) for tool in tools]
@@ -45,10 +45,8 @@ def run(name: str | None, *, as_json: bool) -> int:
 def tokenizer_of(model: str) -> Tokenizer:
     """The model's own tokenizer where it is at hand, else the best estimate."""
     try:
-        if model == "embedded":
-            return Tokenizer(model, exact=True, count=LocalModel(embedded_path()).count)
-        if model.startswith("local:"):
-            return Tokenizer(model, exact=True, count=LocalModel(Path(model.removeprefix("local:")).expanduser()).count)
+        if files := local_files(model):
+            return Tokenizer(model, exact=True, count=LocalModel(files.base).count)
     except ModelError:
         pass  # the list is of use without the model
     counter = counter_for(model)
@@ -57,7 +55,8 @@ def tokenizer_of(model: str) -> Tokenizer:
     return Tokenizer(counter.name, counter.exact, counter.count)
 
 
-def _named(name: str, tools: list[Tool]) -> Tool:
+def named(name: str, tools: list[Tool]) -> Tool:
+    """The tool of this name; raises UsageError with the closest ones."""
     by_name = {tool.document.name: tool for tool in tools}
     if name in by_name:
         return by_name[name]

@@ -18,7 +18,19 @@ from ecoshell.agent.guards import refuse
 from ecoshell.evaluation.btp.recordings import Task
 from ecoshell.messages import FINISH, Call, Observation
 from ecoshell.planning.btp.plan import TaskPlan
-from ecoshell.strategies.base import Act, Leave, Path, Rank, Strategy, Think, Thought, Tried, Want
+from ecoshell.strategies.base import (
+    Act,
+    Draft,
+    Leave,
+    Path,
+    Rank,
+    Strategy,
+    Think,
+    Thought,
+    Together,
+    Tried,
+    Want,
+)
 from ecoshell.strategies.search import same
 
 MAX_STEPS = 24
@@ -146,5 +158,5 @@ def _fulfil(want: Want, agent: RecordedAgent, tools: Tools) -> Thought | Observa
             return tools.act(want.call)
         case Rank():
             return agent.prefer(want.one, want.other)
-        case Leave():
+        case Leave() | Draft() | Together():  # a recording plans no branches, so that a strategy thinks step by step
             return None

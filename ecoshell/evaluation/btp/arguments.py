@@ -54,8 +54,9 @@ def run_btp(args: argparse.Namespace) -> str:
     from ecoshell.evaluation.btp.recordings import read_tasks
     from ecoshell.evaluation.btp.report import as_json, as_table
 
+    recorded = {name: way for name, way in STRATEGIES.items() if not way.branches}  # recordings are of single steps
     sweep = Sweep(
-        ways=_ways(args.strategy or tuple(STRATEGIES), STRATEGIES),
+        ways=_ways(args.strategy or tuple(recorded), recorded),
         plans=args.plan,
         caps=args.cap,
         thresholds=args.tau,

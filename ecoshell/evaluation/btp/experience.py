@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ecoshell.evaluation.btp.measure import Outset
 from ecoshell.evaluation.btp.recordings import Task
+from ecoshell.planning.btp.attempts import AttemptRow
 from ecoshell.planning.btp.encoders import WordEncoder
 from ecoshell.planning.btp.past import Past
 
@@ -70,6 +71,9 @@ class RecordedStore:
 
     def columns(self, after: int = 0) -> UseColumns:
         return UseColumns() if after else self._columns
+
+    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
+        return []
 
     def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
         return []

@@ -1,0 +1,226 @@
+"""`ecoshell profile`: what a tool takes on inputs of growing size, which planning then reckons with."""
+
+import argparse
+import asyncio
+import glob
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ecoshell.assembly.parts import load_settings, rules_of, tools_of
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.manage.tools import named
+from ecoshell.errors import ToolError, UsageError
+from ecoshell.messages import Call, Footprint, Observation, ToolDocument
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore
+from ecoshell.planning.catp.types import FILE, signature
+from ecoshell.tools.base import Tool
+from ecoshell.tools.measuring import measured
+from ecoshell.tools.workspace import Workspace
+from ecoshell.untrusted import visible_line
+
+_MOST_INPUTS = 1_000
+_MOST_REPEATS = 1_000
+_MOST_TEXT = 16 << 20
+"""Bytes of a file that is given to a tool as a text."""
+_FIX_INPUTS = "Give files of growing size, such as --inputs 'data/*.txt'."
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A file a tool is run on: its name, its bytes, and the arguments it is given with."""
+
+    name: str
+    size: int
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the runs on one input took, by their medians; `failed` is what the tool said instead."""
+
+    name: str
+    run: ProfiledRun
+    failed: str = ""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Profile one tool and keep what it took; raises UsageError and StoreError."""
+    _check_count("--repeat", args.repeat, _MOST_REPEATS)
+    settings = load_settings(user_paths())
+    tool = named(args.tool, tools_of(settings, Workspace(Path.cwd())))
+    inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
+    _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes)))
+    rows = asyncio.run(_measure(tool, inputs, args.repeat))
+    runs = [row.run for row in rows if not row.failed]
+    if not runs:
+        raise ToolError(f"{args.tool} failed on every input: {rows[0].failed}", kept="Nothing was kept.")
+    profile = Profile.of(runs)
+    assert profile is not None  # there are runs
+    with closing(ProfileStore(user_paths().profiles_file)) as store:
+        store.replace(tool.document.name, datetime.now(UTC).isoformat(timespec="seconds"), runs)
+    if args.json:
+        print_json(_record(tool.document.name, args.repeat, rows, profile))
+    else:
+        _print(tool.document.name, rows, profile)
+    return 0
+
+
+def _check_count(name: str, count: int, most: int) -> None:
+    if not 1 <= count <= most:
+        raise UsageError(f"{name} {count} is not from 1 to {most:,}.", fix="Give a whole number, such as 5.")
+
+
+def _given(pairs: Sequence[str]) -> dict[str, Any]:
+    """Arguments that are the same on every run, `name=value`; a value that is JSON is taken as that."""
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--set {pair!r} names no argument and value.", fix="Say --set NAME=VALUE.")
+        try:
+            given[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            given[name] = value
+    return given
+
+
+def _inputs(patterns: Iterable[str], document: ToolDocument, into: str, given: Mapping[str, Any]) -> list[Input]:
+    """The files, smallest first, each as arguments of the tool; raises UsageError."""
+    argument, by_path = _argument(document, into, given)
+    files = _files(patterns)
+    inputs: list[Input] = []
+    for file in files:
+        try:
+            size = file.stat().st_size
+            if not by_path and size > _MOST_TEXT:
+                raise UsageError(f"{file} is too large to be given as a text.", fix="Give files of at most 16 MB.")
+            value = str(file) if by_path else file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as failure:
+            raise UsageError(f"{file} cannot be read: {failure}.", fix=_FIX_INPUTS) from failure
+        inputs.append(Input(str(file), size, {**given, argument: value}))
+    return sorted(inputs, key=lambda one: (one.size, one.name))
+
+
+def _files(patterns: Iterable[str]) -> list[Path]:
+    found: list[str] = []
+    for pattern in patterns:
+        named_here = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - it may be absolute
+        files = [name for name in named_here if Path(name).is_file()]
+        if not files:
+            raise UsageError(f"No file is called {pattern!r}, or is like it.", fix=_FIX_INPUTS)
+        found += files
+    names = [*dict.fromkeys(found)]
+    _check_count("The number of inputs", len(names), _MOST_INPUTS)
+    return [Path(name) for name in names]
+
+
+def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tuple[str, bool]:
+    """The argument that takes an input, and whether it takes the file's path and not its text; raises UsageError."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    if into and into not in properties:
+        known = ", ".join(properties) or "none"
+        raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
+    paths = [name for name in properties if FILE in _kinds(name, properties[name])]
+    if into:
+        return into, into in paths
+    texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
+    free = [name for name in (*paths, *texts) if name not in given]
+    if not free:
+        raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
+    return free[0], free[0] in paths
+
+
+def _kinds(name: str, schema: Any) -> frozenset[str]:
+    return signature(ToolDocument("", "", {"properties": {name: schema}})).takes
+
+
+def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
+    """Raise UsageError for a tool that may do more than read, unless all its runs are allowed beforehand."""
+    name = tool.document.name
+    for one in inputs:
+        verdict = rules.verdict(Call(name, dict(one.arguments)), tool.effects)
+        if verdict == "deny":
+            raise UsageError(f"The settings deny {name} on {one.name}.", fix="See [approval] deny.")
+        if verdict == "ask":
+            effects = ", ".join(sorted(tool.effects)) or "nothing"
+            raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
+
+
+async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row]:
+    """Run the tool on each input; a run before that loads what it needs, and does not count."""
+    await measured(tool, inputs[0].arguments)
+    return [_row(one, [await measured(tool, one.arguments) for _ in range(repeat)]) for one in inputs]
+
+
+def _row(one: Input, seen: Sequence[Observation]) -> Row:
+    milliseconds = statistics.median(run.seconds * 1000 for run in seen)
+    held = [run.footprint or Footprint() for run in seen]
+    medians = {name: _median(getattr(each, name) for each in held) for name in asdict(held[0])}
+    failed = next((run.text for run in seen if not run.ok), "")
+    return Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed)
+
+
+def _median(figures: Iterable[float | None]) -> float | None:
+    """The median of what is known; None when nothing is."""
+    known = [figure for figure in figures if figure is not None]
+    return statistics.median(known) if known else None
+
+
+def _record(tool: str, repeat: int, rows: Sequence[Row], profile: Profile) -> dict[str, Any]:
+    """Prices are texts, in OpenCATP's units; sizes are bytes, memory is in MB of 2^20, unknown is null."""
+    return {
+        "tool": tool,
+        "repeat": repeat,
+        "runs": [
+            {
+                "input": row.name,
+                "size": row.run.size,
+                "ms": round(row.run.milliseconds, 3),
+                **asdict(row.run.footprint),
+                "price": None if row.failed else f"{row.run.price():.6e}",
+                "failed": row.failed or None,
+            }
+            for row in rows
+        ],
+        "levels": [
+            {"size": centre, "price": f"{cost:.6e}", "measured": measured_here}
+            for centre, cost, measured_here in zip(
+                profile.levels, profile.vector.costs, profile.vector.measured, strict=True
+            )
+        ],
+    }
+
+
+def _print(tool: str, rows: Sequence[Row], profile: Profile) -> None:
+    print_table(
+        ("input", "bytes", "ms", "MB held", "MB peak", "GPU MB", "price units"),
+        [_cells(row) for row in rows],
+        right=("bytes", "ms", "MB held", "MB peak", "GPU MB", "price units"),
+    )
+    print()
+    levels = zip(profile.levels, profile.vector.costs, strict=True)
+    print_table(
+        ("size level", "around bytes", "price units"),
+        [(str(place), f"{centre:,.0f}", f"{cost:.2e}") for place, (centre, cost) in enumerate(levels, start=1)],
+        right=("size level", "around bytes", "price units"),
+    )
+    print(f"\nKept for planning: {tool} costs {profile.usual:.2e} units; [plan] resource_price gives them a worth.")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    held = row.run.footprint
+    price = f"failed: {visible_line(row.failed)}" if row.failed else f"{row.run.price():.2e}"
+    figures = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb)
+    return row.name, f"{row.run.size:,}", f"{row.run.milliseconds:.2f}", *map(_figure, figures), price
+
+
+def _figure(figure: float | None) -> str:
+    return "unknown" if figure is None else f"{figure:.1f}"

@@ -1,0 +1,122 @@
+"""`ecoshell profile`: runs a tool on files of growing size, and keeps what it took."""
+
+import json
+from contextlib import closing
+
+import pytest
+
+from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly.planning import planning_of
+from ecoshell.cli import main
+from ecoshell.paths import user_paths
+from ecoshell.planning.catp.profiles import ProfileStore
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for size in (10, 1_000, 100_000):
+        (folder / f"notes{size}.txt").write_text("word " * (size // 5))
+    return folder
+
+
+@pytest.fixture
+def profile(capsys):
+    def run(*argv, status=0):
+        got = main(["profile", *argv])
+        told = capsys.readouterr()
+        assert got == status, told.err
+        return told.err if status else told.out
+
+    return run
+
+
+def kept():
+    with closing(ProfileStore(user_paths().profiles_file)) as store:
+        return store.profiles()
+
+
+def test_a_tool_is_run_on_each_file_smallest_first_and_has_a_price_at_each_level(profile):
+    told = json.loads(profile("count_text", "--inputs", "notes*.txt", "--repeat", "2", "--json"))
+    assert [(row["input"], row["size"]) for row in told["runs"]] == [
+        ("notes10.txt", 10),
+        ("notes1000.txt", 1_000),
+        ("notes100000.txt", 100_000),
+    ]
+    assert all(row["ms"] > 0 and float(row["price"]) >= 2e-7 and row["failed"] is None for row in told["runs"])
+    assert [level["size"] for level in told["levels"]] == pytest.approx([10, 1_000, 100_000])
+    assert all(level["measured"] for level in told["levels"])
+    assert kept()["count_text"].levels == pytest.approx((10, 1_000, 100_000))
+
+
+def test_people_read_tables_and_what_was_kept(profile):
+    told = profile("read_file", "--inputs", "notes10.txt", "notes1000.txt", "--repeat", "1")
+    assert "notes1000.txt" in told
+    assert "size level" in told
+    assert "Kept for planning: read_file costs" in told
+
+
+def test_the_text_of_a_file_is_given_where_no_argument_takes_a_path(profile, home):
+    (home / "sum.txt").write_text("17 * 23")
+    told = json.loads(profile("calculate", "--inputs", "sum.txt", "--repeat", "1", "--json"))
+    assert told["runs"][0]["failed"] is None
+
+
+def test_other_arguments_are_the_same_on_every_run_and_the_one_that_takes_the_file_can_be_named(profile):
+    argv = ("search_text", "--inputs", "notes10.txt", "--set", "text=word", "--into", "path", "--repeat", "1")
+    assert json.loads(profile(*argv, "--json"))["runs"][0]["failed"] is None
+
+
+def test_a_tool_that_may_change_something_runs_only_when_told_so(profile, home):
+    (home / "make.py").write_text("open('made', 'w').close()")
+    refused = profile("run_python", "--inputs", "make.py", "--into", "code", status=2)
+    assert "execute" in refused
+    assert "--yes" in refused
+    assert not (home / "made").exists()
+    profile("run_python", "--inputs", "make.py", "--into", "code", "--yes", "--repeat", "1")
+    assert (home / "made").exists()
+
+
+def test_what_the_settings_deny_does_not_run_in_spite_of_yes(profile):
+    user_paths().config.mkdir(parents=True)
+    user_paths().settings_file.write_text('[approval]\ndeny = ["read_file"]\n')
+    assert "deny read_file" in profile("read_file", "--inputs", "notes10.txt", "--yes", status=2)
+
+
+def test_a_tool_that_fails_everywhere_leaves_the_earlier_profile(profile, home):
+    profile("json_query", "--inputs", "notes10.txt", "--set", "expression=a", status=1)
+    assert not user_paths().profiles_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("nosuch", "--inputs", "notes10.txt"), "no tool called"),
+        (("read_file", "--inputs", "gone*.txt"), "No file is called 'gone\\*.txt'"),
+        (("read_file", "--inputs", "notes10.txt", "--repeat", "0"), "--repeat 0"),
+        (("read_file", "--inputs", "notes10.txt", "--into", "nowhere"), "no argument 'nowhere'"),
+        (("read_file", "--inputs", "notes10.txt", "--set", "start"), "--set 'start'"),
+        (("current_time", "--inputs", "notes10.txt", "--set", "timezone=Europe/Oslo"), "takes a file"),
+    ],
+)
+def test_what_cannot_be_taken_is_said(profile, argv, said):
+    assert said.replace("\\*", "*") in profile(*argv, status=2)
+
+
+def test_a_worth_of_price_units_makes_profiled_tools_cost_something_in_plans(profile):
+    profile("read_file", "--inputs", "notes10.txt", "--repeat", "1")
+    user_paths().config.mkdir(parents=True)
+
+    def worth(price):
+        user_paths().settings_file.write_text(f'[plan]\nresource_price = "{price}"\n')
+        planning = planning_of(load_settings(user_paths()), user_paths(), lambda: None)
+        with closing(planning.records):
+            return planning.resources
+
+    assert worth("off") == {}
+    cheap, dear = worth("1")["read_file"], worth("1000")["read_file"]
+    assert cheap >= 200
+    assert dear == pytest.approx(1_000 * cheap, rel=0.01)
