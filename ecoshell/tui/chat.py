@@ -64,7 +64,8 @@ class ChatScreen(Screen[None]):
         Binding("f3", "open('plan')", "plan"),
         Binding("f4", "open('cost')", "cost"),
         _hidden("f5", "run('/sessions')", "sessions", "go on with an earlier session"),
-        _hidden("f6", "run('/model')", "models", "choose another model"),
+        _hidden("f6", "mode", "mode", "one model, or a planner, a caller and a summarizer"),
+        _hidden("f7", "run('/model')", "models", "choose another model"),
         _hidden("f8", "run('/settings')", "settings", "look at the settings and change them"),
         _hidden("f9", "panels", "panels", "hide the panels, or show them"),
         _hidden("ctrl+f", "search", "search", "search the transcript"),
@@ -297,6 +298,15 @@ class ChatScreen(Screen[None]):
         line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool, planned=planned))
         if line:
             await self._carry_out(talk, line)
+
+    def action_mode(self) -> None:
+        """Change between one model and three roles, from the next turn on."""
+        if self.talk is None:
+            return
+        if self.talk.busy:
+            self.query_one(PromptBar).hint("A turn is under way: the mode can be changed after it. esc stops it.")
+        else:
+            self.action_run("/mode single" if self.talk.mode == "umi" else "/mode umi")
 
     async def action_open(self, tab: str) -> None:
         """Go to a panel, or back from it."""

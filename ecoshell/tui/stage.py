@@ -40,6 +40,7 @@ class Stage:
         """Show one event."""
         self._teller.tell(event)
         self._body.hear(event)
+        self._title.think(self._body.thinking)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._title.estimate(price_range(event, amount))
 
@@ -102,6 +103,7 @@ class Stage:
                 self._teller.tell(event)
                 if at % _BREATH == _BREATH - 1:
                     await asyncio.sleep(0)
+            self._teller.rest()
         await self._body.recall(past)
 
 

@@ -50,6 +50,11 @@ class Talk:
         """Whether there is anything to stop: a turn, or a command that takes a while, such as `/compact`."""
         return self.busy or self._sent.locked()
 
+    @property
+    def mode(self) -> str:
+        """Who thinks, as the shell last said; empty before it has."""
+        return self._standing.mode if self._standing else ""
+
     async def begin(self) -> None:
         """Tell what was said in this session before, and show where it stands."""
         await self._stage.recall(await self.shell.past())
@@ -118,7 +123,8 @@ class Talk:
         with self._fence():
             async with self._marking:
                 word = None if self._stage.mark_of(call) is helpful else helpful
-                self._hear(await self.shell.mark(call.turn, call.id, call.name, word))
+                for event in await self.shell.mark(call.turn, call.id, call.name, word):
+                    self._hear(event)
 
     async def warm(self) -> None:
         """Have the model loaded, and what an answer is set with: a question seems to be on its way."""

@@ -18,6 +18,7 @@ from ecoshell.events import (
     Compacted,
     CostWanted,
     ErrorHappened,
+    PlanScored,
     StepProposed,
     ToolRegistered,
     ToolsOffered,
@@ -60,6 +61,14 @@ def test_a_proposal_shows_its_step_and_its_reason_if_there_is_one():
         == "proposed  list_files()  Look around."
     )
     assert lines.proposed(StepProposed(" ", "answer", "m")).plain == "proposed  answer"
+
+
+def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
+    known = {"cost_nano": 2_100_000, "most_nano": 50_000_000, "alpha": 0.5, "quality": 0.314}
+    block = lines.plan_scored(PlanScored(3, 0.67, "you + rules\x1b[2J", **known))
+    assert block.plain == "plan of turn 3: QoP 0.31: P 0.67 by you + rules␛[2J, C $0.0021 of $0.05"
+    unknown = PlanScored(3, None, "", None, 50_000_000, 0.5, None, resources_nano=None)
+    assert "QoP unknown: P unknown, C unknown (not every run was measured)" in lines.plan_scored(unknown).plain
 
 
 def test_a_call_that_still_runs_says_so():

@@ -1,5 +1,7 @@
 """How the chat opens its pickers, and what comes of what is picked, as keystrokes."""
 
+from dataclasses import replace
+
 import pytest
 from picker_play import here
 from textual.command import CommandList, CommandPalette
@@ -65,7 +67,7 @@ async def test_a_command_with_its_argument_opens_nothing(make_app, shell):
     assert shell.commands == ["/model embedded"]
 
 
-@pytest.mark.parametrize(("key", "kind"), [("f5", SessionPicker), ("f6", ModelPicker), ("f1", HelpScreen)])
+@pytest.mark.parametrize(("key", "kind"), [("f5", SessionPicker), ("f7", ModelPicker), ("f1", HelpScreen)])
 async def test_a_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_app, shell, key, kind):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -76,6 +78,31 @@ async def test_a_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_ap
         await eventually(pilot, lambda: app.screen is app.chat)
         await pilot.press("a")
         assert app.chat.query_one(Prompt).text == "a"
+
+
+@pytest.mark.parametrize(("now", "next_one"), [("single", "umi"), ("stepwise", "umi"), ("umi", "single")])
+async def test_f6_changes_between_one_model_and_three_roles(make_app, shell, now, next_one):
+    shell.state = replace(shell.state, mode=now)
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk and app.chat.talk.mode)
+        await pilot.press("f6")
+        await eventually(pilot, lambda: shell.commands)
+    assert shell.commands == [f"/mode {next_one}"]
+
+
+async def test_f6_during_a_turn_changes_nothing_and_says_when_it_can(make_app, shell):
+    shell.stops_at = 1
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await pilot.press(*"why", "enter")
+        await eventually(pilot, lambda: shell.asked)
+        await pilot.press("f6")
+        await eventually(pilot, lambda: "A turn is under way" in str(app.chat.query_one("#hint").visual))
+        await pilot.press("escape")
+        await eventually(pilot, lambda: not app.chat.talk.busy)
+    assert shell.commands == []
 
 
 @pytest.mark.parametrize("line", ["/sessions", "/resume"])

@@ -47,7 +47,7 @@ async def test_every_setting_stands_below_the_heading_of_its_section(host: Host,
         options = screen.query_one(OptionList)
         shown = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
         heads = [line for line in shown if line.startswith("──")]
-        assert [head.strip("─ ") for head in heads][:4] == ["budget", "agent", "plan", "experience"]
+        assert [head.strip("─ ") for head in heads][:5] == ["budget", "agent", "plan", "graph", "experience"]
         (steps,) = (line for line in shown if line.startswith("agent.max_steps"))
         assert steps.split() == ["agent.max_steps", "5", "config.toml", "line", "5"]
         (cap,) = (line for line in shown if line.startswith("budget.session"))

@@ -54,7 +54,8 @@ def call(output: str = LONG) -> Block:
 
 
 def turns(count: int) -> list[Block]:
-    one = [lines.rationale("I think so."), call(), lines.answer(lines.Answer("It **is** so.\n\n- one\n- two"))]
+    thought = lines.rationale(lines.Rationale("I think so.", "single"))
+    one = [thought, call(), lines.answer(lines.Answer("It **is** so.\n\n- one\n- two"))]
     return [block for n in range(count) for block in (lines.question(f"question {n}"), *one)]
 
 

@@ -14,10 +14,13 @@ from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
+    from ecoshell.tui.side.role_use import Thinker
 
 _TITLE = 24
 """Cells that the session's title keeps beside what stands on the right."""
 _MODEL = 28
+_UNNAMED = "single"
+"""The role of one model alone, which is not worth a word."""
 
 
 class TitleBar(Static):
@@ -34,6 +37,7 @@ class TitleBar(Static):
         self._state = visible_line(state)
         self._working = False
         self._estimate = ""
+        self._thinker: Thinker | None = None
         self._who = ("", "")
         self._shown = ""
 
@@ -48,13 +52,19 @@ class TitleBar(Static):
 
     def work(self, working: bool) -> None:
         """Show whether a turn is under way."""
-        self._working, self._estimate = working, ""
+        self._working, self._estimate, self._thinker = working, "", None
         self._set()
 
     def estimate(self, price: str) -> None:
         """Show what the turn that is under way was estimated at before its first step."""
         self._estimate = price
         self._set()
+
+    def think(self, thinker: "Thinker | None") -> None:
+        """Show which role thinks, and its model where that is not the one that leads; None while nobody does."""
+        if thinker != self._thinker:
+            self._thinker = thinker
+            self._set()
 
     def show(self, standing: "Standing") -> None:
         """Show the session's title, mode, strategy and model."""
@@ -77,17 +87,33 @@ class TitleBar(Static):
         """What is done, who thinks and with which model; where there is not room for all, first the mode goes."""
         how, model = self._who
         short = model_name(model, _MODEL)
-        whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ()
-        states = self._states()
-        said = (f"{state}  {who}" if state else who for state in states for who in whos)
-        return next((one for one in said if cell_len(one) <= room), fit(states[-1] or short, max(0, room)))
+        whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
+        said = [f"{state}  {who}".rstrip() for state in self._elsewhere() for who in (*whos[:-1], how, "")]
+        said += [f"{state}  {who}" if state else who for state in self._states() for who in whos]
+        least = self._states()[-1] or short
+        return next((one for one in said if cell_len(one) <= room), fit(least, max(0, room)))
+
+    def _elsewhere(self) -> list[str]:
+        """Who thinks and with which model, where that is another than the one that leads."""
+        model = visible_line(self._thinker[1]) if self._thinker else self._who[1]
+        if not self._working or model == self._who[1]:
+            return []
+        return self._with_state(f"{self._thinks} · {model_name(model, _MODEL)}")
 
     def _states(self) -> list[str]:
         """What is done, with what it may cost where that is known, and without it."""
-        words = [word for word in ("◇ working" if self._working else "", self._state) if word]
-        if not self._working or not self._estimate:
-            return ["  ".join(words)]
-        return ["  ".join((f"{words[0]}, {self._estimate}", *words[1:])), "  ".join(words)]
+        return self._with_state(self._thinks) if self._working else [self._state]
+
+    def _with_state(self, doing: str) -> list[str]:
+        priced = [f"{doing}, {self._estimate}"] if self._estimate else []
+        return ["  ".join(word for word in (words, self._state) if word) for words in (*priced, doing)]
+
+    @property
+    def _thinks(self) -> str:
+        """That a turn is under way or, of several roles, which of them thinks."""
+        if self._thinker is None or self._thinker[0] == _UNNAMED:
+            return "◇ working"
+        return f"◇ {visible_line(self._thinker[0])} is thinking"
 
 
 class SummaryLine(Static):

@@ -1,7 +1,7 @@
 """What the panels know: a session's events, past and present, and where the shell last said that it stands."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ecoshell.budget.caps import CapState
@@ -12,6 +12,8 @@ from ecoshell.events import (
     BudgetSettled,
     CallStarted,
     Event,
+    GraphPlanned,
+    NodeChanged,
     PlanChanged,
     StepStarted,
     ToolRegistered,
@@ -20,44 +22,20 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.messages import Usage
+from ecoshell.sessions.branching import Branching
+from ecoshell.tui.side.role_use import RoleUse, Thinker, in_order
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing, ToolRow
 
 Section = Literal["budget", "plan", "tools", "roles"]
 """A part of the board that an event may change."""
-Thinker = tuple[str, str]
-"""A role and the model that plays it."""
 _NOTHING: frozenset[Section] = frozenset()
 _BUDGET: frozenset[Section] = frozenset({"budget"})
 _PLAN: frozenset[Section] = frozenset({"plan"})
 _TOOLS: frozenset[Section] = frozenset({"tools"})
 _ROLES: frozenset[Section] = frozenset({"roles"})
 _EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
-
-
-@dataclass(frozen=True, slots=True)
-class RoleUse:
-    """What one model has been paid and has taken in one role; an unknown price makes the sum unknown."""
-
-    role: str
-    model: str
-    calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    spent_nano: int | None = 0
-    seconds: float = 0.0
-
-    def plus(self, call: BudgetSettled) -> "RoleUse":
-        """The same with one more call."""
-        unknown = self.spent_nano is None or call.spent_nano is None
-        return replace(
-            self,
-            calls=self.calls + 1,
-            usage=self.usage + call.usage,
-            spent_nano=None if unknown else (self.spent_nano or 0) + (call.spent_nano or 0),
-            seconds=self.seconds + call.seconds,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +75,8 @@ class Board:
         self.caps: tuple[CapState, ...] = ()
         self.roles: dict[Thinker, RoleUse] = {}
         """In the order in which they first thought."""
+        self.turn_roles: dict[Thinker, RoleUse] = {}
+        """The same of the turn that runs or, after it, of the last turn."""
         self.thinking: Thinker | None = None
         self.turn = 0
         self.running = False
@@ -104,6 +84,8 @@ class Board:
         """Input tokens not sent in this session because documents were not registered."""
         self.plan: PlanChanged | None = None
         """The plan of the turn that runs or, until it has one, of the last that was planned."""
+        self.branching: Branching | None = None
+        """The plan of branches of the turn that runs or, after it, of the last turn."""
         self.planned_turn = 0
         """The turn the plan belongs to."""
         self.plan_whole = 0
@@ -125,7 +107,7 @@ class Board:
                 return _BUDGET if changed else _NOTHING
             case ToolRegistered() | ToolUnregistered() | ToolsOffered() | BranchLeft():
                 return self._hear_tools(event)
-            case PlanChanged():
+            case PlanChanged() | GraphPlanned() | NodeChanged():
                 return self._hear_plan(event)
             case TurnStarted() | TurnFinished():
                 return self._hear_turn(event)
@@ -148,7 +130,17 @@ class Board:
         money = self.caps != caps_before or _money(before) != _money(standing)
         tools = _context(before) != _context(standing)
         planning = before.plan != standing.plan
-        return (_BUDGET if money else _NOTHING) | (_TOOLS if tools else _NOTHING) | (_PLAN if planning else _NOTHING)
+        changed = {_BUDGET: money, _TOOLS: tools, _PLAN: planning, _ROLES: before.players != standing.players}
+        return _NOTHING.union(*(section for section, touched in changed.items() if touched))
+
+    def uses(self, *, session: bool) -> list[RoleUse]:
+        """What roles have used in the session or in the turn, those that play now and have not been asked yet included.
+
+        The planner comes first, then the caller and the summarizer; of one role the model that plays it now.
+        """
+        players = self.standing.players if self.standing else ()
+        heard = self.roles if session else self.turn_roles
+        return in_order(({player: RoleUse(*player) for player in players} | heard).values())
 
     @property
     def held_nano(self) -> int | None:
@@ -187,11 +179,12 @@ class Board:
         return ToolState(row.name, row.tokens, row.description, heard.by, heard.turn, heard.step)
 
     def _hear_thinking(self, event: StepStarted | BudgetHeld | BudgetSettled | CallStarted) -> frozenset[Section]:
-        if isinstance(event, CallStarted):  # a tool works now, and nobody thinks
-            thought, self.thinking = self.thinking is not None, None
-            return _ROLES if thought else _NOTHING
+        if isinstance(event, CallStarted):
+            thought, self.thinking = self.thinking, self._held_by
+            return _ROLES if thought != self.thinking else _NOTHING
         thinker = (event.role, event.model)
-        use = self.roles.setdefault(thinker, RoleUse(*thinker))
+        for roles in self._adding_up:
+            roles.setdefault(thinker, RoleUse(*thinker))
         match event:
             case StepStarted():
                 self.thinking = thinker
@@ -200,10 +193,22 @@ class Board:
                 self.thinking = thinker
                 self._holds[event.entry] = event
             case BudgetSettled():
-                self.roles[thinker] = use.plus(event)
-                self.thinking = None if self.thinking == thinker else self.thinking
+                for roles in self._adding_up:
+                    roles[thinker] = roles[thinker].plus(event)
                 self._holds.pop(event.entry, None)
+                self.thinking = self._held_by if self.thinking == thinker else self.thinking
         return _BUDGET | _ROLES
+
+    @property
+    def _held_by(self) -> Thinker | None:
+        """Who of those whose calls run began last; branches of a plan think at the same time."""
+        last = next(reversed(self._holds.values()), None)
+        return (last.role, last.model) if last else None
+
+    @property
+    def _adding_up(self) -> tuple[dict[Thinker, RoleUse], ...]:
+        """Where a call counts: what is asked between two turns, as for a summary, is no turn's."""
+        return (self.roles, self.turn_roles) if self.running else (self.roles,)
 
     def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered | BranchLeft) -> frozenset[Section]:
         match event:
@@ -218,15 +223,24 @@ class Board:
                 pass  # the shell tells the sizes again
         return _TOOLS
 
-    def _hear_plan(self, event: PlanChanged) -> frozenset[Section]:
+    def _hear_plan(self, event: PlanChanged | GraphPlanned | NodeChanged) -> frozenset[Section]:
+        match event:
+            case GraphPlanned():
+                self.branching = Branching(event)
+            case NodeChanged():
+                self.branching = self.branching.heard(event) if self.branching else None
+            case PlanChanged():
+                self._hear_budgeted(event)
+        return _PLAN
+
+    def _hear_budgeted(self, event: PlanChanged) -> None:
         goes_on = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
         self.plan_whole = max(event.cap or 0, self.plan_whole if goes_on else 0)
         self.plan, self.planned_turn = event, self.turn
-        return _PLAN
 
     def _hear_turn(self, event: TurnStarted | TurnFinished) -> frozenset[Section]:
         if isinstance(event, TurnStarted):
-            self.turn = event.turn
+            self.turn, self.branching, self.turn_roles = event.turn, None, {}
         else:
             self.saved_tokens += event.saved_tokens
         return self._between(running=isinstance(event, TurnStarted))
@@ -234,6 +248,7 @@ class Board:
     def _between(self, *, running: bool) -> frozenset[Section]:
         """A turn begins or ends: nobody thinks, and nothing is held by a call."""
         self.running, self.thinking = running, None
+        self.branching = self.branching.ended() if self.branching else None
         self._holds.clear()
         return _EVERYTHING
 

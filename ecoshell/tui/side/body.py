@@ -21,6 +21,7 @@ from ecoshell.tui.side.tabs import TABS, TabRow
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
     from ecoshell.events import Event
+    from ecoshell.tui.side.role_use import Thinker
     from ecoshell.tui.side.stack import SidePanels
 
 _NARROWEST, _WIDEST = 38, 60
@@ -136,6 +137,11 @@ class Body(Horizontal):
         self.side.show(standing, caps)
         self.summary.show(standing, caps)
         self.summary.plan(self.side.planned)
+
+    @property
+    def thinking(self) -> "Thinker | None":
+        """Who thinks at this moment, and with which model."""
+        return self.side.board.thinking
 
     async def recall(self, past: "Iterable[Event]") -> None:
         """Show another session, from its events so far."""

@@ -11,6 +11,8 @@ from ecoshell.agent.plan.news import planned_share, price_range
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.tui.figures import amount
 from ecoshell.tui.side.board import Board
+from ecoshell.tui.side.graph import COMFORTABLE as GRAPH_LINES
+from ecoshell.tui.side.graph import graph_lines, progress
 from ecoshell.tui.side.list_panel import COMFORTABLE, FILTER, ListPanel
 from ecoshell.tui.side.listing import Listing
 from ecoshell.tui.side.plan_rows import Columns, about
@@ -20,6 +22,8 @@ from ecoshell.untrusted import visible_line
 _NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp, prompt or btp+prompt says how."
 _ROOMY_FROM = 34
 """Columns from which on amounts stand beside all of their words."""
+_LEAST_ROWS = 3
+"""Rows of tools that stay in view below a plan of branches."""
 _TINY = 2
 """Lines up to which there is nothing but the list."""
 _PLANNING: Line = (("planning …", "muted"),)
@@ -108,7 +112,8 @@ class PlanPanel(ListPanel[PlanRow]):
         return self.plan.rows if self.plan else ()
 
     def above(self, width: int) -> list[Line]:
-        lines = self._above(width)
+        around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.list.shown), _LEAST_ROWS)
+        lines = self._above(width, min(GRAPH_LINES, self._area.height - around))
         if self.roomy or self.plan is None:
             return lines
         return lines[:1] if self._area.height > _TINY else []
@@ -129,7 +134,9 @@ class PlanPanel(ListPanel[PlanRow]):
         if plan is None:
             return "off" if standing.plan == "off" else "none yet" if self.folded else ""
         again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
-        words = [f"{planned_share(plan)} planned" if self.folded else plan.mode, again]
+        branching = self.board.branching
+        branches = progress(branching) if branching and self.folded else ""
+        words = [f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches]
         return " · ".join(word for word in words if word)
 
     def open_item(self, item: PlanRow) -> None:
@@ -148,8 +155,11 @@ class PlanPanel(ListPanel[PlanRow]):
             self._laid_out = (plan, width, Columns(plan, width))
         return self._laid_out[2]
 
-    def _above(self, width: int) -> list[Line]:
-        lines = heading_lines(self.board, width)
+    def _above(self, width: int, graph_room: int = GRAPH_LINES) -> list[Line]:
+        """What stands above the list, a plan of branches with as many lines for its nodes as there is room for."""
+        branching = self.board.branching
+        graph = graph_lines(branching, width, graph_room) if branching else []
+        lines = [*graph, *heading_lines(self.board, width)]
         return [*lines, self._columns(self.plan, width).head] if self.plan else lines
 
     def _others(self) -> list[Line]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from ecoshell.untrusted import visible
 
@@ -82,6 +82,25 @@ class Body:
         return self.head is not None and not self.lines
 
 
+class Picture(Protocol):
+    """Lines that are set for the width they are painted at; their number does not depend on it."""
+
+    @property
+    def height(self) -> int:
+        """How many lines there are."""
+        ...
+
+    def rows(self, width: int, start: int, stop: int) -> Iterator[Row]:
+        """Some of the lines, in rows of at most `width` cells."""
+        ...
+
+
+_PICTURE_LINES = 24
+"""Lines of a picture that are shown until it is opened."""
+_PICTURE_WIDTH = 120
+"""Cells that a picture has where there is no screen to ask for its width."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallRef:
     """Which call of a session it is."""
@@ -100,7 +119,10 @@ class Block:
     """The sign's."""
     rows: tuple[Row, ...] = ()
     markdown: str = ""
+    picture: Picture | None = None
     bodies: tuple[Body, ...] = ()
+    name: str = ""
+    """By what it is found when it is to be shown otherwise; empty for one that stays as it is."""
     gap: bool = False
     """Whether an empty line goes before it."""
     turn: bool = False
@@ -128,22 +150,37 @@ class Block:
     @property
     def foldable(self) -> bool:
         """Whether a part of it is folded away until it is opened."""
-        return any(body.folded[1] for body in self.bodies)
+        return bool(self.picture_rest) or any(body.folded[1] for body in self.bodies)
+
+    def pictured(self, *, opened: bool) -> int:
+        """Lines of its picture that are shown."""
+        height = self.picture.height if self.picture else 0
+        return height if opened else min(_PICTURE_LINES, height)
+
+    @property
+    def picture_rest(self) -> str:
+        """Words for the lines of its picture that are folded away; empty when none is."""
+        more = self.pictured(opened=True) - self.pictured(opened=False)
+        return f"… {counted(more, 'more line')}" if more else ""
 
     @property
     def plain(self) -> str:
         """The block without its looks, as it is shown while folded."""
-        return "\n".join(self._parts(lambda body: body.folded))
+        return "\n".join(self._parts(lambda body: body.folded, opened=False))
 
     @property
     def whole(self) -> str:
         """Everything in it, for copying: rows as they are, Markdown as it was written."""
-        return "\n".join(self._parts(lambda body: (body.text, "")))
+        return "\n".join(self._parts(lambda body: (body.text, ""), opened=True))
 
-    def _parts(self, of: Callable[[Body], tuple[str, str]]) -> Iterator[str]:
+    def _parts(self, of: Callable[[Body], tuple[str, str]], *, opened: bool) -> Iterator[str]:
         yield from (line.plain for line in self.head)
         if self.markdown:
             yield self.markdown
+        if self.picture:
+            rows = self.picture.rows(_PICTURE_WIDTH, 0, self.pictured(opened=opened))
+            yield from (line.plain.rstrip() for line in rows)
+            yield from (words for words in (self.picture_rest,) if words and not opened)
         for body in self.bodies:
             if body.head is not None:
                 yield body.head.plain

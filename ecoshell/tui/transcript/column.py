@@ -101,6 +101,12 @@ class Column:
         if item is not None:
             self._replace(item, replace(item.block, judged=True, verdict=verdict))
 
+    def redraw(self, block: Block) -> None:
+        """Put a block in the place of the one of its name, which may be finished; nothing where there is none."""
+        item = next((item for item in reversed(self.items) if item.block.name == block.name), None)
+        if item is not None:
+            self._replace(item, block)
+
     def drop(self, key: str = STREAM) -> None:
         """Take away what is open under this key."""
         item = self._open_item(key)

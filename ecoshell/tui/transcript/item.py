@@ -114,7 +114,7 @@ class Item:
         if self._measure is None:
             text = self.block.markdown
             bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
-            rows = len(self.block.rows) + len(bodies) + self.block.gap
+            rows = len(self.block.rows) + len(bodies) + self.block.gap + self.block.pictured(opened=self.opened)
             newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
             size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
             self._measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))

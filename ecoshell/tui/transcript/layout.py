@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone
-from ecoshell.tui.transcript.sections import LONGEST, MOST_LINES, Rows, Section
+from ecoshell.tui.transcript.blocks import Block, Body, Picture, Piece, Row, Tone
+from ecoshell.tui.transcript.sections import LONGEST, MOST_LINES, Drawn, Rows, Section
 
 GAP = Rows((Row(()),))
 FOLDING = Rows((Row((Piece("▴ fold", "muted"),), lead="  ", folds=True),))
@@ -16,6 +16,10 @@ def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
     yield from head_of(block)
     if block.markdown:
         yield from _sections_of_markdown(block.markdown)
+    if block.picture:
+        yield from _sections_of_picture(block.picture, block.pictured(opened=opened))
+        if rest := block.picture_rest:
+            yield FOLDING if opened else Rows((Row((Piece(rest, "muted"),), lead="  ", folds=True),))
     for body in block.bodies:
         yield from _sections_of_body(body, opened=opened)
 
@@ -25,6 +29,11 @@ def head_of(block: Block) -> Iterator[Section]:
     if block.gap:
         yield GAP
     yield from in_sections(block.head)
+
+
+def _sections_of_picture(picture: Picture, lines: int) -> Iterator[Section]:
+    for start in range(0, lines, MOST_LINES):
+        yield Drawn(picture, start, min(start + MOST_LINES, lines))
 
 
 def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
+from ecoshell.agent.printing import mode_line
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -19,7 +20,10 @@ from ecoshell.events import (
     ErrorHappened,
     LimitChosen,
     LimitHit,
+    ModeChosen,
     PlanChanged,
+    PlanScored,
+    Rationale,
     Status,
     StepProposed,
     ToolRegistered,
@@ -28,6 +32,8 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment
+from ecoshell.options import ROLES
+from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.figures import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, counted, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
@@ -89,9 +95,15 @@ def _attached(attachment: Attachment) -> Body:
     return Body(text, 0, tone="muted", head=head)
 
 
-def rationale(text: str) -> Block:
-    """A finished thought."""
-    return Block("◆", "thought", rows_of(text.strip(), "thought"))
+def rationale(event: Rationale) -> Block:
+    """A finished thought, and whose it is."""
+    first, *others = rows_of(event.text.strip(), "thought")
+    return Block("◆", "thought", (row(*_by(event.role), *first.pieces), *others))
+
+
+def _by(role: str) -> tuple[Piece, ...]:
+    """The role that speaks or acts, where there are several."""
+    return (Piece(f"{role}  ", "muted"),) if role in ROLES else ()
 
 
 def proposed(event: StepProposed) -> Block:
@@ -104,6 +116,17 @@ def branch_left(event: BranchLeft) -> Block:
     """Where a search goes back to, and why."""
     where = f"back to step {len(event.path)}" if event.path else "back to the beginning"
     return Block("↩", "warning", (row(Piece(f"{where}  ", "warning"), Piece(visible_line(event.reason), "muted")),))
+
+
+def mode_chosen(event: ModeChosen) -> Block:
+    """Who thinks from here on, and why; louder where another has given up."""
+    tone: Tone = "warning" if event.after else "muted"
+    return Block("⇄", tone, (row(Piece(mode_line(event), tone)),))
+
+
+def plan_scored(event: PlanScored) -> Block:
+    """What a turn's plan of branches was worth."""
+    return Block("◇", "muted", (row(Piece(f"plan of turn {event.turn}: {worth_line(event, amount)}", "muted")),))
 
 
 def offered(event: ToolsOffered) -> Block:
@@ -267,12 +290,14 @@ def settled(event: BudgetSettled) -> Block | None:
     return None
 
 
-def footer(event: TurnFinished) -> Block:
-    """The turn's sums: cost, steps, time, tokens saved; and its ending, unless it ended in an answer."""
+def footer(event: TurnFinished, by: str = "") -> Block:
+    """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending, tone = _ENDINGS[event.status]
     sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
     if event.saved_tokens > 0:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
+    if by in ROLES:
+        sums.append(f"by the {by}")
     head = (Piece(f"{ending} · ", tone),) if ending else ()
     return Block("■" if ending else "", tone, (row(*head, Piece(" · ".join(sums), "muted")),))
 
@@ -301,7 +326,7 @@ def arguments_rows(arguments: Mapping[str, Any], *, lines: int = 6) -> tuple[Row
 
 def _signature(started: CallStarted) -> tuple[Piece, ...]:
     inside = ", ".join(f"{visible_line(key)}={_short(value)}" for key, value in started.arguments.items())
-    return (Piece(visible_line(started.name), "tool"), Piece(f"({inside})"))
+    return (*_by(started.role), Piece(visible_line(started.name), "tool"), Piece(f"({inside})"))
 
 
 def _short(value: object) -> str:

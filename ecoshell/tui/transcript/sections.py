@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ecoshell.tui.transcript.blocks import Piece, Row, row
+from ecoshell.tui.transcript.blocks import Picture, Piece, Row, row
 from ecoshell.tui.transcript.code import highlighted
 from ecoshell.tui.transcript.inline import inline
 
@@ -25,7 +25,7 @@ class Section(Protocol):
         ...
 
     def rows(self, width: int) -> Iterable[Row]:
-        """Its rows; only a table asks for the width."""
+        """Its rows; only a table and a picture ask for the width."""
         ...
 
 
@@ -43,6 +43,24 @@ class Rows:
     def rows(self, width: int) -> Iterable[Row]:
         """The rows."""
         return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Some lines of a picture."""
+
+    picture: Picture
+    start: int
+    stop: int
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line for each; none is ever wrapped."""
+        return self.stop - self.start, 0
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """The lines at this width."""
+        return self.picture.rows(width, self.start, self.stop)
 
 
 @dataclass(frozen=True, slots=True)

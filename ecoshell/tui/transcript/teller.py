@@ -9,6 +9,7 @@ from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
     BranchLeft,
+    BudgetHeld,
     BudgetSettled,
     CallFinished,
     CallJudged,
@@ -20,10 +21,14 @@ from ecoshell.events import (
     CostWanted,
     ErrorHappened,
     Event,
+    GraphPlanned,
     LimitChosen,
     LimitHit,
+    ModeChosen,
+    NodeChanged,
     Notice,
     PlanChanged,
+    PlanScored,
     Rationale,
     StepProposed,
     TextArrived,
@@ -34,16 +39,17 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.sessions.branching import Branching
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import Block, CallRef, Piece, Tone
-
-THINKING, WRITING = "◇", "…"
-"""Signs of a thought and of an answer that are still arriving."""
-
+from ecoshell.tui.transcript.arriving import Arriving, OpenEnd
+from ecoshell.tui.transcript.blocks import Block, CallRef, Piece
+from ecoshell.tui.transcript.graph import graph
 
 _PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
+    ModeChosen: lines.mode_chosen,
     ToolsOffered: lines.offered,
     BranchLeft: lines.branch_left,
+    PlanScored: lines.plan_scored,
     ToolRegistered: lines.registered,
     ToolUnregistered: lambda event: lines.unregistered(event.name),
     LimitHit: lines.limit,
@@ -60,7 +66,7 @@ _PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
 """How events are told that need no other beside them."""
 
 
-class Canvas(Protocol):
+class Canvas(OpenEnd, Protocol):
     """Where blocks go: finished ones, and below them open ones, each under a key (streamed text has none)."""
 
     def add(self, *blocks: Block) -> None:
@@ -75,18 +81,6 @@ class Canvas(Protocol):
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         ...
 
-    def stream(self, text: str, sign: str, tone: Tone) -> None:
-        """Add streamed text to the open end."""
-        ...
-
-    def settle(self, block: Block | None = None, key: str = "") -> None:
-        """Close what is open under this key: as this block or, without one, as it stands."""
-        ...
-
-    def drop(self, key: str = "") -> None:
-        """Take away what is open under this key."""
-        ...
-
     def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
         """Show what was thought of a call's result, beside it."""
         ...
@@ -99,12 +93,16 @@ class Teller:
         self._canvas = canvas
         self._calls: dict[str, CallStarted] = {}
         self._names: dict[str, str] = {}
-        self._arriving = False
+        self._arriving = Arriving(canvas)
         self._answer: Answer | None = None
         """An answer whose turn has not ended: how it ends decides its sign."""
         self._turn = 0
         self._plan: PlanChanged | None = None
         """Of this turn."""
+        self._branching: Branching | None = None
+        """The plan of branches that is under way."""
+        self._graphs = 0
+        """Plans of branches so far."""
         self._judged: dict[CallRef, bool | None] = {}
         self._marks: dict[CallRef, bool | None] = {}
 
@@ -115,14 +113,12 @@ class Teller:
     def tell(self, event: Event) -> None:
         """Show one event."""
         match event:
-            case TurnStarted():
-                self._begin(event)
-            case TextArrived():
-                self._stream(event)
-            case Rationale():
-                self._thought(event)
-            case StepProposed():
-                self._replace(lines.proposed(event))
+            case TurnStarted() | TurnFinished():
+                self._turned(event)
+            case TextArrived() | BudgetHeld() | Rationale() | StepProposed():
+                self._arriving.hear(event)
+            case GraphPlanned() | NodeChanged():
+                self._graph(event)
             case CallStarted() | CallFinished():
                 self._call(event)
             case CallJudged() | CallMarked():
@@ -132,14 +128,19 @@ class Teller:
             case Answer():
                 self._answer = event
                 self._canvas.open(lines.answer(event))
-            case TurnFinished():
-                self._end(event)
             case ApprovalWanted():
                 self._names[event.id] = event.name
             case _:
                 block = self._plain(event)
                 if block is not None:
                     self._add(block, closes=isinstance(event, (ErrorHappened, LimitHit)))
+
+    def rest(self) -> None:
+        """Take it that nothing is under way, as after the events of a process that is gone."""
+        self._stop()
+        if self._answer is not None:
+            self._canvas.settle()
+            self._answer = None
 
     def _plain(self, event: Event) -> Block | None:
         """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
@@ -179,41 +180,49 @@ class Teller:
         if block is not None:
             self._add(block)
 
-    def _stream(self, event: TextArrived) -> None:
-        self._arriving = True
-        if event.channel == "answer":
-            self._canvas.stream(event.text, WRITING, "text")
-        else:
-            self._canvas.stream(event.text, THINKING, "thought")
+    def _graph(self, event: GraphPlanned | NodeChanged) -> None:
+        """Draw a plan of branches in the place of what was streamed, and again whenever a node of it has changed."""
+        if isinstance(event, GraphPlanned):
+            self._end_graph()
+            self._branching, self._graphs = Branching(event), self._graphs + 1
+            self._arriving.become(graph(self._branching, self._graph_name))
+        elif self._branching is not None:
+            self._branching = self._branching.heard(event)
+            self._canvas.redraw(graph(self._branching, self._graph_name))
 
-    def _thought(self, event: Rationale) -> None:
-        if event.text.strip():
-            self._replace(lines.rationale(event.text))
-        elif self._arriving:
-            self._canvas.drop()
-            self._arriving = False
+    def _end_graph(self) -> None:
+        """Let no node stand as if it went on."""
+        if self._branching is not None and not self._branching.settled:
+            self._canvas.redraw(graph(self._branching.ended(), self._graph_name))
+        self._branching = None
 
-    def _begin(self, event: TurnStarted) -> None:
-        if self._answer is not None:  # of a turn whose end was never recorded
-            self._canvas.settle()
-            self._answer = None
+    @property
+    def _graph_name(self) -> str:
+        return f"graph {self._graphs}"
+
+    def _turned(self, event: TurnStarted | TurnFinished) -> None:
+        """A turn begins or ends."""
+        if isinstance(event, TurnFinished):
+            self._end(event)
+            return
+        self.rest()
         self._turn, self._plan = event.turn, None
-        self._replace(lines.question(event.question, attachments=event.attachments))
+        self._arriving.become(lines.question(event.question, attachments=event.attachments))
 
     def _end(self, event: TurnFinished) -> None:
-        for started in self._calls.values():
-            self._canvas.settle(lines.stopped(started), _key(started.id))
+        self._stop()
         if self._answer is not None:
             self._canvas.settle(lines.answer(self._answer, event.status))
-        self._add(lines.footer(event), closes=True)
-        self._calls.clear()
+        self._add(lines.footer(event, self._answer.role if self._answer else ""), closes=True)
         self._names.clear()
         self._answer = None
 
-    def _replace(self, block: Block) -> None:
-        """Put the block in the place of what is arriving."""
-        self._canvas.settle(block)
-        self._arriving = False
+    def _stop(self) -> None:
+        """Say of what nobody heard the end that it was stopped."""
+        for started in self._calls.values():
+            self._canvas.settle(lines.stopped(started), _key(started.id))
+        self._calls.clear()
+        self._end_graph()
 
     def _add(self, block: Block, *, closes: bool = False) -> None:
         """Put a block below what is done; what is still open stays open, unless this puts an end to it."""
@@ -221,7 +230,7 @@ class Teller:
             self._canvas.insert(block)
             return
         self._canvas.add(block)
-        self._arriving = False
+        self._arriving.over()
 
 
 def _key(call: str) -> str:

@@ -173,6 +173,11 @@ class Transcript(ScrollView, can_focus=True):
         self._changed()
         self.refresh_bindings()  # the cursor may be on it, and it can be marked now
 
+    def redraw(self, block: Block) -> None:
+        """Put a block in the place of the one of its name."""
+        self._column.redraw(block)
+        self._changed()
+
     def drop(self, key: str = STREAM) -> None:
         """Take away what is open under this key."""
         self._column.drop(key)

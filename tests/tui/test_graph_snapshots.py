@@ -1,0 +1,91 @@
+"""A plan of branches as pictures: in the transcript and in the plan panel."""
+
+from dataclasses import replace
+
+import pytest
+from branch_play import AGAIN, ANSWERED, DONE, FAILED, NODES, PLANNED, RUNNING, STARTED, STOPPED, node
+from plan_play import USED
+from side_play import READY, SideApp
+from tui_play import FakeShell, eventually
+
+from ecoshell.events import GraphPlanned
+from ecoshell.tui.transcript.view import Transcript
+
+SIZES = pytest.mark.parametrize("size", [(130, 30), (80, 24), (60, 24)], ids=["wide", "medium", "narrow"])
+KNOWN = replace(
+    PLANNED,
+    nodes=(*NODES[:-1], node("write_file", "calculate", "current_time", price=0, seconds=0.05)),
+    price_nano=2_000_000,
+    seconds=1.27,
+)
+ODD = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_column_" * 3)
+HOSTILE = GraphPlanned(
+    (*(node(label) for label in ODD), node("all", *ODD)), "…", critical=(ODD[0], "all"), price_nano=4_000_000
+)
+TWENTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{at}" for at in range(30)))), "…")
+
+
+async def at_rest(pilot) -> None:
+    chat = pilot.app.chat
+    await eventually(pilot, lambda: chat.talk)
+    await eventually(pilot, lambda: "plan of" in chat.query_one(Transcript).text)
+
+
+def shell(*events) -> FakeShell:
+    """A session whose last turn goes on."""
+    return FakeShell((STARTED, *events, ANSWERED), stops_at=1 + len(events))
+
+
+async def asked(pilot) -> None:
+    await eventually(pilot, lambda: pilot.app.chat.talk)
+    await pilot.press(*"go on", "enter")
+    await eventually(pilot, lambda: "plan of" in pilot.app.chat.query_one(Transcript).text)
+
+
+@SIZES
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((KNOWN,), id="planned"),
+        pytest.param((KNOWN, *RUNNING), id="running"),
+        pytest.param((KNOWN, *RUNNING, *DONE), id="done"),
+        pytest.param((PLANNED, *RUNNING, *FAILED), id="failed"),
+        pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), id="repaired"),
+    ],
+)
+def test_a_plan(snap_compare, make_app, events, size):
+    assert snap_compare(make_app(shell(*events)), terminal_size=size, run_before=asked)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param((KNOWN, *RUNNING, DONE[0], STOPPED), id="stopped"),
+        pytest.param((HOSTILE,), id="hostile"),
+        pytest.param((TWENTY,), id="without_lanes"),
+    ],
+)
+def test_a_plan_of_an_earlier_turn(snap_compare, make_app, events):
+    app = make_app(FakeShell(earlier=(STARTED, *events)))
+    assert snap_compare(app, terminal_size=(80, 36), run_before=at_rest)
+
+
+def test_a_plan_without_colours(snap_compare, make_app, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(shell(PLANNED, *RUNNING, *FAILED[:2]))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=asked)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("size", [(120, 44), (80, 24), (60, 14)], ids=["wide", "narrow", "low"])
+@pytest.mark.parametrize("planned", [True, False], ids=["by_budget", "off"])
+def test_the_panel(snap_compare, paths, planned, size):
+    past = (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2])
+    app = SideApp(paths, READY if planned else replace(READY, plan="off"), past)
+
+    async def before(pilot) -> None:
+        await pilot.press("f3")
+        await pilot.pause()
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=size, run_before=before)

@@ -1,0 +1,86 @@
+"""Whose share of a turn is how large."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import Usage
+from ecoshell.tui.side.role_use import RoleUse, in_order, shares
+
+NANO = st.integers(0, 10**12)
+USES = st.lists(
+    st.builds(
+        RoleUse,
+        role=st.just("planner"),
+        model=st.just("m"),
+        usage=st.builds(Usage, st.integers(0, 10**6), st.integers(0, 10**5)),
+        spent_nano=st.none() | NANO,
+        seconds=st.floats(0, 10_000),
+    ),
+    max_size=6,
+)
+
+
+def use(role: str = "planner", spent: int | None = 0, tokens: int = 0, seconds: float = 0.0) -> RoleUse:
+    return RoleUse(role, "m", 1, Usage(tokens, 0), spent, seconds)
+
+
+@given(USES)
+def test_shares_are_100_percent_together_and_larger_where_more_was_used(uses: list[RoleUse]):
+    shared = shares(uses)
+    if shared is None:
+        assert not any(one.usage.total or round(one.seconds * 1_000_000) for one in uses)
+        return
+    assert sum(shared.percent) == 100
+    assert len(shared.percent) == len(uses)
+    parts = {
+        "price": lambda one: one.spent_nano,
+        "tokens": lambda one: one.usage.total,
+        "time": lambda one: one.seconds,
+    }
+    ordered = sorted(zip((parts[shared.basis](one) for one in uses), shared.percent, strict=True))
+    assert all(later[1] >= earlier[1] - 1 for earlier, later in pairwise(ordered))
+
+
+def test_shares_are_of_the_price_where_it_is_known_and_not_zero():
+    shared = shares([use(spent=3_000, tokens=1), use(spent=1_000, tokens=9)])
+    assert shared is not None
+    assert (shared.basis, shared.why, shared.percent) == ("price", "", (75, 25))
+
+
+@pytest.mark.parametrize(("spent", "why"), [(0, "free of charge"), (None, "price unknown")])
+def test_shares_are_of_the_tokens_where_the_price_says_nothing(spent: int | None, why: str):
+    shared = shares([use(spent=spent, tokens=90), use(spent=0, tokens=10)])
+    assert shared is not None
+    assert (shared.basis, shared.why, shared.percent) == ("tokens", why, (90, 10))
+
+
+def test_shares_are_of_the_time_where_there_are_no_tokens():
+    shared = shares([use(seconds=0.2), use(seconds=0.6)])
+    assert shared is not None
+    assert (shared.basis, shared.percent) == ("time", (25, 75))
+
+
+def test_what_rounding_leaves_goes_to_the_largest_remainders():
+    shared = shares([use(spent=1), use(spent=1), use(spent=1)])
+    assert shared is not None
+    assert shared.percent == (34, 33, 33)
+    shared = shares([use(spent=998), use(spent=1), use(spent=1)])
+    assert shared is not None
+    assert shared.percent == (100, 0, 0)
+
+
+def test_without_calls_there_is_nothing_to_share():
+    assert shares([]) is None
+    assert shares([RoleUse("planner", "m"), RoleUse("caller", "m")]) is None
+
+
+def test_the_three_roles_come_first_and_others_as_they_came():
+    roles = ("judge", "summarizer", "single", "caller", "planner", "ranker")
+    uses = [use(role) for role in roles]
+    assert [one.role for one in in_order([*uses, replace(use("planner"), model="other")])] == [
+        *("planner", "planner", "caller", "summarizer", "judge", "single", "ranker"),
+    ]

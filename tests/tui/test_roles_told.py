@@ -1,0 +1,111 @@
+"""Whose thought, whose call and whose answer it is: in the transcript and in the line shell."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.style import Style
+from roles_play import ALONE, CALLED, CALLER_THINKS, MIXED, PLANNER_THINKS, SUMMARIZER_WRITES, trio
+from tui_play import COUNTING
+
+from ecoshell.cli.render import EventLines, Printer
+from ecoshell.events import Answer, Event, Rationale, TextArrived
+from ecoshell.tui.transcript.blocks import TONES
+from ecoshell.tui.transcript.column import Column
+from ecoshell.tui.transcript.painter import Painter
+from ecoshell.tui.transcript.teller import Teller
+
+TRIO = trio()
+
+
+def told(*events: Event, width: int = 80) -> list[str]:
+    column = Column()
+    column.repaint(Painter(dict.fromkeys(TONES, Style()), width))
+    teller = Teller(column)
+    for event in events:
+        teller.tell(event)
+    return [line.strip() for line in column.plain.splitlines() if line.strip()]
+
+
+def printed(*events: Event, streaming: bool = True) -> list[str]:
+    out = io.StringIO()
+    lines = EventLines(Printer(out), streaming=streaming)
+    for event in events:
+        lines.show(event)
+    return [line for line in out.getvalue().splitlines() if line]
+
+
+@pytest.mark.parametrize("width", [60, 130])
+def test_thoughts_and_calls_stand_beside_the_sign_and_the_name_of_their_role(width: int):
+    lines = told(*TRIO, width=width)
+    assert "◆  planner  I need a word counter." in lines
+    assert "▸  caller  count_text(path=notes.txt)  12 ms  $0" in lines
+    assert "◆  planner  That is all that was asked." in lines
+
+
+def test_the_end_of_a_turn_says_who_has_answered():
+    lines = told(*TRIO)
+    assert lines[-2].startswith("✔  notes.txt has 1,204 words.")
+    assert lines[-1].endswith("· by the summarizer")
+    gave_up = (*TRIO[:-2], Answer("No such file.", role="planner"), replace(TRIO[-1], status="gave_up"))
+    lines = told(*gave_up)
+    assert lines[-2] == "∅  No such file."
+    assert lines[-1].endswith("· by the planner")
+
+
+def test_one_model_alone_is_not_named():
+    lines = told(*COUNTING)
+    assert "◆  I need a word counter." in lines
+    assert not any("single" in line or "by the" in line for line in lines)
+
+
+def test_what_arrives_says_whose_it_is_and_each_reply_begins_a_line():
+    assert told(*TRIO[: PLANNER_THINKS + 1])[-1] == "◇  planner  I need a word counter. Next: caller."
+    lines = told(*TRIO[: CALLER_THINKS + 1])
+    assert lines[-2:] == ["◇  planner  I need a word counter. Next: caller.", 'caller  {"name": "count_text"}']
+    lines = told(*TRIO[:CALLED])
+    assert not any("Next: caller" in line or "{" in line for line in lines)
+
+
+def test_a_thought_is_told_once_also_where_an_answer_arrives_below_it():
+    planned = TextArrived("That is all that was asked. Next: conclusion.", "thought", "planner")
+    events = [*TRIO[:13], planned, *TRIO[13:]]
+    above = told(*events[: SUMMARIZER_WRITES + 2])
+    assert above[-2:] == [f"◇  planner  {planned.text}", "…  notes.txt has 1,204 words."]
+    lines = told(*events)
+    assert sum("That is all" in line for line in lines) == 1
+    assert lines.index("◆  planner  That is all that was asked.") == lines.index("✔  notes.txt has 1,204 words.") - 1
+
+
+def test_an_answer_that_arrives_stays_where_the_thought_above_it_says_nothing():
+    events = [*TRIO[:-4], Rationale("", "planner"), *TRIO[-2:]]
+    assert told(*events)[-2] == "✔  notes.txt has 1,204 words."
+
+
+def test_the_line_shell_says_in_words_who_thinks_who_calls_and_who_answers():
+    said = [line for line in printed(*TRIO) if any(role in line for role, _ in MIXED)]
+    (_, planner), (_, caller), (_, summarizer) = MIXED
+    assert said == [
+        f"| planner is thinking | {planner}",
+        "- planner: I need a word counter. Next: caller.",
+        f"| caller is thinking | {caller}",
+        '* caller: call count_text(path="notes.txt")',
+        f"| planner is thinking | {planner}",
+        f"| summarizer is thinking | {summarizer}",
+        "- summarizer: notes.txt has **1,204** words.",
+        "- planner: That is all that was asked.",
+    ]
+
+
+def test_where_nobody_watches_only_what_is_finished_is_printed():
+    said = [line for line in printed(*TRIO, streaming=False) if any(role in line for role, _ in ALONE)]
+    assert said == [
+        "- planner: I need a word counter.",
+        '* caller: call count_text(path="notes.txt")',
+        "- planner: That is all that was asked.",
+        "answer by the summarizer: notes.txt has **1,204** words.",
+    ]
+
+
+def test_the_line_shell_names_nobody_where_one_model_does_it_all():
+    assert not any("single" in line or "thinking" in line or "by the" in line for line in printed(*COUNTING))
