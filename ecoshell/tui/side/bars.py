@@ -88,8 +88,9 @@ class TitleBar(Static):
         how, model = self._who
         short = model_name(model, _MODEL)
         whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
-        said = [f"{state}  {who}".rstrip() for state in self._elsewhere() for who in (*whos[:-1], how, "")]
-        said += [f"{state}  {who}" if state else who for state in self._states() for who in whos]
+        pairs = [(state, who) for state in self._elsewhere() for who in (*whos[:-1], how, "")]
+        pairs += [(state, who) for state in self._states() for who in whos]
+        said = ("  ".join(word for word in pair if word) for pair in pairs)
         least = self._states()[-1] or short
         return next((one for one in said if cell_len(one) <= room), fit(least, max(0, room)))
 
