@@ -168,7 +168,9 @@ async def test_the_palette_finds_the_commands_and_the_themes_of_the_screen_itsel
         await pilot.press("escape")
         await found(pilot, app, "theme light", "theme light")
         await pilot.press("enter")
+        await eventually(pilot, lambda: not isinstance(app.screen, CommandPalette))
         await eventually(pilot, lambda: app.theme == "light")
+        assert app.theme == "light"
 
 
 async def found(pilot, app, typed: str, first: str) -> None:

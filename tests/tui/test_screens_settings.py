@@ -92,7 +92,8 @@ async def test_a_switch_switches(host: Host, written: Paths) -> None:
         await eventually(pilot, lambda: "allow_private_addresses = true" in written.settings_file.read_text())
         await eventually(pilot, lambda: getattr(host.screen.highlighted, "value", "") == "true")
         await pilot.press("enter")
-        await eventually(pilot, lambda: "allow_private_addresses = false" in written.settings_file.read_text())
+        await eventually(pilot, lambda: "allow_private_addresses = true" not in written.settings_file.read_text())
+        assert "allow_private_addresses = false" in written.settings_file.read_text()
 
 
 async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) -> None:
