@@ -245,7 +245,10 @@ class Kit:
         """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
         if not self.cast.players:
             trial = partial(self.caster.cast, self.session_model, "umi", roles=roles, at_hand=self.cast.models)
-            await asyncio.to_thread(trial)
+            there, tried = self.cast.models, await asyncio.to_thread(trial)
+            for one in tried.models:
+                if one not in there:
+                    await one.aclose()
         return await self._recast(self.session_model, self.mode, roles)
 
     async def go_on_alone_with(self, model: str) -> Mode:

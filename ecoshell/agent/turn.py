@@ -239,10 +239,12 @@ class Turn:
             self._emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
         if outcome.ending == "answered" and not outcome.answer.strip():
+            alone = self._answerer == self._mode.role
+            who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
             raise ModelBroken(
-                f"{self._mode.model} gave an empty answer.",
+                f"{who} gave an empty answer.",
                 kept="The session is kept.",
-                fix="Ask again, or choose another model with /model.",
+                fix=f"Ask again, or choose another model with {command}.",
             )
         self._emit(Answer(outcome.answer, role=self._answerer))
         return self.so_far(outcome.ending, outcome.answer)
@@ -285,5 +287,7 @@ def _step_text(thought: Thought) -> str:
 
 
 def _last_result(path: Path) -> str:
-    useful = [step for step in path.steps if step.observation.ok]
-    return f"The last result, as it came from {useful[-1].call.name}: {useful[-1].observation.text}" if useful else ""
+    if not path.found:
+        return ""
+    last = path.found[-1]
+    return f"The last result, as it came from {last.call.subject}: {last.observation.text}"

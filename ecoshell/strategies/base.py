@@ -57,9 +57,14 @@ class Path:
         return tuple(dict.fromkeys(names))
 
     @property
+    def found(self) -> tuple[Step, ...]:
+        """Those of its steps that gave a result: registrations, searches for tools and failures do not."""
+        return tuple(step for step in self.steps if step.observation.ok and step.call.name not in _NO_RESULTS)
+
+    @property
     def results(self) -> int:
-        """How many of its steps gave a result: registrations, searches for tools and failures do not."""
-        return sum(step.observation.ok and step.call.name not in _NO_RESULTS for step in self.steps)
+        """How many of its steps gave a result."""
+        return len(self.found)
 
 
 @dataclass(frozen=True, slots=True)

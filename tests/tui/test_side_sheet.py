@@ -136,13 +136,15 @@ def test_prices_that_are_unknown_are_never_shown_as_nothing():
 def test_roles_stand_in_a_table_where_there_is_room_and_below_each_other_where_not():
     wide, slim = plain(roles_lines(board(*TWO_MODELS), 100)), plain(roles_lines(board(*TWO_MODELS), 36))
     assert [line.split()[:3] for line in wide.splitlines()] == [
-        ["role", "model", "calls"],
-        ["single", "embedded", "1"],
-        ["planner", "openai/gpt-4.1-mini", "1"],
-        ["◇", "caller", "local:…/qwen2.5-1.5b-instruct-q4.gguf"],
+        ["turn", "2", "%"],
+        ["role", "calls", "in"],
+        ["◆", "planner", "1"],
+        ["openai/gpt-4.1-mini"],
+        ["◇", "caller", "thinking"],
+        ["local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf"],
     ]
-    assert slim.splitlines()[3:6] == [
-        "  planner  openai/gpt-4.1-mini      ",
+    assert slim.splitlines()[1:4] == [
+        "◆ planner  openai/gpt-4.1-mini 100 %",
         "  1 call  6.4 s              $0.0124",
         "  8.7k in (4.1k cached) · 420 out",
     ]
