@@ -75,9 +75,8 @@ async def _unregister(shell: Shell, argument: str) -> Printed:
 
 async def _model(shell: Shell, argument: str) -> Printed:
     if argument:
-        if shell.conversation.busy:
-            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the model.")
-        await shell.kit.switch(argument)
+        with shell.conversation.occupying():
+            await shell.kit.switch(argument)
     traits = shell.kit.cast.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
@@ -91,9 +90,8 @@ async def _mode(shell: Shell, argument: str) -> Printed:
     if argument:
         if argument not in MODES:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
-        if shell.conversation.busy:
-            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the mode.")
-        await kit.think_as(argument)
+        with shell.conversation.occupying():
+            await kit.think_as(argument)
     rows = [("❯" if name == kit.mode else "", name, about) for name, about in MODES.items()]
     told = table(("", "mode", "who thinks"), rows)
     return Printed(f"{told}\n\n{_last_choice(kit)}" if kit.mode == AUTO else told)
@@ -114,8 +112,7 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
         if argument not in kit.strategies:
             names = ", ".join(kit.strategies)
             raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
-        if shell.conversation.busy:
-            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the strategy.")
+        shell.conversation.require_free()
         kit.strategy = argument
     rows = [("❯" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
     return Printed(table(("", "strategy", "what it does"), rows))

@@ -204,7 +204,7 @@ class Conversation:
 
     async def undo(self) -> tuple[PastTurn, TurnUndone]:
         """Take the last turn back: what its tools wrote, and what models are told of it; raises UsageError."""
-        with self._occupying():
+        with self.occupying():
             turn = self.memory.last_turn
             log = self._kit.bench.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.number))
@@ -266,7 +266,8 @@ class Conversation:
         return event
 
     @contextmanager
-    def _occupying(self) -> Generator[None]:
+    def occupying(self) -> Generator[None]:
+        """Refuse questions while something short goes on that no turn may run beside; raises UsageError beside one."""
         self.require_free()
         self._occupied = True
         try:

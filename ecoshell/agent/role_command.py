@@ -21,9 +21,8 @@ async def _role(shell: Shell, argument: str) -> Printed:
     kit = shell.kit
     if argument:
         wanted = _wanted(kit, argument)
-        if shell.conversation.busy:
-            raise UsageError("A turn is under way.", fix="Wait for it, or stop it, then change the roles.")
-        await kit.give(wanted)
+        with shell.conversation.occupying():
+            await kit.give(wanted)
     rows = await asyncio.to_thread(lambda: [_row(role, kit.roles.of(role), kit.session_model) for role in ROLES])
     told = table(("role", "model", "adapter", ""), rows)
     return Printed(told if kit.cast.players else f"{told}\n\n{_NOT_NOW}")

@@ -83,13 +83,14 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
 async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
     if shell.conversation.busy:
         return False
-    match path:
-        case ("model",):
-            await shell.kit.switch(settings.model)
-        case ("modes", *_):
-            await _give_roles(shell.kit, settings, role_named(path[-1]))
-        case _:
-            await shell.kit.think_as(settings.agent.mode)
+    with shell.conversation.occupying():
+        match path:
+            case ("model",):
+                await shell.kit.switch(settings.model)
+            case ("modes", *_):
+                await _give_roles(shell.kit, settings, role_named(path[-1]))
+            case _:
+                await shell.kit.think_as(settings.agent.mode)
     return True
 
 

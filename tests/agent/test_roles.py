@@ -1,6 +1,8 @@
 """A model for each role: who is asked what, what it is paid, and what becomes of names that cannot be had."""
 
+import asyncio
 import json
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,8 +23,10 @@ from ecoshell.events import (
     PlanChanged,
     StepStarted,
     ToolRegistered,
+    TurnFinished,
     from_json,
 )
+from ecoshell.models.metered import MeteredModel
 from ecoshell.models.script import ScriptModel
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
@@ -193,6 +197,59 @@ async def test_a_model_that_cannot_be_had_leaves_the_roles_as_they_were_and_is_n
             with pytest.raises(ModelMissing, match="cannot be the summarizer"):
                 await shell.command(f"/role {typed}")
         assert (shell.kit.cast, shell.kit.roles) == (before, RoleModels())
+
+
+@pytest.mark.parametrize("typed", ["/mode umi", "/role caller -"])
+async def test_no_question_is_asked_while_those_who_think_are_changing(cast, monkeypatch, typed):
+    async with cast(session=[say("3")], registration="all") as shell:
+        begun, go_on, make = threading.Event(), threading.Event(), shell.kit.caster.cast
+
+        def slow(*given, **named):
+            begun.set()
+            assert go_on.wait(20)
+            return make(*given, **named)
+
+        monkeypatch.setattr(shell.kit.caster, "cast", slow)
+        changing = asyncio.create_task(shell.command(typed))
+        assert await asyncio.to_thread(begun.wait, 20)
+        with pytest.raises(UsageError, match="under way"):
+            await turn(shell)
+        go_on.set()
+        await changing
+        assert of(await turn(shell), TurnFinished)
+
+
+async def test_an_empty_answer_is_told_of_the_role_that_gave_it(cast):
+    async with cast(planner=[ENOUGH], summarizer=[say("")], registration="all") as shell:
+        events = await turn(shell)
+    (error,) = of(events, ErrorHappened)
+    assert error.message.startswith("The summarizer gave an empty answer")
+    assert "/role" in error.fix
+
+
+async def test_a_partial_answer_quotes_no_registration(cast):
+    lines = [say("Register count_text. Next: caller."), register("count_text"), NEXT, CALL]
+    async with cast(session=[*lines[:2], say("")], max_steps=1, registration="names") as shell:
+        nothing = await turn(shell)
+    async with cast(session=[*lines, say("")], max_steps=2, registration="names") as shell:
+        counted = await turn(shell)
+    assert of(nothing, ToolRegistered)
+    assert nothing[-1].answer == ""
+    assert counted[-1].answer.startswith("The last result, as it came from count_text: ")
+
+
+async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatch):
+    closed = []
+
+    async def note(self):
+        closed.append(self.traits.name)
+
+    async with cast(session=[say("3")], caller=[say("")]) as shell:
+        await shell.command("/mode single")
+        monkeypatch.setattr(MeteredModel, "aclose", note)
+        name = shell.kit.roles.caller
+        await shell.command(f"/role caller {name}")
+        assert closed == [name]
 
 
 async def test_roles_are_not_changed_while_a_turn_runs(cast):
