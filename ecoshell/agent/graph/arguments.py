@@ -40,7 +40,7 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
     """The result as a value of one of these kinds; None where it is none, or not by itself."""
     text = result.strip()
     if NUMBER in kinds and _NUMBER.fullmatch(text):
-        return json.loads(text)
+        return _decoded(text)
     if kinds & {JSON, TABLE} and text[:1] in ("{", "["):
         return _decoded(text)
     if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
