@@ -11,6 +11,7 @@ from typing import Any
 
 import pexpect
 import pyte
+from rich.cells import cell_len
 
 LIMIT_S = 120
 ROWS, COLUMNS = 30, 100
@@ -28,7 +29,13 @@ class Terminal:
     @property
     def text(self) -> str:
         """The screen as text, without trailing blanks."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        return "\n".join(self._line(y) for y in range(ROWS)).rstrip()
+
+    def _line(self, y: int) -> str:
+        """One line; what is left of a wide character that was overwritten is a blank, as in a terminal."""
+        cells = [self._screen.buffer[y][x].data for x in range(COLUMNS)]
+        followed = zip(["", *cells], cells, strict=False)
+        return "".join(cell or ("" if cell_len(before) == 2 else " ") for before, cell in followed).rstrip()
 
     def type(self, text: str) -> None:
         self.child.send(text.encode())
