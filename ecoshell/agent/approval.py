@@ -11,12 +11,10 @@ from ecoshell.agent.person import Approval, Nobody, Person
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
 from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.textcalls import call_fault
-from ecoshell.tools.base import Previewing, Tool
+from ecoshell.tools.base import LASTING, Previewing, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 _HARMLESS: frozenset[Effect] = frozenset({"read"})
-LASTING: frozenset[Effect] = frozenset({"write", "execute"})
-"""Effects that going back in a search does not undo."""
 _CHAINING = frozenset(";&|`$<>(){}\n\r\\")
 """Signs that let one shell command carry another: a wildcard never approves them."""
 _EFFECT_WORDS: Mapping[Effect, str] = {

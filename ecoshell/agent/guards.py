@@ -18,8 +18,10 @@ from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import Call, Footprint, Observation
 from ecoshell.planning.catp.price import TABLE_B2
 from ecoshell.strategies.base import Path
-from ecoshell.tools.limits import clip
-from ecoshell.tools.measuring import measured
+from ecoshell.tools.base import limits_of
+from ecoshell.tools.containing import contained
+from ecoshell.tools.limits import UNSTATED, Limits, clip
+from ecoshell.tools.results import failed
 
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
@@ -209,19 +211,21 @@ class Paid:
 
 
 class Runner:
-    """The end of the row: the tool runs."""
+    """The end of the row: the tool runs, within its limits whatever it is."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, unstated: Limits = UNSTATED) -> None:
+        """`unstated` holds for tools that state no limits of their own."""
         self._catalog = catalog
+        self._unstated = unstated
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         scene.bill.made = call
         start = time.monotonic()
         try:
-            return await measured(self._catalog.tool(call.name), call.arguments)
-        except Exception as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
-            text = f"{call.name} failed: {type(failure).__name__}: {failure}"
-            return Observation(text, ok=False, seconds=time.monotonic() - start)
+            tool = self._catalog.tool(call.name)
+            return await contained(tool, call.arguments, limits_of(tool, self._unstated))
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
+            return replace(failed(call.name, failure, self._unstated), seconds=time.monotonic() - start)
 
 
 def _unaffordable(call: Call, limit: LimitReached) -> Observation:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
-from ecoshell.agent.approval import LASTING
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import BranchLeft, Emit, Notice
 from ecoshell.messages import TOOL_REGISTER
 from ecoshell.strategies.base import Path, Step
+from ecoshell.tools.base import LASTING
 
 
 class Trail:

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from ecoshell.messages import Effect, Observation, ToolDocument
+from ecoshell.tools.limits import UNSTATED, Limits
+
+LASTING: frozenset[Effect] = frozenset({"write", "execute"})
+"""What stays done when the agent goes back to another way, or the tool is stopped."""
 
 
 @runtime_checkable
@@ -26,8 +30,26 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """Run with these arguments, checked against the schema, within the tool's limits; it may be cancelled."""
+        """Run with these arguments, checked against the schema, within the tool's limits; it may be cancelled.
+
+        It runs on the event loop, so what blocks belongs in a thread: `threads.in_thread` gives it one that the end of
+        the program does not wait for.
+        """
         ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A tool that states what one call of it may take; others get `limits.UNSTATED`."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+
+def limits_of(tool: Tool, unstated: Limits = UNSTATED) -> Limits:
+    """The limits a tool states, or those for tools that state none."""
+    stated: object = tool.limits if isinstance(tool, Limited) else None
+    return stated if isinstance(stated, Limits) else unstated
 
 
 @runtime_checkable

@@ -1,23 +1,21 @@
 """A function as a tool: its signature is the schema, its docstring's first line the description."""
 
 import asyncio
-import contextvars
 import inspect
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, partial
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
 from ecoshell.tools.arguments import Arguments
-from ecoshell.tools.limits import Leash, Limits, clip, leash
+from ecoshell.tools.base import LASTING
+from ecoshell.tools.limits import Leash, Limits, leash, stopped
+from ecoshell.tools.results import failed, told
 from ecoshell.tools.schema import parameters_of
-
-_AT_ONCE = 32
-"""Plain functions that can run at the same time; asyncio's own threads are fewer on few cores, and shared by all."""
+from ecoshell.tools.threads import in_thread
 
 
 class FunctionTool:
@@ -41,7 +39,7 @@ class FunctionTool:
         """`preview` takes the function's arguments and gives, as a unified diff, what a run would change in files."""
         self._function = function
         self._preview = preview
-        self._limits = limits or Limits()
+        self.limits = limits or Limits()
         self.name = name or function.__name__
         self.effects: frozenset[Effect] = frozenset(effects)
         self.price_nano = price_nano
@@ -72,29 +70,28 @@ class FunctionTool:
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Run with these arguments within the limits; what goes wrong is an observation, only cancelling is raised."""
         started = time.monotonic()
-        held = Leash(started + self._limits.seconds)
-        limit = asyncio.timeout(self._limits.seconds)
+        held = Leash(started + self.limits.seconds)
+        before = leash.set(held)
+        limit = asyncio.timeout(self.limits.seconds)
         try:
             async with limit:
-                found = _observation(await self._outcome(arguments, held))
-        except ToolError as error:
-            found = Observation(str(error), ok=False)
+                found = await self._outcome(arguments)
         except Exception as error:  # noqa: BLE001 - a fence: whatever a tool raises is an observation, never the end of a turn
-            found = Observation(f"{self.name} failed: {type(error).__name__}: {error}", ok=False)
+            found = failed(self.name, error, self.limits)
         finally:
             held.let_go.set()
+            leash.reset(before)
         if limit.expired():
-            found = Observation(f"{self.name} was stopped: it took longer than {self._limits.seconds:g} s.", ok=False)
-        return self._bounded(found, time.monotonic() - started)
+            text = stopped(self.name, self.limits.seconds, lasting=bool(self.effects & LASTING))
+            found = Observation(text, ok=False)
+        return replace(found, seconds=time.monotonic() - started)
 
-    async def _outcome(self, arguments: Mapping[str, Any], held: Leash) -> Any:
-        checked = await asyncio.to_thread(self._checked, arguments)
-        if inspect.iscoroutinefunction(self._function):
-            return await cast("Awaitable[Any]", self._function(**checked))
-        context = contextvars.copy_context()
-        context.run(leash.set, held)
-        work = partial(context.run, self._function, **checked)
-        return await asyncio.get_running_loop().run_in_executor(_threads(), work)
+    async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
+        if not inspect.iscoroutinefunction(self._function):
+            return await in_thread(lambda: told(self.name, self._function(**self._checked(arguments)), self.limits))
+        checked = await in_thread(lambda: self._checked(arguments))
+        outcome = await cast("Awaitable[Any]", self._function(**checked))
+        return await in_thread(lambda: told(self.name, outcome, self.limits))
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
@@ -105,22 +102,3 @@ class FunctionTool:
     @cached_property
     def _arguments(self) -> Arguments:
         return Arguments(self._function, self.document.parameters)
-
-    def _bounded(self, found: Observation, seconds: float) -> Observation:
-        storable = found.text.encode(
-            "utf-8", "backslashreplace"
-        ).decode()  # half a surrogate pair cannot be sent or stored
-        text, clipped = clip(storable, self._limits.characters)
-        changes = found.changes.encode("utf-8", "backslashreplace").decode()
-        return Observation(text, found.ok, found.truncated or clipped, seconds, changes=changes)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tool")
-
-
-def _observation(outcome: Any) -> Observation:
-    if isinstance(outcome, Observation):
-        return outcome
-    return Observation(outcome if isinstance(outcome, str) else json.dumps(outcome, ensure_ascii=False, default=str))

@@ -15,6 +15,12 @@ class Limits:
     seconds: float = 20.0
     characters: int = 8_000
     """Of the observation the model reads."""
+    changes: int = 50_000
+    """Characters of the changes in files that a person is shown."""
+
+
+UNSTATED = Limits(seconds=120.0)
+"""Of a tool that states none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,18 @@ def checkpoint() -> None:
         raise ToolError("The call was stopped.")
 
 
-def truncation_mark(shown: int, total: int, what: str = "characters") -> str:
-    """The words that stand where something was left out."""
+def stopped(name: str, seconds: float, *, lasting: bool, runs_on: bool = False) -> str:
+    """What the model reads of a tool that took too long; `lasting` says that it may have changed something."""
+    ended = " It does not let itself be ended: it runs on, and what comes of it is dropped." if runs_on else ""
+    left = "What it had changed by then stays: look at that before you call it again."
+    advice = left if lasting else "Give it less to do, or go on without it."
+    return f"{name} was stopped: it took longer than {seconds:g} s.{ended} {advice}"
+
+
+def truncation_mark(shown: int, total: int | None, what: str = "characters") -> str:
+    """The words that stand where something was left out; `total` is None where nobody has counted."""
+    if total is None:
+        return f"[truncated: only the first {shown} {what} shown]"
     return f"[truncated: {shown} of {total} {what} shown]"
 
 

@@ -14,10 +14,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ecoshell.messages import Footprint, Observation
-from ecoshell.tools.base import Tool
 from ecoshell.tools.gpu import gpu_mb, gpu_there
 
 _KB_PER_MB = 1024
@@ -47,7 +46,13 @@ _under_way: list[Meter] = []
 """All meters of this process: its memory is one figure, whoever takes of it."""
 
 
-async def measured(tool: Tool, arguments: Mapping[str, Any]) -> Observation:
+class Runs(Protocol):
+    """As much of a tool as is measured."""
+
+    async def run(self, arguments: Mapping[str, Any]) -> Observation: ...
+
+
+async def measured(tool: Runs, arguments: Mapping[str, Any]) -> Observation:
     """Run a tool; the observation has the seconds and the memory the run took. Raises what the tool raises."""
     meter = Meter(alone=not _under_way)
     for other in _under_way:

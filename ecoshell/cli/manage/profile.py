@@ -21,8 +21,8 @@ from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore
 from ecoshell.planning.catp.types import FILE, signature
-from ecoshell.tools.base import Tool
-from ecoshell.tools.measuring import measured
+from ecoshell.tools.base import Tool, limits_of
+from ecoshell.tools.containing import contained
 from ecoshell.tools.workspace import Workspace
 from ecoshell.untrusted import visible_line
 
@@ -156,8 +156,9 @@ def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
 
 async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row]:
     """Run the tool on each input; a run before that loads what it needs, and does not count."""
-    await measured(tool, inputs[0].arguments)
-    return [_row(one, [await measured(tool, one.arguments) for _ in range(repeat)]) for one in inputs]
+    limits = limits_of(tool)
+    await contained(tool, inputs[0].arguments, limits)
+    return [_row(one, [await contained(tool, one.arguments, limits) for _ in range(repeat)]) for one in inputs]
 
 
 def _row(one: Input, seen: Sequence[Observation]) -> Row:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.builtin.watchdog import watchdog
 from ecoshell.tools.limits import OutputWindow
 from ecoshell.tools.measuring import following
 
@@ -60,33 +61,39 @@ async def run_process(
     """Run a program to its end or for `seconds`; keep at most `window` bytes of its output.
 
     `given` is the descriptor of a file that it reads as standard input. When this returns or is cancelled the whole
-    process group has been ended. Raises ToolError if it cannot be started.
+    process group has been ended, as it is when this process is killed. Raises ToolError if it cannot be started.
     """
     output = OutputWindow(window)
-    timed_out = False
     async with _pipe() as (reader, write_end):
         process = await _start(command, folder, environment, given, write_end)
-        reading = asyncio.create_task(_drain(reader, output))
-        try:
-            async with asyncio.timeout(seconds), following(process.pid):
-                await process.wait()
-        except TimeoutError:
-            timed_out = True
-        finally:
-            await _end(process, reading)
-    return Finished(process.returncode or 0, output.text(), output.truncated, timed_out)
+        with watchdog.watching(process.pid):
+            in_time = await _see_out(process, asyncio.create_task(_drain(reader, output)), seconds)
+    return Finished(process.returncode or 0, output.text(), output.truncated, timed_out=not in_time)
+
+
+async def _see_out(process: asyncio.subprocess.Process, reading: asyncio.Task[None], seconds: float) -> bool:
+    """Wait for the end of a program, and bring it about after `seconds`; whether it ended by itself."""
+    try:
+        async with asyncio.timeout(seconds), following(process.pid):
+            await process.wait()
+    except TimeoutError:
+        return False
+    finally:
+        await _end(process, reading)
+    return True
 
 
 async def _start(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], given: int, write_end: int
 ) -> asyncio.subprocess.Process:
+    announced, stdout = watchdog.announced(command, write_end)
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
-            *command,
+            *announced,
             cwd=folder,
             env=environment,
             stdin=given,
-            stdout=write_end,
+            stdout=stdout,
             stderr=write_end,
             start_new_session=True,  # a group of its own, and no terminal to ask for passwords on
         )
@@ -96,8 +103,9 @@ async def _start(
     except asyncio.CancelledError:  # asyncio alone would end the program, but not what it has started by now
         await asyncio.wait([starting])
         if starting.exception() is None:
-            _signal(starting.result(), signal.SIGKILL)
-            await starting.result().wait()
+            with watchdog.watching(starting.result().pid):
+                _signal(starting.result(), signal.SIGKILL)
+                await starting.result().wait()
         raise
     except (OSError, ValueError) as error:
         raise ToolError(f"{command[0]} could not be started: {error}.") from error

@@ -1,0 +1,122 @@
+"""Programs that tools have started end with the process that started them, however that ends."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agent_play import finish, register, say
+
+from ecoshell.tools.builtin import watchdog as room
+from ecoshell.tools.builtin.processes import Finished, run_process
+
+STARTER = """
+import asyncio, os, sys
+from pathlib import Path
+from ecoshell.tools.builtin.processes import run_process
+
+command = ["/bin/sh", "-c", "exec 3>life; trap '' TERM; (sleep 300) & echo up >&3; sleep 300; sleep 300"]
+asyncio.run(run_process(command, folder=Path(sys.argv[1]), environment=os.environ, seconds=300, window=99))
+"""
+
+
+@pytest.fixture
+def life(tmp_path):
+    """The reading end of a FIFO: what programs say there, and its end once the last of them has ended."""
+    os.mkfifo(tmp_path / "life")
+    reading = os.open(tmp_path / "life", os.O_RDONLY | os.O_NONBLOCK)
+    yield reading
+    os.close(reading)
+
+
+def sign(life: int) -> bytes:
+    assert select.select([life], [], [], 30)[0], "neither a word nor the end of the programs within 30 s"
+    return os.read(life, 100)
+
+
+async def ran(folder: Path, *command: str) -> Finished:
+    return await run_process(command, folder=folder, environment=os.environ, seconds=30, window=2_000)
+
+
+def test_a_program_and_what_it_has_started_end_when_the_process_is_killed(tmp_path, life):
+    with subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path)]) as process:
+        assert sign(life) == b"up\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert sign(life) == b""
+
+
+def test_a_command_of_a_shell_that_is_killed_in_the_middle_of_a_turn_ends(tmp_path, life, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    script = tmp_path / "script.jsonl"
+    call = say("Wait.", "run_command", command="exec 3>life; echo up >&3; sleep 300")
+    script.write_text("".join(json.dumps(line) + "\n" for line in [register("run_command"), call, finish("ok")]))
+    options = ["--model", f"script:{script}", "--workspace", str(tmp_path), "--yes"]
+    command = [sys.executable, "-m", "ecoshell", "ask", "wait", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2]) as process:
+        assert sign(life) == b"up\n"
+        os.kill(process.pid, signal.SIGKILL)
+    assert sign(life) == b""
+
+
+async def test_a_program_has_its_outputs_its_group_and_nothing_of_what_watches_it(tmp_path):
+    code = """if True:
+        import os
+        open_files = [fd for fd in range(64) if os.path.exists(f"/dev/fd/{fd}")]
+        outputs = [os.fstat(fd).st_ino for fd in (1, 2)]
+        print(open_files, outputs[0] == outputs[1], os.getpid() == os.getpgid(0) == os.getsid(0))
+    """
+    assert (await ran(tmp_path, sys.executable, "-I", "-c", code)).output == "[0, 1, 2] True True\n"
+
+
+async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_watched_again(tmp_path, monkeypatch):
+    watchdog = room.Watchdog()
+    monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
+    assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
+    first = watchdog._program
+    first.kill()
+    first.wait()
+    assert (await ran(tmp_path, "/bin/echo", "two")).output == "two\n"
+    assert watchdog._program is not first
+    assert watchdog._program.poll() is None
+    watchdog._program.stdin.close()
+    assert watchdog._program.wait(30) == 0  # nothing was left to end
+
+
+async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
+    watchdog = room.Watchdog()
+    monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
+    monkeypatch.setattr(room, "_started", lambda: None)
+    assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
+
+
+def deafen(watchdog: room.Watchdog) -> None:
+    """Let the watchdog's pipe end, as it does when the process that writes to it is gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, watchdog._program.stdin.fileno())
+    os.close(nowhere)
+
+
+def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
+    watchdog = room.Watchdog()
+    with subprocess.Popen(["sleep", "300"], start_new_session=True) as program, watchdog.watching(program.pid):
+        watchdog.announced([], 1)
+        watchdog._program.kill()
+        watchdog._program.wait()
+        watchdog.announced([], 1)
+        deafen(watchdog)
+        assert program.wait(30) == -signal.SIGTERM
+
+
+def test_a_group_that_is_not_watched_any_more_is_left_alone():
+    watchdog = room.Watchdog()
+    with subprocess.Popen(["sleep", "300"], start_new_session=True) as program:
+        with watchdog.watching(program.pid):
+            watchdog.announced([], 1)
+        deafen(watchdog)
+        assert watchdog._program.wait(30) == 0
+        assert program.poll() is None
+        program.kill()
