@@ -117,9 +117,9 @@ class _OpenTurn:
         self.graph, self.graphs = tuple(node.label for node in planned.nodes), self.graphs + 1
 
     def place(self, changed: NodeChanged) -> None:
-        """A node of the plan has a call."""
+        """A node of the plan has a call: its own, or one of an earlier plan, which stays where it is."""
         if changed.call and changed.label in self.graph:
-            self.places[changed.call] = (self.graphs, self.graph.index(changed.label))
+            self.places.setdefault(changed.call, (self.graphs, self.graph.index(changed.label)))
 
     def _add(self, step: Step) -> None:
         """Put the step at the end or, as one of a branching plan, where its node stands."""

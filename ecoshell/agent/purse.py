@@ -2,7 +2,6 @@
 
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.gate import Account, Gate
-from ecoshell.budget.limits import limit_reached
 from ecoshell.budget.money import Amount
 
 
@@ -26,15 +25,17 @@ class Purse:
         """The caps over the turn of the moment."""
         return await self.gate.caps(self.account())
 
+    async def caps_at_rest(self) -> tuple[CapState, ...]:
+        """The same, without what calls hold that are under way, most of which will be free again."""
+        return await self.gate.caps_at_rest(self.account())
+
     async def set_cap(self, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
         await self.gate.set_cap(self.account(), scope, amount)
 
     async def require(self, nano: int) -> None:
         """Raise LimitReached when a cap does not leave this much now; nothing is reserved by asking."""
-        for cap in await self.caps():
-            if cap.unit == "usd" and nano > cap.left:
-                raise limit_reached(cap, nano)
+        await self.gate.require(self.account(), nano)
 
     async def charge_tool(self, tool: str, nano: int) -> None:
         """Pay for one use of a tool; raises LimitReached."""

@@ -171,6 +171,16 @@ def caps_over(db: sqlite3.Connection, session: str, turn: int, day: str) -> tupl
     return tuple(sorted(caps, key=lambda cap: (SCOPES.index(cap.scope), cap.unit != "usd")))
 
 
+def under_way(db: sqlite3.Connection, session: str, turn: int, pid: int) -> tuple[int, int]:
+    """Nano-dollars and tokens that calls of a turn hold which this process has under way."""
+    row = db.execute(
+        """SELECT COALESCE(SUM(held_nano), 0), COALESCE(SUM(held_input + held_output), 0) FROM entries
+        WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
+        (session, turn, pid),
+    ).fetchone()
+    return row[0], row[1]
+
+
 def disagreements(db: sqlite3.Connection) -> tuple[str, ...]:
     """Recount every row and name each total that differs; empty when the ledger is sound."""
     sums: dict[tuple[str, str], Counted] = {}

@@ -3,12 +3,16 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.holds import Account, Ask, Hold, Settlement
 from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.limits import limit_reached
 from ecoshell.budget.money import Amount
+from ecoshell.budget.sharing import shared
 from ecoshell.errors import StoreError
 from ecoshell.messages import Usage
 
@@ -22,6 +26,7 @@ class Gate:
     """What every model call passes: reserve, clamp, settle.
 
     The ledger's transactions run in threads. A cancelled reservation is given back; a settlement is always finished.
+    Calls that share their room (budget/sharing) wait for one another before a limit is reached.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -29,7 +34,8 @@ class Gate:
 
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelBarred or StoreError."""
-        return await self._reserve(self.ledger.hold, ask)
+        reserve, uncut = partial(self._reserve, self.ledger.hold), replace(ask, min_tokens=ask.max_tokens)
+        return await shared().hold(partial(reserve, uncut), partial(reserve, ask))
 
     async def set_aside(self, ask: Ask) -> Hold:
         """Reserve the price of the final answer, in place of what the same turn had set aside before."""
@@ -37,21 +43,39 @@ class Gate:
 
     async def hold_final(self, aside: Hold, ask: Ask) -> Hold:
         """Turn what was set aside into the final call; always fits when that call is no larger."""
-        return await self._reserve(self.ledger.exchange, aside, ask)
+        hold = await self._reserve(self.ledger.exchange, aside, ask)
+        shared().replaced(aside, by=hold)
+        return hold
 
     async def settle(
         self, hold: Hold, usage: Usage | None, *, tool: str = "", seconds: float | None = None
     ) -> Settlement:
         """End a hold with the reported usage; without one the whole hold counts as spent."""
-        return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool, seconds=seconds))
+        try:
+            return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool, seconds=seconds))
+        finally:
+            shared().ended(hold)
 
     async def release(self, hold: Hold) -> None:
         """Give a hold back in full, because nothing was sent."""
-        await finished(asyncio.to_thread(self.ledger.release, hold))
+        try:
+            await finished(asyncio.to_thread(self.ledger.release, hold))
+        finally:
+            shared().ended(hold)
 
     async def charge_tool(self, account: Account, tool: str, nano: int) -> None:
         """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
-        await finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano))
+        await shared().pay(lambda: finished(asyncio.to_thread(self.ledger.charge_tool, account, tool, nano)))
+
+    async def require(self, account: Account, nano: int) -> None:
+        """Raise LimitReached when a cap does not leave this much; nothing is reserved by asking."""
+
+        async def look() -> None:
+            for cap in await self.caps(account):
+                if cap.unit == "usd" and nano > cap.left:
+                    raise limit_reached(cap, nano)
+
+        await shared().pay(look)
 
     async def attribute(self, entry: int, tool: str) -> None:
         """Note which tool a settled call was about."""
@@ -64,6 +88,10 @@ class Gate:
     async def caps(self, account: Account) -> tuple[CapState, ...]:
         """The caps over this account's turn, as they stand now."""
         return await asyncio.to_thread(self.ledger.caps, account.session, account.turn)
+
+    async def caps_at_rest(self, account: Account) -> tuple[CapState, ...]:
+        """The same, as if the turn's calls that are under way took nothing."""
+        return await asyncio.to_thread(self.ledger.caps_at_rest, account.session, account.turn)
 
     async def set_cap(self, account: Account, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's caps with None; turn and session caps are those of the account's session."""

@@ -6,6 +6,7 @@ An entry counts for the local day on which it was reserved. A hold whose process
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,14 @@ class Ledger:
         """The caps that stand over a session's turn now."""
         with self._database.reading() as db:
             return entries.caps_over(db, session, turn, self._today())
+
+    def caps_at_rest(self, session: str, turn: int) -> tuple[CapState, ...]:
+        """The same, as if the turn's calls that are under way here took nothing."""
+        with self._database.reading() as db:
+            caps = entries.caps_over(db, session, turn, self._today())
+            nano, tokens = entries.under_way(db, session, turn, os.getpid())
+        held = {"usd": nano, "tokens": tokens}
+        return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""

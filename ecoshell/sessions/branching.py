@@ -3,13 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from ecoshell.events import Event, GraphPlanned, NodeChanged, NodeState, TurnFinished, TurnStarted
 
-BranchState = NodeState | Literal["stopped"]
-"""How a node stands; `stopped` where it ran and nobody heard of its end."""
-BRANCH_STATES: tuple[BranchState, ...] = ("done", "running", "waiting", "failed", "stopped", "skipped")
+STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "stopped", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +27,11 @@ class Branching:
         """The plan when nothing of it can go on any more, as after its turn."""
         return self if self.over else replace(self, over=True)
 
-    def stands(self, label: str) -> BranchState:
+    def stands(self, label: str) -> NodeState:
         """How a node stands."""
         change = self.changes.get(label)
-        if change is None:
-            state: NodeState = "done" if label in self.plan.kept else "waiting"
-        else:
-            state = change.state
+        unheard: NodeState = "done" if label in self.plan.kept else "waiting"
+        state = unheard if change is None else change.state
         if not self.over or state not in ("waiting", "running"):
             return state
         return "stopped" if state == "running" else "skipped"
@@ -44,13 +39,13 @@ class Branching:
     def came_to(self, label: str) -> NodeChanged | None:
         """What a node took; None while it has not ended, and where it did not run for this plan."""
         change = self.changes.get(label)
-        return change if change is not None and change.state in ("done", "failed") else None
+        return change if change is not None and change.state in ("done", "failed", "stopped") else None
 
     @property
-    def counts(self) -> dict[BranchState, int]:
+    def counts(self) -> dict[NodeState, int]:
         """How many nodes stand how, of those that there are."""
         found = Counter(self.stands(node.label) for node in self.plan.nodes)
-        return {state: found[state] for state in BRANCH_STATES if found[state]}
+        return {state: found[state] for state in STATES if found[state]}
 
     @property
     def settled(self) -> bool:

@@ -193,8 +193,9 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"↩ **Back to {where}**: {literal(event.reason)}"
         case ModeChosen():
             yield f"{code(event.mode)} thinks: {literal(event.why)}"
-        case NodeChanged(state="failed" | "skipped"):
-            yield f"{code(event.label)} {event.state}: {literal(event.reason)}"
+        case NodeChanged(state="failed" | "skipped" | "stopped"):
+            reason = f": {literal(event.reason)}" if event.reason else ""
+            yield f"{code(event.label)} {event.state}{reason}"
         case PlanChanged(number=1):
             yield f"Plan ({literal(event.mode)}): {_planned(event)}"
         case PlanScored():

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ecoshell.budget.money import amount_text
-from ecoshell.events import GraphNode
-from ecoshell.sessions.branching import Branching, BranchState
+from ecoshell.events import GraphNode, NodeState
+from ecoshell.sessions.branching import Branching
 from ecoshell.untrusted import visible_line
 
-_LOOKS: dict[BranchState, str] = {
+_LOOKS: dict[NodeState, str] = {
     "waiting": "fill:#f4f4f4,stroke:#999,color:#333",
     "running": "fill:#dbeafe,stroke:#1d4ed8,color:#111",
     "done": "fill:#dcfce7,stroke:#15803d,color:#111",

@@ -6,17 +6,18 @@ from typing import Literal
 from rich.cells import cell_len
 
 from ecoshell.agent.graph.telling import estimate
+from ecoshell.events import NodeState
 from ecoshell.planning.catp.rails import Rail, rails
-from ecoshell.sessions.branching import Branching, BranchState
+from ecoshell.sessions.branching import Branching
 from ecoshell.tui.branch_columns import GAP, SIGN, Columns, Texts, columns_of, texts_of
 from ecoshell.tui.figures import amount
 from ecoshell.tui.side.sheet import fit, fit_middle, left, right
 from ecoshell.untrusted import visible_line
 
-Look = Literal["rail", "name", "figures", "critical"] | BranchState
+Look = Literal["rail", "name", "figures", "critical"] | NodeState
 DrawnPiece = tuple[str, Look]
 DrawnLine = tuple[DrawnPiece, ...]
-SIGNS: Mapping[BranchState, str] = {
+SIGNS: Mapping[NodeState, str] = {
     "waiting": "○", "running": "▸", "done": "✔", "failed": "✘", "skipped": "↷", "stopped": "■",
 }  # fmt: skip
 CRITICAL = "★"

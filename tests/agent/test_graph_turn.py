@@ -7,12 +7,12 @@ from importlib.util import find_spec
 
 import pytest
 from agent_play import finish, of, register, say, turn
+from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.approval import Rules
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.assembly.shell import assemble
-from ecoshell.catalog.search import Ranker
 from ecoshell.events import (
     Answer,
     ApprovalWanted,
@@ -28,7 +28,7 @@ from ecoshell.events import (
     from_json,
     to_json,
 )
-from ecoshell.messages import Observation, ToolDocument
+from ecoshell.messages import Observation
 from ecoshell.options import Options
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.limits import Limits
@@ -49,39 +49,6 @@ _NAMES = (
 )
 EIGHT = say(json.dumps([part for name in _NAMES for part in (name, ["<task>"])]))
 """Eight tools, each of which needs a model call to be filled in."""
-
-
-class Probe:
-    """A tool of its own effects and price, which does what it is told to."""
-
-    def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
-        self.document = ToolDocument(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
-        self.effects = frozenset(effects)
-        self.price_nano = price
-        self._act = act
-        self.runs = []
-
-    async def run(self, arguments):
-        self.runs.append(dict(arguments))
-        seen = await self._act() if self._act else f"{self.document.name} is done"
-        return seen if isinstance(seen, Observation) else Observation(seen)
-
-
-def plan(**nodes):
-    """A script's line with a plan: `plan(a=[], b=["a"])`."""
-    parts = [part for name, after in nodes.items() for part in (name, after or ["<task>"])]
-    return say(json.dumps(parts))
-
-
-def add(shell, *tools):
-    """Tools beside the built-in ones."""
-    catalog = shell.kit.catalog
-    catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
-    shell.kit.ranker = Ranker(catalog.documents)
-
-
-def states(events):
-    return [(event.label, event.state) for event in of(events, NodeChanged)]
 
 
 def is_replayed(shell):
@@ -431,7 +398,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
     assert events[-1].status == "interrupted"
     assert {event.ok for event in of(events, CallFinished)} == {False}
     last = {event.label: event.state for event in of(events, NodeChanged)}
-    assert last == {"one": "failed", "two": "failed", "after": "skipped"}
+    assert last == {"one": "stopped", "two": "stopped", "after": "skipped"}
 
 
 async def test_stopping_while_calls_are_made_out_settles_them(play):

@@ -142,7 +142,7 @@ def test_a_cancellation_leaves_nothing_running_and_says_what_was_stopped(plan, t
     assert others == 0
     assert not stage.running
     if isinstance(outcome, asyncio.CancelledError) and told:
-        assert all(run.state in ("done", "failed", "skipped") for run in told.values())
+        assert all(run.state in ("done", "stopped", "skipped") for run in told.values())
         assert len(told) == len(plan.nodes)
 
 
@@ -157,10 +157,16 @@ async def test_an_error_of_the_program_stops_all_branches_and_is_raised_as_it_is
         finally:
             ended.append(node.label)
 
+    told = {}
     plan = GraphPlan((Node("waits"), Node("breaks"), Node("waits", index=2)))
     with pytest.raises(ZeroDivisionError, match="no node's business"):
-        await run_graph(plan, run_node, parallel=2)
+        await run_graph(plan, run_node, parallel=2, watch=lambda run: told.update({run.node.label: run}))
     assert ended == ["waits"]
+    assert [(label, run.state, run.reason) for label, run in told.items()] == [
+        ("waits", "stopped", ""),
+        ("breaks", "failed", "no node's business"),
+        ("waits#2", "skipped", "the plan was stopped"),
+    ]
 
 
 async def test_a_node_that_never_returns_fails_after_its_time_and_the_others_go_on():

@@ -88,6 +88,12 @@ def test_an_exported_session_draws_each_plan_as_it_ended():
     assert ":::running" in as_markdown([(0.0, event) for event in events], running=True)
 
 
+def test_a_node_that_was_stopped_is_told_in_the_plan_and_below_it():
+    told = as_markdown([(0.0, PLANNED), (0.0, NodeChanged("count_text", "stopped", "c", 0.3))])
+    assert re.search(r"\]:::stopped$", told, re.MULTILINE)
+    assert re.search(r"`count_text` stopped$", told, re.MULTILINE)
+
+
 def test_a_fence_in_a_name_does_not_end_the_code_block():
     plan = GraphPlanned((node("```\n# out"),), "")
     told = as_markdown([(0.0, plan), (0.0, NodeChanged("```\n# out", "done"))])

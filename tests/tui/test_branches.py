@@ -112,6 +112,16 @@ def test_what_ran_when_everything_ended_was_stopped_and_what_waited_skipped(widt
     assert words == ["stopped", "stopped", "done", "skipped", "skipped"]
 
 
+def test_a_node_that_was_stopped_stands_so_with_what_it_took_and_no_reason():
+    stopped = after(*RUNNING, NodeChanged("count_text", "stopped", "c", 0.3, 200_000))
+    first, second = drawn(stopped)[:2]
+    assert "■ stopped" in first
+    assert "300 ms" in first
+    assert "running" in second
+    assert stopped.counts == {"running": 2, "waiting": 2, "stopped": 1}
+    assert not after(*RUNNING).settled
+
+
 def test_the_headline_says_what_is_expected_and_what_is_unknown():
     known = replace(PLANNED, price_nano=2_000_000, seconds=1.26)
     assert headline(Branching(known)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · ★ longest path")

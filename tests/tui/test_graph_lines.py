@@ -37,6 +37,7 @@ def test_what_is_unknown_or_done_already_is_said_to_be():
 def test_only_a_node_that_came_to_nothing_has_a_line_of_its_own():
     assert node_line(FAILED) == "a failed: gone for good"
     assert node_line(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
+    assert node_line(NodeChanged("a", "stopped")) == "a stopped"
     assert [node_line(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == ["", "", ""]
 
 

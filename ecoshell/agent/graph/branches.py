@@ -5,6 +5,7 @@ from functools import partial
 
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.drafting import grammar_of_plans, planned, read_plan
+from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.running import Run
 from ecoshell.agent.graph.spending import Spending
 from ecoshell.agent.guards import Source
@@ -12,7 +13,7 @@ from ecoshell.agent.mode import DraftTask, Mode, View
 from ecoshell.events import Emit, Notice
 from ecoshell.planning.catp.base import GraphPlan
 from ecoshell.planning.catp.faults import PlanFault
-from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, Step, Thought
+from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, Thought
 
 
 class Branches:
@@ -25,8 +26,7 @@ class Branches:
         self._written = ""
         """The plan that was written last, whether it can be run or not."""
         self._plan = GraphPlan(())
-        self._finished: dict[str, Step] = {}
-        """What the plan that ran has finished, by the labels of its nodes."""
+        self._finished = Finished(frame.catalog)
         self._drafting = Spending(emit)
 
     async def draft(self, mode: Mode, view: View, want: Draft) -> Thought | Drafted:
@@ -35,7 +35,7 @@ class Branches:
             before=self._written,
             fault=want.fault,
             unfinished=want.unfinished,
-            finished=tuple(self._finished),
+            finished=tuple(self._finished.steps),
             costs=self._frame.costs,
             grammar=partial(grammar_of_plans, view, self._frame),
         )
@@ -52,8 +52,8 @@ class Branches:
             self._emit(Notice(f"The plan cannot be run{again}. {fault}"))
             return Drafted(str(fault))
         self._plan, repaired = plan, bool(want.unfinished)
-        self._finished = {node.label: self._finished[node.label] for node in plan.nodes if node.label in self._finished}
-        event = await asyncio.to_thread(planned, plan, self._frame, tuple(self._finished), repaired=repaired)
+        self._finished.follow(plan)
+        event = await asyncio.to_thread(planned, plan, self._frame, tuple(self._finished.steps), repaired=repaired)
         self._emit(event)
         return Drafted()
 
@@ -67,7 +67,5 @@ class Branches:
             emit=self._emit,
             finished=self._finished,
         )
-        new = len(self._plan.nodes) - len(self._finished)
-        gathered = await run.whole(path, number, self._drafting.thought.part(max(1, new)))
-        self._finished = run.finished
-        return gathered
+        new = len(self._plan.nodes) - len(self._finished.steps)
+        return await run.whole(path, number, self._drafting.thought.part(max(1, new)))

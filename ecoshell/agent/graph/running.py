@@ -11,27 +11,30 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.approval import LASTING
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.arguments import direct_call
+from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.spending import Spending
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import FillTask, Mode
 from ecoshell.agent.plan.guard import barred_text
 from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.budget.sharing import sharing
 from ecoshell.errors import BudgetError, ModelError
-from ecoshell.events import Emit, NodeChanged
+from ecoshell.events import Emit, NodeChanged, Notice
 from ecoshell.messages import TOOL_REGISTER, Call
 from ecoshell.planning.catp.base import GraphPlan, Node
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
 from ecoshell.planning.catp.tpl import render
 from ecoshell.strategies.base import Gathered, Path, Step
+from ecoshell.tools.base import LASTING
 from ecoshell.untrusted import visible_line
 
 PARALLEL = 8
 """Nodes that run at the same time."""
 _REASON = 300
 """Characters of the reason for which a node failed."""
+_DONE = "this very call was done before the plan was repaired, and what it did stays."
 
 
 @dataclass(slots=True)
@@ -59,13 +62,13 @@ class Run:
         mode: Mode,
         source: Source,
         emit: Emit,
-        finished: Mapping[str, Step],
+        finished: Finished,
     ) -> None:
-        """`finished` are the nodes that need not run, by their labels."""
-        self.finished = dict(finished)
+        """`finished` knows the nodes that need not run, and hears of those that are done."""
+        self._finished = finished
         self._plan = plan
         self._text = render(plan, "text")
-        self._kept = frozenset(finished)
+        self._kept = finished.steps
         self._frame = frame
         self._mode = mode
         self._source = source
@@ -78,7 +81,7 @@ class Run:
         self._filling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Nodes with the same tool make out their calls one after another, each told of those before it."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
-        """Calls that were made out, by tool."""
+        """Calls that were made out, or done for an earlier plan, by tool."""
         self._uses = _Uses(frame)
 
     async def whole(self, path: Path, number: int, share: Thought) -> Gathered:
@@ -87,9 +90,12 @@ class Run:
         self._costs = {node.label: _Costs(f"g{number}n{at}") for at, node in enumerate(self._plan.nodes, 1)}
         registrations = await self._register(path, number)
         self._base = path.then(*registrations)
+        for step in path.found:
+            self._calls[step.call.subject].append(step.call)
         nodes, catalog = self._plan.nodes, self._frame.catalog
         lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
-        ran = await run_graph(self._plan, self._node, parallel=PARALLEL, ordered=lasting, watch=self._changed)
+        with sharing():
+            ran = await run_graph(self._plan, self._node, parallel=PARALLEL, ordered=lasting, watch=self._changed)
         steps = (self._steps[node.label] for node in nodes if node.label in self._steps)
         unfinished = tuple(f"{one.node.label} {one.state}: {one.reason}" for one in ran.nodes if one.state != "done")
         return Gathered((*registrations, *steps), unfinished)
@@ -108,7 +114,7 @@ class Run:
     async def _node(self, node: Node, given: Mapping[str, Step]) -> Step:
         """Make one node's call, or take over what it came to before; raises NodeFailed."""
         if node.label in self._kept:
-            return self.finished[node.label]
+            return self._kept[node.label]
         if node.tool not in self._frame.registered(self._base):
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._uses.one(node.tool):
@@ -117,10 +123,15 @@ class Run:
                 raise NodeFailed(barred_text(node.tool, why))
             path = self._base.then(*self._before(node))
             call = await self._call(node, given, path)
-            step = await self._act(node, call, path)
-        if not step.observation.ok:
-            raise NodeFailed(visible_line(step.observation.text)[:_REASON])
-        self.finished[node.label] = step
+            return self._taken_over(node, call) or await self._act(node, call, path)
+
+    def _taken_over(self, node: Node, call: Call) -> Step | None:
+        """The step in which this call was done before the repair and which lasts; None where it is to be made."""
+        step = self._finished.alike(call)
+        if step is not None:
+            self._costs[node.label].call = step.call.id
+            self._finished.add(node, step, call)
+            self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}"))
         return step
 
     async def _call(self, node: Node, given: Mapping[str, Step], path: Path) -> Call:
@@ -154,7 +165,7 @@ class Run:
             self._costs[node.label].filled = spending.thought
 
     async def _act(self, node: Node, call: Call, path: Path) -> Step:
-        """Send the call through the guards."""
+        """Send the call through the guards; raises NodeFailed for what comes to nothing."""
         costs = self._costs[node.label]
         scene = Scene(
             path,
@@ -168,6 +179,9 @@ class Run:
         finally:
             costs.tool_nano = scene.bill.spent_nano
         step = self._steps[node.label] = Step("", call, seen)
+        if not seen.ok:
+            raise NodeFailed(visible_line(seen.text)[:_REASON])
+        self._finished.add(node, step, scene.bill.made or call)
         return step
 
     def _before(self, node: Node) -> list[Step]:

@@ -34,10 +34,11 @@ def outcome(branching: Branching, written: Written) -> str:
 
 
 def node_line(changed: NodeChanged) -> str:
-    """That a node failed or was skipped, and why; empty for one that stands otherwise."""
-    if changed.state not in ("failed", "skipped"):
+    """That a node came to nothing, and why where that is said; empty for one that stands otherwise."""
+    if changed.state not in ("failed", "skipped", "stopped"):
         return ""
-    return f"{visible_line(changed.label)} {changed.state}: {visible_line(changed.reason)}"
+    reason = f": {visible_line(changed.reason)}" if changed.reason else ""
+    return f"{visible_line(changed.label)} {changed.state}{reason}"
 
 
 def _node(node: GraphNode, *, done: bool) -> str:

@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeVar
 
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
 
-NodeState = Literal["waiting", "running", "done", "failed", "skipped"]
+NodeState = Literal["waiting", "running", "done", "failed", "skipped", "stopped"]
 T = TypeVar("T")
 _STOPPED = "the plan was stopped"
 
@@ -34,7 +34,7 @@ class NodeRun(Generic[T]):
     result: T | None = None
     """What it gave; None unless it is done."""
     reason: str = ""
-    """Why it failed or was skipped."""
+    """Why it failed or was skipped; empty where it was stopped."""
     started: float | None = None
     finished: float | None = None
 
@@ -65,8 +65,8 @@ async def run_graph(
     """Run a plan, `parallel` nodes at a time at most; the labels in `ordered` one at a time, as they stand in the plan.
 
     A node that fails, or takes longer than `seconds`, lets only its descendants be skipped. Any other exception, and a
-    cancellation, stops all branches, waits for their end and is raised. Raises ValueError for a node that waits for
-    none before it.
+    cancellation, stops all branches, waits for their end and is raised; what ran is stopped then, and what waited is
+    skipped. Raises ValueError for a node that waits for none before it.
     """
     return await _Run(plan, run_node, parallel, ordered, seconds, watch).whole()
 
@@ -138,9 +138,13 @@ class _Run(Generic[T]):
         except NodeFailed as failure:
             self._end(label, "failed", reason=failure.reason)
             self._skip(self._behind[label], f"{label} failed")
-        except BaseException:
+        except asyncio.CancelledError:
             self._stopped = True
-            self._end(label, "failed", reason=_STOPPED)
+            self._end(label, "stopped")
+            raise
+        except BaseException as defect:
+            self._stopped = True
+            self._end(label, "failed", reason=str(defect) or type(defect).__name__)
             raise
         else:
             self._results[label] = result
@@ -185,7 +189,7 @@ class _Run(Generic[T]):
         """Let nothing stand as if it went on: a node may have been started and cancelled before its first step."""
         for label in self._labels:
             if self._runs[label].state == "running":
-                self._end(label, "failed", reason=_STOPPED)
+                self._end(label, "stopped")
         self._skip(self._labels, _STOPPED)
 
     def _next_turn(self) -> None:

@@ -1,0 +1,42 @@
+"""What tests of turns with a plan of branches are written with: tools that do as they are told, and plans of them."""
+
+import json
+
+from agent_play import of, say
+
+from ecoshell.catalog.search import Ranker
+from ecoshell.events import NodeChanged
+from ecoshell.messages import Observation, ToolDocument
+
+
+class Probe:
+    """A tool of its own effects and price, which does what it is told to."""
+
+    def __init__(self, name, act=None, *, effects=(), price=0, parameters=None):
+        self.document = ToolDocument(name, f"Does {name}.", parameters or {"type": "object", "properties": {}})
+        self.effects = frozenset(effects)
+        self.price_nano = price
+        self._act = act
+        self.runs = []
+
+    async def run(self, arguments):
+        self.runs.append(dict(arguments))
+        seen = await self._act() if self._act else f"{self.document.name} is done"
+        return seen if isinstance(seen, Observation) else Observation(seen)
+
+
+def plan(**nodes):
+    """A script's line with a plan: `plan(a=[], b=["a"])`."""
+    parts = [part for name, after in nodes.items() for part in (name, after or ["<task>"])]
+    return say(json.dumps(parts))
+
+
+def add(shell, *tools):
+    """Tools beside the built-in ones."""
+    catalog = shell.kit.catalog
+    catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
+    shell.kit.ranker = Ranker(catalog.documents)
+
+
+def states(events):
+    return [(event.label, event.state) for event in of(events, NodeChanged)]
