@@ -21,7 +21,8 @@ from ecoshell.agent.mode import View
 from ecoshell.agent.offer import Offer, make_offer
 from ecoshell.agent.outlook import next_view
 from ecoshell.agent.plan.guard import Judged, Planned
-from ecoshell.agent.plan.live import LivePlan, Outset
+from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.recording import Recorder
 from ecoshell.agent.tally import Tally
 from ecoshell.agent.turn import Ended, Turn

@@ -87,6 +87,11 @@ class Cast:
         """A small model that does not lead is told only what it needs; all others read names and documents."""
         return (self.model, *(model for model in self.models[1:] if not model.traits.small))
 
+    @property
+    def registers_freely(self) -> bool:
+        """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
+        return len(self.models) == 1 and self.model.traits.small
+
     async def warm(self) -> None:
         """Have models that are slow to load begin to; returns at once."""
         for model in self.models:
@@ -205,8 +210,8 @@ class Kit:
 
     @property
     def registers_freely(self) -> bool:
-        """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
-        return len(self.cast.models) == 1 and self.cast.model.traits.small
+        """Whether registering takes no thought of its own."""
+        return self.cast.registers_freely
 
     @property
     def thinks(self) -> str:

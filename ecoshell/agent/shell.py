@@ -276,8 +276,7 @@ class Shell:
             await self._conversation.stop()
             with suppress(StoreError):  # told when it happened
                 await self.kit.log.record(self.session, [])
-            with suppress(StoreError):
-                await asyncio.to_thread(self.kit.planning.keep)
+            await asyncio.to_thread(self.kit.planning.keep)
         await self.kit.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)

@@ -11,7 +11,7 @@ from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.trail import Trail
 from ecoshell.errors import BudgetError, LimitReached, ModelBroken, StoreError
-from ecoshell.events import Answer, Emit, Notice, Rationale, Status, StepProposed, StepStarted
+from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted
 from ecoshell.messages import FINISH, Observation
 from ecoshell.strategies.base import (
     FOUND_MOST,
@@ -168,7 +168,8 @@ class Turn:
             return None
 
     async def _think(self, want: Think) -> Thought:
-        view, thought = await self._step(want.path, want.tried, lambda view: self._mode.think(view, self._emit))
+        emit = self._hushed if want.proposal else self._emit
+        view, thought = await self._step(want.path, want.tried, lambda view: self._mode.think(view, emit))
         if view.closed and not _ends(thought):
             raise AnswerNow  # it still wants a tool where none may be used
         return self._told(thought, proposal=want.proposal)
@@ -215,7 +216,7 @@ class Turn:
             self._answerer = role
         if thought.call is None:
             return thought
-        if thought.rationale and not proposal:
+        if thought.rationale and not thought.told and not proposal:
             self._emit(Rationale(thought.rationale, self._mode.role))
         given = thought.call.id
         call = replace(thought.call, id=given if given and given not in self._ids else f"c{self._steps}")
@@ -224,6 +225,11 @@ class Turn:
         if proposal:
             self._proposed.add(call.id)
         return replace(thought, call=call)
+
+    def _hushed(self, event: Event) -> None:
+        """Tell everything but the rationale of a proposal, which is told with the step and when that is taken."""
+        if not isinstance(event, Rationale):
+            self._emit(event)
 
     async def _follow(self) -> None:
         """Let the model think that the person chose meanwhile; what another had set aside is given back."""

@@ -13,7 +13,7 @@ from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models.base import Model
 from ecoshell.models.embedded import CONTEXT
 from ecoshell.models.keys import Keys
@@ -52,7 +52,17 @@ class Casting:
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> Cast:
         """The cast of this model in this mode, as `Caster` says."""
-        name, there = name.strip(), {model.traits.name: model for model in at_hand}
+        there = {model.traits.name: model for model in at_hand}
+        before = frozenset(there)
+        try:
+            return self._cast(name.strip(), mode, roles, there)
+        except EcoshellError:
+            for made in there.keys() - before:
+                there[made].discard()
+            raise
+
+    def _cast(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> Cast:
+        """The same; puts the models that it makes to those that are there."""
         if mode != "umi":
             model = self._metered(name, there)
             return Cast(model, self._alone(model, mode))

@@ -43,7 +43,8 @@ class Request:
     built from them, a native answer is validated against them). `want` says whether a call must, may or must not come.
     A wanted text may have to end with one of `endings`, or be of a `grammar` (GBNF): a local model is held to that,
     others are told so in `messages`. `role` is who asks; the metered model fills it in, and a local model keeps a cache
-    for each.
+    for each. `task` is what a message at the end is, or ends with, that this ask alone is told: what stands before it
+    is sent again, so that is what a provider should keep in its cache.
     """
 
     messages: tuple[Message, ...]
@@ -56,6 +57,7 @@ class Request:
     endings: tuple[str, ...] = ()
     grammar: str = ""
     role: str = ""
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,15 @@ class Loadable(Protocol):
     @property
     def loaded(self) -> bool:
         """Whether counting is quick by now."""
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A model that takes part in what others use too from the moment it is made."""
+
+    def discard(self) -> None:
+        """Let go of that without having been asked anything; returns at once."""
         ...
 
 

@@ -21,6 +21,7 @@ from ecoshell.errors import ModelBroken, ModelMissing
 
 OPENMP_SETTING = "OMP_WAIT_POLICY"
 MAGIC = b"GGUF"
+FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base it was trained for."
 _ERROR_LEVEL = 4
 _complaints: deque[str] = deque(maxlen=8)
 """The last errors llama.cpp logged, for the message when a load fails."""
@@ -105,11 +106,13 @@ def load_adapter(model: Any, path: Path, base: Path) -> Any:
     adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
     if not adapter:
         reason = reason.rpartition("failed to apply lora adapter: ")[2]
-        raise ModelBroken(
-            f"The adapter {path} does not fit {base}: {reason}.",
-            fix="Name an adapter that was trained for this base, or the base it was trained for.",
-        )
+        raise unfit_adapter(path, base, reason)
     return adapter
+
+
+def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
+    """The error for an adapter of another base."""
+    return ModelBroken(f"The adapter {path} does not fit {base}: {reason}.", fix=FITTING_ADAPTER)
 
 
 def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:

@@ -5,6 +5,7 @@ It may wear a LoRA adapter, and shares the base with every other model of the sa
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,11 +107,17 @@ class LocalModel:
 
     async def aclose(self) -> None:
         """Free what no other model uses; a call in progress ends first."""
-        if self._closed:
-            return
+        if not self._closed:
+            await asyncio.wrap_future(self._leave())
+
+    def discard(self) -> None:
+        """The same without waiting for it."""
+        if not self._closed:
+            self._leave()
+
+    def _leave(self) -> Future[None]:
         self._closed = True
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._runtime.worker, leave_runtime, self._runtime, self._adapter)
+        return self._runtime.worker.submit(leave_runtime, self._runtime, self._adapter)
 
     # -- on the model's thread
 

@@ -23,6 +23,7 @@ from ecoshell.models.base import (
     Scorer,
     ScoreRequest,
     Scores,
+    Shared,
     Traits,
     Warmable,
 )
@@ -76,6 +77,11 @@ class MeteredModel:
     async def aclose(self) -> None:
         """Let the model go."""
         await self._model.aclose()
+
+    def discard(self) -> None:
+        """Let a model go that was never asked anything; returns at once."""
+        if isinstance(self._model, Shared):
+            self._model.discard()
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""

@@ -42,6 +42,7 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
     """Put Anthropic's cache marks on the system text, which covers the tools before it, and on the last message.
 
     Anthropic caches nothing that is not marked. At the next step the marked prefix is read for a tenth of its price.
+    A task that no other ask is told is left out: in the place of the last message, what stands before it is marked.
     """
     messages: list[dict[str, Any]] = body["messages"]
     if request.purpose in _ASKED_ONCE or not messages:
@@ -51,7 +52,9 @@ def mark_for_cache(body: dict[str, Any], request: Request) -> None:
         _mark(system[-1])
     elif body.get("tools"):
         body["tools"][-1]["cache_control"] = _CACHE_MARK
-    if messages[-1]["role"] != "system":
+    if request.task:
+        _mark_before(messages, request.task)
+    elif messages[-1]["role"] != "system":
         _mark(messages[-1])
 
 
@@ -118,3 +121,18 @@ def _mark(message: dict[str, Any]) -> None:
         message["cache_control"] = _CACHE_MARK
     elif isinstance(message["content"], str):
         message["content"] = [{"type": "text", "text": message["content"], "cache_control": _CACHE_MARK}]
+
+
+def _mark_before(messages: Sequence[dict[str, Any]], task: str) -> None:
+    """Mark what stands before a task: the rest of its message, parted from it, or the message asked about before."""
+    asked = [message for message in messages if message["role"] in ("user", "tool")]
+    for at, message in reversed([*enumerate(asked)]):
+        text: str = message["content"]
+        if text == task.lstrip():
+            if at:
+                _mark(asked[at - 1])
+            return
+        if message["role"] == "user" and text.endswith(task):
+            rest = {"type": "text", "text": text.removesuffix(task), "cache_control": _CACHE_MARK}
+            message["content"] = [rest, {"type": "text", "text": task}]
+            return

@@ -128,7 +128,7 @@ class Single:
         """A step in which the model is asked for this alone."""
         step = self._request(view)
         messages = (*step.messages, Message("user", task))
-        return self._in_context(replace(step, messages=messages, want=want))
+        return self._in_context(replace(step, messages=messages, want=want, task=task))
 
     def _conclusion(self, view: View) -> Request:
         return self._in_context(self._concluding(self._request(view)))

@@ -24,6 +24,8 @@ class Thought:
     call: Call | None = None
     by: str = field(default="", compare=False)
     """The role that made the call or wrote the answer; empty is the one that thinks each step."""
+    told: bool = field(default=False, compare=False)
+    """Whether the rationale was told of while the rest came about."""
 
 
 @dataclass(frozen=True, slots=True)

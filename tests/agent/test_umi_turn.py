@@ -7,6 +7,7 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
+from ecoshell.agent.person import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -14,7 +15,9 @@ from ecoshell.events import (
     BudgetSettled,
     CallFinished,
     CallStarted,
+    LimitHit,
     Rationale,
+    StepProposed,
     StepStarted,
     TextArrived,
     ToolRegistered,
@@ -47,6 +50,53 @@ async def test_three_roles_register_call_and_answer_and_the_events_name_them(pla
     assert {event.role for event in of(events, TextArrived) if event.channel == "answer"} == {"summarizer"}
     assert [event.name for event in of(events, ToolRegistered)] == ["count_text"]
     assert (events[0].mode, events[-1].status, events[-1].answer) == ("umi", "answered", "3 lines")
+
+
+async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play):
+    async with play(TRIO, registration="names") as shell:
+        await shell.kit.think_as("umi")
+        events = await turn(shell)
+    why = [at for at, event in enumerate(events) if event == Rationale("Enough is known.", "planner")]
+    arrived = [event.channel if isinstance(event, TextArrived) else "" for event in events]
+    assert len(why) == 1
+    assert why[0] < arrived.index("answer") < events.index(of(events, Answer)[0])
+
+
+async def test_why_the_planner_would_conclude_is_told_with_the_proposal_alone(play):
+    lines = [NEXT, COUNT, ENOUGH, say("3 lines"), say("A"), say("A")]
+    async with play(lines, registration="all", strategy="tot") as shell:
+        await shell.kit.think_as("umi")
+        events = await turn(shell)
+    proposed = of(events, StepProposed)
+    assert [(one.rationale, one.step) for one in proposed][1] == ("Enough is known.", "answer")
+    assert Rationale("Enough is known.", "planner") not in events
+
+
+class RaisesByWhatIsWanted:
+    """A person who at each limit allows just what the next call takes."""
+
+    def __init__(self, cap):
+        self.cap = cap
+        self.hits = []
+
+    async def at_limit(self, hit):
+        self.hits.append(hit)
+        self.cap += hit.need - hit.left
+        return LimitChoice("raise", f"{self.cap}tok")
+
+
+@pytest.mark.parametrize("strategy", ["react", "dfsdt"])
+async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raised(play, strategy):
+    person, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
+    async with play(lines, person=person, registration="all", strategy=strategy, budget="500tok") as shell:
+        await shell.kit.think_as("umi")
+        shell.kit.planning.mode = "off"
+        events = await turn(shell)
+    settled = [at for at, event in enumerate(events) if isinstance(event, BudgetSettled)]
+    hits = [at for at, event in enumerate(events) if isinstance(event, LimitHit)]
+    assert [events[at].role for at in settled] == ["planner", "caller", "planner", "summarizer"]
+    assert any(settled[0] < hit < settled[1] for hit in hits)
+    assert (events[-1].status, events[-1].answer) == ("answered", "3 lines")
 
 
 async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
@@ -110,6 +160,17 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
         assert (await turn(shell, "Hello"))[0].mode == "umi"
         with pytest.raises(UsageError, match="single, umi"):
             await shell.command("/mode duo")
+
+
+async def test_a_resumed_session_thinks_as_the_command_line_says_and_not_as_it_did(play):
+    async with play([say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph") as shell:
+        await shell.kit.think_as("umi")
+        assert ((await turn(shell, "Hello"))[0].strategy, shell.kit.mode) == ("graph", "umi")
+        session = shell.session
+    async with play([], resume=session) as again:
+        assert (again.kit.strategy, again.kit.mode) == ("react", "single")
+    async with play([], resume=session, mode="umi", strategy="tot") as again:
+        assert (again.session, again.kit.strategy, again.kit.mode) == (session, "tot", "umi")
 
 
 async def test_the_mode_is_not_changed_while_a_turn_runs(play):

@@ -1,5 +1,6 @@
 """Local models as the shell casts them: their names, and adapters behind a plus."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from adapter_files import make_adapter
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
-from ecoshell.options import Options
+from ecoshell.options import Options, RoleModels
 
 pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
 
@@ -36,3 +37,22 @@ async def test_what_cannot_be_an_adapter_is_refused_before_a_question_is_asked(t
             await assemble(Options(model=name))
     with pytest.raises(ModelBroken, match="is an adapter"):
         await assemble(Options(model=f"local:{adapter}"))
+
+
+async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_it_is_named(tmp_path: Path):
+    wide = make_adapter(tmp_path / "wide.gguf", scale=0, width=64)
+    with pytest.raises(ModelBroken, match=r"cannot be the caller.*64 × 576") as caught:
+        await assemble(Options(model="embedded", mode="umi", roles=RoleModels(caller=f"embedded+{wide}")))
+    assert str(wide) in caught.value.message
+
+
+async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(tmp_path: Path, adapter: Path):
+    shell = await assemble(Options(model="embedded"))
+    model = shell.kit.cast.model
+    await asyncio.to_thread(model.count, "a text")
+    adapted, gone = f"embedded+{adapter}", f"local:{tmp_path / 'gone.gguf'}"
+    with pytest.raises(ModelMissing, match="cannot be the summarizer"):
+        await shell.kit.give(RoleModels(planner=adapted, caller=adapted, summarizer=gone))
+    assert (shell.kit.cast.model, model.loaded) == (model, True)
+    await shell.aclose()
+    assert not model.loaded

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.messages import Message
@@ -19,11 +21,18 @@ from adapter_files import make_adapter
 from ecoshell.models import weights
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.gguf_header import is_adapter, model_files
+from ecoshell.models.gguf_header import header, is_adapter, model_files, tensor_shapes
 from ecoshell.models.local import LocalModel
 
 OPTIONS = EngineOptions(context=512)
 ASKED = ScoreRequest("The capital of France is", ("", ""), (" Paris", " London"))
+
+
+def cut_adapter(path: Path) -> Path:
+    """An adapter of the right shape whose weights are not all there."""
+    make_adapter(path, scale=0)
+    path.write_bytes(path.read_bytes()[:60_000])
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -140,18 +149,54 @@ def test_a_file_that_can_be_no_adapter_of_the_base_is_refused_at_once(tmp_path: 
     assert caught.value.fix
 
 
-@pytest.mark.parametrize("broken", ["width", "layers", "cut"])
-async def test_an_adapter_of_another_shape_names_both_files_and_the_base_goes_on(cast, tmp_path: Path, broken: str):
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [("width", "attn_q.weight as if that were 512 × 576, and it is 576 × 576"), ("layers", "blk.30.attn_q.weight")],
+)
+def test_an_adapter_of_another_shape_is_refused_as_it_is_named_beside_its_base(tmp_path: Path, broken: str, told: str):
     path = tmp_path / "adapter.gguf"
     make_adapter(path, scale=0, width=512 if broken == "width" else 576, layers=40 if broken == "layers" else 30)
-    if broken == "cut":
-        path.write_bytes(path.read_bytes()[:60_000])
-    base, unfit = cast(), cast(path)
-    with pytest.raises(ModelBroken) as caught:
-        await reply_of(unfit, asking("Hello"))
+    with pytest.raises(ModelBroken, match=told) as caught:
+        LocalModel(embedded_path(), adapter=path)
     assert str(path) in caught.value.message
     assert str(embedded_path()) in caught.value.message
+
+
+async def test_an_adapter_whose_weights_cannot_be_read_names_both_files_and_the_base_goes_on(cast, tmp_path: Path):
+    base, unfit = cast(), cast(cut_adapter(tmp_path / "adapter.gguf"))
+    with pytest.raises(ModelBroken) as caught:
+        await reply_of(unfit, asking("Hello"))
+    assert str(tmp_path / "adapter.gguf") in caught.value.message
+    assert str(embedded_path()) in caught.value.message
     assert (await reply_of(base, asking("Hello"))).text
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cut=st.integers(0, 3_000), at=st.integers(0, 3_000), junk=st.binary(max_size=16))
+def test_a_header_in_which_anything_is_broken_is_read_as_far_as_it_makes_sense(folder, tmp_path, cut, at, junk):
+    whole = (folder / "zero.gguf").read_bytes()[:6_000]
+    path = tmp_path / "broken.gguf"
+    path.write_bytes((whole[:at] + junk + whole[at + len(junk) :])[: len(whole) - cut])
+    shapes = tensor_shapes(path)
+    assert all(isinstance(name, str) and len(shape) <= 4 for name, shape in shapes.items())
+    assert all(isinstance(text, str) for text in header(path).values())
+
+
+def test_of_a_base_in_several_files_the_first_says_nothing_of_the_sizes(tmp_path: Path):
+    gguf = pytest.importorskip("gguf")
+    import numpy as np
+
+    for parts in (1, 2):
+        writer = gguf.GGUFWriter(tmp_path / f"{parts}.gguf", arch="llama")
+        writer.add_array("tokenizer.ggml.tokens", ["a", "b"])
+        writer.add_uint16("split.count", parts)
+        writer.add_tensor("blk.0.attn_q.weight", np.zeros((3, 2), np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    assert tensor_shapes(tmp_path / "1.gguf") == {"blk.0.attn_q.weight": (2, 3)}
+    assert tensor_shapes(tmp_path / "2.gguf") == {}
 
 
 def test_an_adapter_in_the_place_of_a_model_is_told_where_it_belongs(folder: Path):
@@ -170,7 +215,7 @@ def test_adapters_in_the_models_folder_are_no_models(folder: Path, tmp_path: Pat
 
 
 def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
-    path = make_adapter(tmp_path / "adapter.gguf", scale=0, width=512)
+    path = cut_adapter(tmp_path / "adapter.gguf")
     code = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"

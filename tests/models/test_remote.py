@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -297,6 +298,19 @@ async def test_claudes_usage_counts_cached_and_written_tokens_as_parts_of_the_in
     assert reply == Reply("The answer.", usage=Usage(input=90, output=9, cached=50, cache_write=30))
     assert server.asked[0]["system"][-1]["cache_control"] == {"type": "ephemeral"}
     assert server.asked[0]["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+async def test_claude_is_sent_what_two_asks_share_as_one_marked_block_before_their_tasks(model, server):
+    claude = model("anthropic/claude-x", base_url=server.address, keys=Keys({"ANTHROPIC_API_KEY": "k-anthropic-1"}))
+    system, question, tasks = *QUESTION, ("\n\nDecide.", "\n\nCall.")
+    decided = (question, Message("assistant", "Read it."), Message("user", tasks[1].strip()))
+    await ask(claude, replace(ASK, messages=(system, replace(question, text=question.text + tasks[0])), task=tasks[0]))
+    await ask(claude, replace(ASK, messages=(system, *decided), task=tasks[1]))
+    first, second = (asked["messages"] for asked in server.asked)
+    shared = {"type": "text", "text": question.text, "cache_control": {"type": "ephemeral"}}
+    assert first[0]["content"] == [shared, {"type": "text", "text": tasks[0]}]
+    assert second[0]["content"] == [shared]
+    assert "cache_control" not in json.dumps(second[1:])
 
 
 async def test_many_asks_at_once_each_get_their_own_answer(model):

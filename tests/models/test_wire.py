@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,27 @@ def test_cache_marks_stand_on_the_system_text_and_on_the_last_message():
     mark_for_cache(body, Request(STEPS, (TOOL,)))
     marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
     assert marked == [0, len(body["messages"]) - 1]
+
+
+def test_a_task_for_this_ask_alone_is_parted_from_what_is_worth_caching():
+    told = replace(STEPS[1], text=f"{STEPS[1].text}\n\nSay it.")
+    request = Request((STEPS[0], told), (TOOL,), task="\n\nSay it.")
+    body = native_body(request)
+    mark_for_cache(body, request)
+    assert body["messages"][-1]["content"] == [
+        {"type": "text", "text": STEPS[1].text, "cache_control": {"type": "ephemeral"}},
+        {"type": "text", "text": "\n\nSay it."},
+    ]
+
+
+def test_before_a_task_that_is_a_message_of_its_own_the_last_result_is_marked():
+    request = Request(
+        (*STEPS, Message("assistant", "Enough."), Message("user", "Say it.")), (TOOL,), task="\n\nSay it."
+    )
+    body = native_body(request)
+    mark_for_cache(body, request)
+    marked = [index for index, message in enumerate(body["messages"]) if "cache_control" in json.dumps(message)]
+    assert marked == [0, len(STEPS) - 1]
 
 
 def test_without_a_system_text_the_last_tool_is_marked():

@@ -1,15 +1,18 @@
 """What each role is shown, and what becomes of what it says, with a stand-in for the model."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.mode import View
+from ecoshell.agent.mode import DraftTask, FillTask, View
 from ecoshell.catalog.presentation import GROW
-from ecoshell.errors import CallBroken
-from ecoshell.events import Notice
+from ecoshell.errors import CallBroken, LimitReached
+from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Traits
+from ecoshell.models.wire import mark_for_cache, native_body
+from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.strategies.base import Path, Step, Thought, Tried
 
@@ -24,7 +27,7 @@ class StandIn:
     def __init__(self, *replies, context=None, native=True):
         self.traits = Traits("stand-in", None, context, None, native_tools=native, local=True)
         self.asked = []
-        self._replies = list(replies)
+        self.replies = list(replies)
 
     def size(self, request):
         count = sum(len(message.text) for message in request.messages) // 4
@@ -32,7 +35,13 @@ class StandIn:
 
     async def ask(self, request, emit, *, role, aside=None):
         self.asked.append((role, request))
-        return self._replies.pop(0)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def release(self, hold):
+        pass
 
 
 def view(path=PATH, **more):
@@ -159,3 +168,91 @@ async def test_what_was_tried_is_told_to_the_planner_and_the_caller():
     await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), quiet)
     for _, request in model.asked:
         assert "given up: empty" in "\n".join(message.text for message in request.messages)
+
+
+LIMIT = LimitReached("The cap has no room for it.", scope="session", need=2, left=1, unit="tokens")
+
+
+async def test_a_decision_that_a_limit_stood_in_the_way_of_is_carried_out_later_and_not_bought_again():
+    model, mode = play("Read b. Next: caller.", LIMIT, Reply("", CALL), "Enough. Next: conclusion.", LIMIT, "A poem.")
+    for answer in (Thought("Read b.", CALL), Thought("Enough.", Call(FINISH, {"answer": "A poem."}))):
+        with pytest.raises(LimitReached):
+            await mode.think(view(), quiet)
+        assert await mode.think(view(), quiet) == answer
+    roles = [role for role, _ in model.asked]
+    assert roles == ["planner", "caller", "caller", "planner", "summarizer", "summarizer"]
+
+
+async def test_a_decision_is_kept_for_its_own_path_and_turn_alone():
+    call = Reply("", CALL)
+    model, mode = play("One. Next: caller.", LIMIT, "Two. Next: caller.", call, "Three. Next: caller.", LIMIT)
+    with pytest.raises(LimitReached):
+        await mode.think(view(), quiet)
+    elsewhere = view(Path("What is in a?"))
+    assert await mode.think(elsewhere, quiet) == Thought("Two.", CALL)
+    with pytest.raises(LimitReached):
+        await mode.think(elsewhere, quiet)
+    await mode.release()
+    model.replies += [Reply("Four. Next: caller."), call]
+    assert await mode.think(elsewhere, quiet) == Thought("Four.", CALL)
+
+
+async def test_a_conclusion_drafted_in_the_place_of_a_plan_is_kept_as_well():
+    model, mode = play("Enough. Next: conclusion.", LIMIT, "A poem.")
+    with pytest.raises(LimitReached):
+        await mode.draft(view(), DraftTask(), quiet)
+    assert await mode.draft(view(), DraftTask(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
+    assert [role for role, _ in model.asked] == ["planner", "summarizer", "summarizer"]
+
+
+async def test_why_the_planner_concludes_is_told_once_and_before_the_answer_is_asked_for():
+    model, mode = play("Enough. Next: conclusion.", LIMIT, "A poem.")
+    told = []
+
+    def hear(event):
+        told.append((event, len(model.asked)))
+
+    with pytest.raises(LimitReached):
+        await mode.think(view(), hear)
+    thought = await mode.think(view(), hear)
+    assert told == [(Rationale("Enough.", "planner"), 1)]
+    assert thought.told
+
+
+def marked_blocks(request):
+    """The request as it goes out, in blocks of a role and a text, and how many of them stand up to the last mark."""
+    body = native_body(request)
+    mark_for_cache(body, request)
+    blocks, marked = [], 0
+    for message in body["messages"]:
+        content = message["content"]
+        for part in [{"text": content}] if isinstance(content, str) else content:
+            blocks.append((message["role"], part["text"]))
+            marked = len(blocks) if "cache_control" in {**part, **message} else marked
+    return blocks, marked
+
+
+async def test_what_one_role_has_cached_is_read_by_the_next_and_at_the_next_step():
+    lines, call = ["Read b. Next: caller.", "Enough. Next: conclusion."], Reply("", CALL)
+    model, mode = play(lines[0], call, lines[0], call, lines[1], "A poem.")
+    further = PATH.then(Step("Read b.", CALL, Observation("two lines\n")))
+    for path in (PATH, further, further):
+        await mode.think(view(path), quiet)
+    sent = [marked_blocks(request) for _, request in model.asked]
+    for (blocks, marked), (following, later) in itertools.pairwise(sent):
+        assert following[:marked] == blocks[:marked]
+        assert later >= marked
+    assert [blocks[marked - 1][1][-6:] for blocks, marked in sent] == ["a poem"] * 2 + ["lines\n"] * 4
+    assert [len(blocks) - marked for blocks, marked in sent] == [1, 2, 1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_plan_its_nodes_and_a_repair_read_what_was_cached_before_their_tasks(alone):
+    model, mode = play("[]", Reply("", fault="no"), Reply("", CALL))
+    mode = Single(model, max_tokens=100, answer_tokens=50) if alone else mode
+    await mode.draft(view(), DraftTask(), quiet)
+    await mode.fill(view(), FillTask("read_file", READ, "[]", given=PATH.steps), quiet)
+    sent = [marked_blocks(request) for _, request in model.asked]
+    assert len(sent) == 3
+    assert len({tuple(blocks[:marked]) for blocks, marked in sent}) == 1
+    assert all(blocks[marked - 1][1].endswith("a poem") for blocks, marked in sent)

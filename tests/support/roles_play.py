@@ -58,14 +58,14 @@ def trio(players: tuple[tuple[str, str], ...] = MIXED, *, priced: int = ONE_MORE
         CallFinished("c1", "count_text", True, "1,204 words", False, 0.012),
         StepStarted(2, "planner", planner),
         *calls[2],
+        Rationale("That is all that was asked.", "planner"),
         calls[3][0],
         TextArrived(answer, "answer", "summarizer"),
         calls[3][1],
-        Rationale("That is all that was asked.", "planner"),
         Answer(answer, role="summarizer"),
         TurnFinished(turn, "answered", answer, sum(prices), Usage(8_000, 142), 2, ("count_text",), 4.6, 4_200),
     )
 
 
-PLANNER_THINKS, CALLER_THINKS, CALLED, SUMMARIZER_WRITES = 3, 6, 11, 15
+PLANNER_THINKS, CALLER_THINKS, CALLED, SUMMARIZER_WRITES = 3, 6, 11, 16
 """How many events of the trio's turn it takes until somebody thinks, and until the tool has run."""

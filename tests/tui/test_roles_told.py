@@ -69,7 +69,8 @@ def test_what_arrives_says_whose_it_is_and_each_reply_begins_a_line():
 
 def test_a_thought_is_told_once_also_where_an_answer_arrives_below_it():
     planned = TextArrived("That is all that was asked. Next: conclusion.", "thought", "planner")
-    events = [*TRIO[:13], planned, *TRIO[13:]]
+    settled, why, *answer = TRIO[13:18]
+    events = [*TRIO[:13], planned, settled, *answer, why, *TRIO[18:]]
     above = told(*events[: SUMMARIZER_WRITES + 2])
     assert above[-2:] == [f"◇  planner  {planned.text}", "…  notes.txt has 1,204 words."]
     lines = told(*events)
@@ -78,7 +79,7 @@ def test_a_thought_is_told_once_also_where_an_answer_arrives_below_it():
 
 
 def test_an_answer_that_arrives_stays_where_the_thought_above_it_says_nothing():
-    events = [*TRIO[:-4], Rationale("", "planner"), *TRIO[-2:]]
+    events = [*TRIO[:-3], Rationale("", "planner"), *TRIO[-2:]]
     assert told(*events)[-2] == "✔  notes.txt has 1,204 words."
 
 
@@ -91,9 +92,9 @@ def test_the_line_shell_says_in_words_who_thinks_who_calls_and_who_answers():
         f"| caller is thinking | {caller}",
         '* caller: call count_text(path="notes.txt")',
         f"| planner is thinking | {planner}",
+        "- planner: That is all that was asked.",
         f"| summarizer is thinking | {summarizer}",
         "- summarizer: notes.txt has **1,204** words.",
-        "- planner: That is all that was asked.",
     ]
 
 

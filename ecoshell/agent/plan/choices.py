@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Literal, Protocol
 
 from ecoshell.budget.money import NANO
+from ecoshell.errors import StoreError
 from ecoshell.events import Emit
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp.base import Evidence, Experienced
@@ -85,12 +86,21 @@ class Planning:
     _keeping: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def keep(self, *items: Experienced) -> None:
-        """Remember these, and those that wait; may block, and raises StoreError, after which they wait for the next."""
+        """Remember these, and those that wait; may block. What cannot be kept waits for the next.
+
+        Raises StoreError where it is the first that waits; those after it add nothing to that.
+        """
         with self._keeping:  # branches of a plan finish at the same time
+            others_wait = bool(self.unkept)
             self.unkept = [*self.unkept, *items][-_MOST_UNKEPT:]
-            if self.unkept:
+            if not self.unkept:
+                return
+            try:
                 self.records.add(self.unkept)
                 self.unkept = []
+            except StoreError:
+                if not others_wait:
+                    raise
 
     @property
     def judged_by(self) -> JudgeKind:

@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.kit import Kit
-from ecoshell.agent.mode import Foreseen, View
+from ecoshell.agent.mode import View
 from ecoshell.agent.plan.draft import Draft
-from ecoshell.agent.plan.means import expected_answer, expected_step, means
+from ecoshell.agent.plan.means import expected_answer
+from ecoshell.agent.plan.moment import Moment, Solved
 from ecoshell.agent.plan.notes import after_result, before_question
+from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
 from ecoshell.agent.steering import Estimate
 from ecoshell.budget.caps import CapState
-from ecoshell.budget.money import Unit
-from ecoshell.errors import ModelMissing, StoreError
+from ecoshell.errors import StoreError
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
@@ -25,17 +25,11 @@ from ecoshell.events import (
     Emit,
     Event,
     PlanChanged,
-    PlanRow,
     ToolRegistered,
 )
 from ecoshell.messages import Call, Usage
-from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
-from ecoshell.planning.btp.costs import Expected
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import chance, frequency_bound, value
+from ecoshell.planning.btp.plan import TaskPlan
 
-MOST_ROWS = 60
-"""Rows an event carries; thousands of tools would fill the session's log."""
 _NAMES_PART = 4
 """Names take at most this part (a quarter) of the budget over a turn, before only a shortlist of them is offered."""
 _LEAST_NAMES = 64
@@ -44,47 +38,14 @@ _TOKENS = 1_000
 """By which a rate is taken from a price."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outset:
-    """What one question is planned from: what experience says of each tool, and how likely each is to be used."""
-
-    question: str
-    view: View
-    evidence: Mapping[str, Evidence]
-    chances: Mapping[str, float]
-    fault: str = ""
-    """Why experience could not be read; then the plan is made without it."""
-
-    @classmethod
-    def of(cls, question: str, kit: Kit, view: View) -> "Outset":
-        """Everything known before the first step; reads the experience, so may block."""
-        hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
-        evidence: Mapping[str, Evidence] = {}
-        fault = ""
-        try:
-            evidence = kit.planning.past.evidence(question, hashes, kit.model)
-        except (StoreError, ModelMissing) as failure:
-            fault = f"This turn is planned without experience. {failure}"
-        priors = kit.ranker.chances(question)
-        chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0)) for name in hashes}
-        return cls(question, view, evidence, chances, fault)
-
-
-def _most_telling(rows: Sequence[PlanRow]) -> tuple[PlanRow, ...]:
-    """The rows an event carries: what was used, then what is planned, by what it is worth."""
-    ranked = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
-    return tuple(ranked[:MOST_ROWS])
-
-
 class LivePlan:
-    """One turn's plan. Call `begin` first; then it is the turn's steering, and hears every event."""
+    """One turn's plan. Call `renew` first; after `settle` it is the turn's steering, and hears every event."""
 
     def __init__(self, outset: Outset, kit: Kit, caps: Sequence[CapState] | None = None) -> None:
         """`caps` are to be planned under in the place of the purse's."""
         self.outset = outset
         self.thought = Thought()
         """What has been thought since the last call: by one step, or by those that a search compared."""
-        self.draft = Draft()
         self._kit = kit
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
@@ -97,15 +58,20 @@ class LivePlan:
             resources=kit.planning.resources,
         )
         self._told = Told()
-        self._foreseen = Foreseen(())
-        self._shown: tuple[PlanRow, ...] = ()
-        self._solved: object = None
+        self._solved = Solved()
+        self._made_of: Moment | None = None
         """What the plan was made of; while that is the same, so is the plan."""
+        self._renewing = asyncio.Lock()
         self._number = 0
         self._mode = "off"
         """The mode that was last told of."""
         self._pending = ""
         """What has changed since the plan was made; empty when nothing has."""
+
+    @property
+    def draft(self) -> Draft:
+        """The plan as it stands."""
+        return self._solved.draft
 
     @property
     def enforced(self) -> bool:
@@ -142,15 +108,18 @@ class LivePlan:
         return self._kit.planning.threshold
 
     async def renew(self) -> None:
-        """Plan with what is known now; tells nobody."""
-        if self._given is None:
-            with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                self._caps = await self._kit.purse.caps()
-        state = self._state()
-        if state != self._solved:
-            self._foreseen, self.draft = await asyncio.to_thread(self._solve, self._caps)
-            self._shown = await asyncio.to_thread(_most_telling, self.draft.plan.rows)
-            self._solved = state
+        """Plan with what is known now; tells nobody.
+
+        Branches of a plan finish at the same time: one renewal waits for another, and often finds its plan made.
+        """
+        async with self._renewing:
+            if self._given is None:
+                with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
+                    self._caps = await self._kit.purse.caps_at_rest()
+            moment = self._moment()
+            if moment != self._made_of:
+                self._solved = await asyncio.to_thread(moment.solve)
+                self._made_of = moment
 
     async def settle(self, view: View, offered: Sequence[str]) -> None:
         """Plan with what the model is really shown, of which these names are offered."""
@@ -229,71 +198,37 @@ class LivePlan:
     def event(self, reason: str = "") -> PlanChanged:
         """The plan as the event that tells of it."""
         found = self.draft.means
-        answer = expected_answer(self._foreseen)
+        answer = expected_answer(self._solved.foreseen)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._kit.planning.mode,
             reason=reason,
             number=self._number,
-            rows=self._shown,
-            others=len(self.draft.plan.rows) - len(self._shown),
+            rows=self._solved.shown,
+            others=len(self.draft.plan.rows) - len(self._solved.shown),
             unit=self.draft.unit,
             cap=found.cap if found else None,
             reserved=found.reserved if found else 0,
             budget=max(0, found.budget) if found else None,
-            planned_cost=max(0, self.draft.plan.cost - self._sunk(self.draft.unit)),
+            planned_cost=max(0, self.draft.plan.cost - self.thought.amount(self.draft.unit)),
             enforced=self.enforced,
             low=low,
             high=high,
         )
 
-    def _state(self) -> object:
-        """All that a plan is made of and that changes in a turn."""
+    def _moment(self) -> Moment:
         kit = self._kit
-        uses = dict(self._task.uses)
-        choices = (kit.planning.threshold, kit.planning.hour_nano)
-        thinking = (self.thought, id(kit.cast.mode), kit.cast.mode.aside)
-        return tuple(self._caps), uses, self._tools.registered, thinking, choices, id(self._view)
-
-    def _solve(self, caps: Sequence[CapState]) -> tuple[Foreseen, Draft]:
-        """The plan by the tightest of the caps; computes, so it belongs into a thread."""
-        mode = self._kit.cast.mode
-        foreseen = mode.foresee(self._view)
-        found = means(caps, mode, foreseen)
-        guess, hour = expected_step(foreseen), self._kit.planning.hour_nano
-        units: tuple[Unit, ...] = (*found,) or (self._usual_unit(),)
-        freely = self._kit.registers_freely
-        costs = {unit: self._tools.expected(unit, guess, hour_nano=hour, freely=freely) for unit in units}
-        budgets = {unit: one.budget + self._sunk(unit) for unit, one in found.items()}
-        beyond = {name for unit in budgets for name, cost in costs[unit].items() if cost.total > budgets[unit]}
-        drafts = [
-            Draft(
-                self._task.solve(budgets.get(unit), self._candidates(costs[unit]), beyond=beyond),
-                unit,
-                found.get(unit),
-                costs[unit],
-            )
-            for unit in units
-        ]
-        return foreseen, min(drafts, key=lambda draft: draft.room)
-
-    def _sunk(self, unit: Unit) -> int:
-        """What was thought since the last call: a part of the next use's cost that is paid already."""
-        return self.thought.tokens if unit == "tokens" else self.thought.nano or 0
-
-    def _usual_unit(self) -> Unit:
-        """The unit to speak in without a cap: dollars, unless everything is free."""
-        prices = [model.traits.price for model in self._kit.cast.models]
-        priced = any(self._kit.catalog.tool(name).price_nano for name in self._kit.catalog.names)
-        return "usd" if priced or any(price is not None and price.worst(1, 1) for price in prices) else "tokens"
-
-    def _candidates(self, costs: Mapping[str, Expected]) -> list[Candidate]:
-        """Values and bounds come from before the turn, costs from now."""
-        candidates: list[Candidate] = []
-        for name, cost in costs.items():
-            past = self.outset.evidence.get(name, NO_EVIDENCE)
-            worth = value(past)
-            bound = frequency_bound(past, worth, self.threshold)
-            known, likely = past.weight > 0, self.outset.chances.get(name, 0.0)
-            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=known, chance=likely))
-        return candidates
+        return Moment(
+            caps=tuple(self._caps),
+            cast=kit.cast,
+            aside=kit.cast.mode.aside,
+            view=self._view,
+            thought=self.thought,
+            threshold=kit.planning.threshold,
+            hour_nano=kit.planning.hour_nano,
+            uses=dict(self._task.uses),
+            registered=self._tools.registered,
+            outset=self.outset,
+            task=self._task.copy(),
+            tools=self._tools.copy(),
+        )

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ecoshell.agent.mode import Foreseen, ForeseenCall, Mode
+from ecoshell.agent.mode import Foreseen, ForeseenCall
 from ecoshell.agent.outlook import of_conclusion, used
 from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import Hold
 from ecoshell.budget.money import Unit
 from ecoshell.budget.price import Price
 from ecoshell.messages import Usage
@@ -31,13 +32,13 @@ class Means:
         return self.cap - self.reserved
 
 
-def means(caps: Sequence[CapState], mode: Mode, foreseen: Foreseen) -> dict[Unit, Means]:
-    """What the caps leave, by unit; what the mode holds for its answer counts as reserved, not as used."""
+def means(caps: Sequence[CapState], aside: Hold | None, foreseen: Foreseen) -> dict[Unit, Means]:
+    """What the caps leave, by unit; what is set aside for the answer counts as reserved, not as used."""
     found: dict[Unit, Means] = {}
     for cap in caps:
-        left = cap.limit - used(cap, mode.aside)
+        left = cap.limit - used(cap, aside)
         if cap.unit not in found or left < found[cap.unit].cap:
-            found[cap.unit] = Means(cap.unit, max(0, left), _reserved(cap, mode, foreseen))
+            found[cap.unit] = Means(cap.unit, max(0, left), _reserved(cap, aside, foreseen))
     return found
 
 
@@ -51,8 +52,7 @@ def expected_answer(foreseen: Foreseen) -> Step:
     return _expected(foreseen.ending or foreseen.steps[-1:])
 
 
-def _reserved(cap: CapState, mode: Mode, foreseen: Foreseen) -> int:
-    aside = mode.aside
+def _reserved(cap: CapState, aside: Hold | None, foreseen: Foreseen) -> int:
     if aside is not None:
         return (aside.nano or 0) if cap.unit == "usd" else aside.tokens
     return of_conclusion(foreseen).in_unit_of(cap) or 0

@@ -61,12 +61,10 @@ async def remember(planning: Planning, made: Callable[[], Experienced], emit: Em
     """Keep what is made in a thread; that it cannot be kept yet is told when it is the first that waits."""
     if not planning.recording:
         return
-    told = bool(planning.unkept)
     try:
         await asyncio.to_thread(lambda: planning.keep(made()))
     except StoreError as failure:
-        if not told:
-            emit(Notice(f"What this turn came to is not remembered for planning yet. {failure}"))
+        emit(Notice(f"What this turn came to is not remembered for planning yet. {failure}"))
 
 
 def now() -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 
 from ecoshell.budget.money import Unit
@@ -26,6 +27,10 @@ class Thought:
     def __add__(self, other: "Thought") -> "Thought":
         nano = None if self.nano is None or other.nano is None else self.nano + other.nano
         return Thought(nano, self.tokens + other.tokens, self.seconds + other.seconds)
+
+    def amount(self, unit: Unit) -> int:
+        """What of it counts against a budget in this unit."""
+        return self.tokens if unit == "tokens" else self.nano or 0
 
     def part(self, of: int) -> "Thought":
         """One of so many equal parts; amounts are rounded up, as costs are."""
@@ -58,6 +63,17 @@ class ToolCosts:
     def registered(self) -> frozenset[str]:
         """Tools that can be called without registering them first."""
         return frozenset(self._registered)
+
+    @property
+    def priced(self) -> bool:
+        """Whether any of the tools has a price of its own."""
+        return any(self._catalog.tool(name).price_nano for name in self._catalog.names)
+
+    def copy(self) -> "ToolCosts":
+        """The same costs, which learn by themselves from here on."""
+        twin = copy(self)
+        twin._evidence, twin._registered = dict(self._evidence), set(self._registered)
+        return twin
 
     def register(self, tool: str) -> None:
         """The tool can be called from now on."""

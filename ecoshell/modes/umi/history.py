@@ -8,6 +8,8 @@ from ecoshell.messages import Call, Message
 from ecoshell.modes.umi.decision import Next
 
 _ACTION = re.compile(r"Action:[ \t]*[\"'`*]{0,3}([\w.:/-]+)[\"'`*,]{0,4}\s*Action[ _]Input:\s*", re.IGNORECASE)
+TASK_GAP = "\n\n"
+"""Between what the user says last and a role's task, where both are one message."""
 _ANSWER_NAME = re.compile(r"^\s*(?:conclusion|summarizer|answer)\s*:\s*", re.IGNORECASE)
 
 
@@ -38,7 +40,7 @@ def planned(rationale: str, following: Next) -> Message:
 def with_task(told: tuple[Message, ...], task: str) -> tuple[Message, ...]:
     """The lines, and after them what the role is to do; last, so that all roles share the prompt before it."""
     messages = list(told)
-    _tell(messages, task, gap="\n\n")
+    _tell(messages, task, gap=TASK_GAP)
     return tuple(messages)
 
 

@@ -13,7 +13,7 @@ from ecoshell.agent.context import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.gate import Hold
 from ecoshell.errors import CallBroken
-from ecoshell.events import Emit, Notice
+from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
@@ -33,9 +33,9 @@ from ecoshell.modes.prompts import prompt
 from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.modes.umi.decision import ENDINGS, Decision, decision
-from ecoshell.modes.umi.history import action_in, answer_in, lines, planned, with_task
+from ecoshell.modes.umi.history import TASK_GAP, action_in, answer_in, lines, planned, with_task
 from ecoshell.modes.umi.small import NONE_SMALL, SmallRoles
-from ecoshell.strategies.base import Thought
+from ecoshell.strategies.base import Path, Thought, Tried
 
 ASIDE_SLACK = 1024
 """Tokens by which the summarizer's prompt may outgrow what was set aside: one more step's rationale and result."""
@@ -71,6 +71,8 @@ class Umi:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._aside: Hold | None = None
+        self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
+        """A decision that is not carried out yet, with the path and the siblings it was made for."""
         self._system = Message("system", prompt("umi/roles"))
 
     @property
@@ -110,6 +112,7 @@ class Umi:
         self._aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
+        self._standing = None
         if self._aside is not None:
             aside, self._aside = self._aside, None
             await self._models.summarizer.release(aside)
@@ -117,26 +120,25 @@ class Umi:
     async def think(self, view: View, emit: Emit) -> Thought:
         if view.closed:  # nothing may be called any more, so what is left is the answer
             small = self._small.summarizer
-            return _finish(await (self.conclude(view, emit) if small is None else small.answer(view, emit)))
-        decided = await self._plan(view, emit)
-        if isinstance(decided, Thought):
-            return decided
-        if decided.next in ("conclusion", "give up"):
-            return await self._ended(view, decided, emit)
-        return await self._call(view, decided, emit)
+            return _concluded(await (self.conclude(view, emit) if small is None else small.answer(view, emit)))
+        decided = self._kept(view) or await self._plan(view, emit)
+        return decided if isinstance(decided, Thought) else await self._carried_out(view, decided, emit)
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         reply = await self._models.planner.ask(ranking_request(view, one, other), emit, role=RANKER)
         return {"A": one, "B": other}.get(verdict(reply.text))
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
+        kept = self._kept(view)
+        if kept is not None:
+            return await self._carried_out(view, kept, emit)
         request = await asyncio.to_thread(self._drafting, view, task)
         reply = await self._models.planner.ask(request, emit, role=PLANNER)
         tell_if_cut(reply, emit)
         found = drafted(reply)
         decided = None if isinstance(found, Thought) or "[" in found else decision(found)
         if decided is not None and decided.next in ("conclusion", "give up"):
-            return await self._ended(view, decided, emit)
+            return await self._carried_out(view, decided, emit)
         return found
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
@@ -154,11 +156,25 @@ class Umi:
         most = None if self._aside is None else self._aside.prompt_tokens
         return await self._answered(await asyncio.to_thread(self._concluding, view, most), emit)
 
-    async def _ended(self, view: View, decided: Decision, emit: Emit) -> Thought:
-        """The end that the planner has decided on."""
-        if decided.next == "give up":
-            return _finish(decided.rationale or "The planner gave up and did not say why.", give_up=True)
-        return await self._summarize(view, decided.rationale, emit)
+    async def _carried_out(self, view: View, decided: Decision, emit: Emit) -> Thought:
+        """What comes of a decision; where a limit stands in its way, it is kept and not bought again."""
+        if self._kept(view) is None:
+            self._standing = (view.path, view.tried, decided)
+            if decided.next == "conclusion" and decided.rationale:
+                emit(Rationale(decided.rationale, PLANNER))  # it comes before the answer that is written because of it
+        if decided.next == "conclusion":
+            thought = await self._summarize(view, decided.rationale, emit)
+        elif decided.next == "give up":
+            thought = _given_up(decided.rationale or "The planner gave up and did not say why.")
+        else:
+            thought = await self._call(view, decided, emit)
+        self._standing = None
+        return thought
+
+    def _kept(self, view: View) -> Decision | None:
+        """What the planner has decided here already, and could not be carried out."""
+        path, tried, decided = self._standing or (None, (), None)
+        return decided if (path, tried) == (view.path, view.tried) else None
 
     async def _plan(self, view: View, emit: Emit) -> Decision | Thought:
         """What the planner decides; the thought as it is where the planner itself made the call."""
@@ -178,7 +194,7 @@ class Umi:
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """The caller's call, also for a planner that did not say how to go on; giving up where none can be made."""
         if not _callable(view):
-            return _finish(f"There is no tool to call. {decided.rationale}".strip(), give_up=True)
+            return _given_up(f"There is no tool to call. {decided.rationale}".strip())
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
         try:
@@ -186,7 +202,7 @@ class Umi:
         except CallBroken:
             if decided.next is not None:
                 raise
-            return _finish(f"{_UNDECIDED} {decided.rationale}".strip(), give_up=True)
+            return _given_up(f"{_UNDECIDED} {decided.rationale}".strip())
         return Thought(decided.rationale, call, by=CALLER)
 
     async def _make_call(self, view: View, rationale: str, emit: Emit) -> Call:
@@ -219,11 +235,11 @@ class Umi:
     async def _summarize(self, view: View, rationale: str, emit: Emit) -> Thought:
         """The answer that the planner has decided to end with."""
         if self._small.summarizer is not None:
-            return _finish(await self._small.summarizer.answer(view, emit), rationale)
+            return _concluded(await self._small.summarizer.answer(view, emit), rationale)
         model, ending = self._models.summarizer, planned(rationale, "conclusion")
         make = partial(self._answering, view, ending=(ending,))
         request = await asyncio.to_thread(in_context, model, _said(view), make, role=SUMMARIZER)
-        return _finish(await self._answered(request, emit), rationale)
+        return _concluded(await self._answered(request, emit), rationale)
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What the summarizer writes, paid from what was set aside."""
@@ -248,28 +264,28 @@ class Umi:
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
         system, array = self._equipped(view, self._models.planner)
-        messages = with_task(_shared(view, said), task or prompt("umi/planner"))
         endings = () if task else ENDINGS
-        return Request((system, *messages), tools=array, want="text", max_tokens=self._max_tokens, endings=endings)
+        told = Request((system, *_shared(view, said)), tools=array, want="text", endings=endings)
+        return _tasked(replace(told, max_tokens=self._max_tokens), task or prompt("umi/planner"))
 
     def _calling(self, view: View, rationale: str, said: Messages) -> Request:
         """The caller sees tools, history with the rationale, and the rationale once more."""
         system, array = self._equipped(view, self._models.caller)
-        thought = planned(rationale, "caller")
-        task = f"{prompt('umi/caller')} {rationale}".strip()
-        return Request(
-            messages=(system, *with_task((*_shared(view, said), thought), task)),
+        told = Request(
+            messages=(system, *_shared(view, said), planned(rationale, "caller")),
             tools=array,
             callable_now=_callable(view),
             want="call",
             max_tokens=self._max_tokens,
         )
+        return _tasked(told, f"{prompt('umi/caller')} {rationale}".strip())
 
     def _filling(self, view: View, task: FillTask, said: Messages) -> Request:
         """The caller sees what stands before the node, and which call of its plan is wanted."""
         request = self._calling(view, "", said)
-        told = with_task(_shared(view, said), f"{prompt('umi/caller')} {fill_text(task)}")
-        return replace(request, messages=(request.messages[0], *told), callable_now=fillable(request, task.document))
+        messages = (request.messages[0], *_shared(view, said))
+        told = replace(request, messages=messages, callable_now=fillable(request, task.document))
+        return _tasked(told, f"{prompt('umi/caller')} {fill_text(task)}")
 
     def _answering(self, view: View, said: Messages, *, ending: Messages = (), closing: str = "") -> Request:
         """The summarizer sees the history, and nothing of what was tried on other ways.
@@ -279,8 +295,9 @@ class Umi:
         """
         model, task = self._models.summarizer, f"{prompt('umi/summarizer')}\n{closing}".strip()
         system, array = self._equipped(view, model) if model is self._models.planner else (self._system, ())
-        messages = (system, *with_task((*lines(said), *ending), task))
-        return Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
+        messages = (system, *lines(said), *ending)
+        told = Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
+        return _tasked(told, task)
 
     def _equipped(self, view: View, model: MeteredModel) -> tuple[Message, tuple[ToolDocument, ...]]:
         """How a prompt begins, the same in all roles of a model: the tool array, and the system's text.
@@ -306,6 +323,11 @@ def _shared(view: View, said: Messages) -> Messages:
     return with_task(told, tried_message(view, "umi/tried").text) if view.tried else told
 
 
+def _tasked(told: Request, task: str) -> Request:
+    """The request with what the role is to do at its end; before that stands what other roles are sent as well."""
+    return replace(told, messages=with_task(told.messages, task), task=f"{TASK_GAP}{task}")
+
+
 def _callable(view: View) -> tuple[ToolDocument, ...]:
     """What the caller may call now: meta-tools, and what is registered and not forbidden."""
     array = view.presentation.array(view.registered, large=view.large)
@@ -328,6 +350,10 @@ def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:
     return (None, fault) if fault else (call, "")
 
 
-def _finish(answer: str, rationale: str = "", *, give_up: bool = False) -> Thought:
-    arguments: dict[str, object] = {"answer": answer, "give_up": True} if give_up else {"answer": answer}
-    return Thought(rationale, Call(FINISH, arguments), by=PLANNER if give_up else SUMMARIZER)
+def _concluded(answer: str, rationale: str = "") -> Thought:
+    """The summarizer's answer; why the planner wanted it was told before it was written."""
+    return Thought(rationale, Call(FINISH, {"answer": answer}), by=SUMMARIZER, told=True)
+
+
+def _given_up(why: str) -> Thought:
+    return Thought("", Call(FINISH, {"answer": why, "give_up": True}), by=PLANNER)

@@ -1,0 +1,36 @@
+"""What one question is planned from before its first step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.mode import View
+from ecoshell.errors import ModelMissing, StoreError
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
+from ecoshell.planning.btp.value import chance
+
+
+@dataclass(frozen=True, slots=True)
+class Outset:
+    """What one question is planned from: what experience says of each tool, and how likely each is to be used."""
+
+    question: str
+    view: View
+    evidence: Mapping[str, Evidence]
+    chances: Mapping[str, float]
+    fault: str = ""
+    """Why experience could not be read; then the plan is made without it."""
+
+    @classmethod
+    def of(cls, question: str, kit: Kit, view: View) -> "Outset":
+        """Everything known before the first step; reads the experience, so may block."""
+        hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
+        evidence: Mapping[str, Evidence] = {}
+        fault = ""
+        try:
+            evidence = kit.planning.past.evidence(question, hashes, kit.model)
+        except (StoreError, ModelMissing) as failure:
+            fault = f"This turn is planned without experience. {failure}"
+        priors = kit.ranker.chances(question)
+        chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0)) for name in hashes}
+        return cls(question, view, evidence, chances, fault)
