@@ -57,6 +57,38 @@ def test_a_result_that_is_not_the_value_by_itself_is_thought_about(name, schema,
     assert direct_call(document(name, **{name: schema}), [result(text)]) is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["007", "-007", "٣", "٣.٥", "9" * 5_000, "1" * 400 + ".5", "1e999", "NaN", "-Infinity", "1_000", "1,000", "", "-"],
+)
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_what_only_looks_like_a_number_is_thought_about(kind, text):
+    assert direct_call(document("amount", amount={"type": kind}), [result(text)]) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("integer", "-7", -7),
+        ("integer", " 0\n", 0),
+        ("integer", "7.0", 7),
+        ("integer", "100000000000000000000001.00", 100000000000000000000001),
+        ("number", "-0.25", -0.25),
+        ("number", "\t12\r\n", 12),
+        ("number", "3.0", 3),
+    ],
+)
+def test_a_number_reaches_the_tool_as_its_schema_wants_it(kind, text, value):
+    call = direct_call(document("amount", amount={"type": kind}), [result(text)])
+    assert call == Call("tool", {"amount": value})
+    assert type(call.arguments["amount"]) is type(value)
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', '{"a": -Infinity}', '{"a": 1e999}', '{"a": 007}'])
+def test_json_with_what_is_no_json_number_is_thought_about(text):
+    assert direct_call(document("data", data={"type": "object"}), [result(text)]) is None
+
+
 def test_what_leaves_a_choice_is_thought_about():
     text = document("text", text=STRING)
     assert direct_call(text, []) is None

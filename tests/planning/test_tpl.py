@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.prose import MAX_TEXT, find_plan
 from ecoshell.planning.catp.tpl import MAX_NODES, PlanFault, parse, render
 
 NAMES = st.one_of(
@@ -88,6 +89,26 @@ def test_blanks_lines_and_a_code_fence_are_passed_over():
     assert parse("\n[SoP][a]<SoD><task><EoD>\n[b]<SoD>< a ><EoD>[EoP]  ") == plan
 
 
+def test_a_byte_order_mark_is_passed_over_and_is_no_column():
+    assert parse('\ufeff["a", ["<task>"]]') == parse('\ufeff```json\n["a", ["<task>"]]\n```') == GraphPlan((Node("a"),))
+    with pytest.raises(PlanFault, match=r"^line 1, column 8: ") as caught:
+        parse('\ufeff["a", ["b"]]')
+    assert caught.value.position == 8
+    with pytest.raises(PlanFault, match=r"^line 1, column 1: There is no plan"):
+        parse("\ufeff")
+
+
+def test_blanks_that_json_does_not_know_stand_between_dependencies_too():
+    assert parse('["a",\xa0["<task>"], "b", ["a",\xa0"<task>"]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
+    assert parse('[[1, "a", ["<task>"]], [2, "b", [1,\xa0"<task>"]]]') == GraphPlan((Node("a"), Node("b", ("a", TASK))))
+
+
+@pytest.mark.parametrize("what", [None, 123, b'["a", ["<task>"]]', ["a", ["<task>"]]])
+def test_what_is_no_text_is_refused_by_its_type(what):
+    with pytest.raises(PlanFault, match=f"this is {type(what).__name__}"):
+        parse(what)
+
+
 def test_the_plans_of_the_recorded_pools_read_as_they_are():
     written = json.dumps(["image_denoising", ["input_of_query"], "object_detection", ["image_denoising"]])
     assert parse(written) == GraphPlan((Node("image_denoising"), Node("object_detection", ("image_denoising",))))
@@ -122,7 +143,19 @@ def test_a_tool_called_task_is_told_from_the_task():
         ('["a", ["<task>"]] ]', 1, 19, "the end of the text"),
         ('["a", []]', 1, 2, "names no dependency"),
         ('["a", ["<task>", "<task>"]]', 1, 18, "twice"),
+        (" \n  [ ]", 2, 3, "empty"),
         ('["a",\n ["a"]]', 2, 3, "waits for itself"),
+        ('["a", ["<task>"], "b", ["<task>", "a",\n"x\\"y" , "a"]]', 2, 1, "which is not in the plan"),
+        ('["a", ["<task>"], "b", ["<task>" ,"a", 1]]', 1, 40, "a dependency in quotes"),
+        ('["a", [["<task>"]]]', 1, 8, "a dependency in quotes"),
+        ('["a", [null]]', 1, 8, "a dependency in quotes"),
+        ('["a", "b"]', 1, 7, "the tool's dependencies"),
+        ('[[1, "a", [0]]]', 1, 12, "`node 0`, which is not in the plan"),
+        ('[[1, "a", ["<task>"]], [2, "b", [-1]]]', 1, 34, "not in the plan"),
+        ('[[1, "a", ["<task>"]], [2, "b", [1.0]]]', 1, 35, "`]`"),
+        ('[[1, "a", ["<task>"]], [2, "b", [true]]]', 1, 34, "a node's number"),
+        ('[SoP] [a] <SoD> <task> <EoD> [b] <SoD> <task> <"x y"> <a> <EoD> [EoP]', 1, 48, "`x y`, which is not"),
+        ("[SoP] [a] <SoD> <task> <EoD> [b,c] <SoD> <a> <b,c> <EoD> [EoP]", 1, 47, "waits for itself"),
         ('["a", ["b"], "b", ["a"]]', 1, 8, "in a cycle: `a` → `b` → `a`"),
         ('["a", ["b"], "b", ["<task>"]]', 1, 8, "stands later"),
         ('["a", ["<task>"],\n"b", ["x"]]', 2, 7, "`x`, which is not in the plan"),
@@ -162,11 +195,20 @@ def test_what_was_written_cannot_steer_the_terminal_through_a_message():
     assert len(caught.value.message) < 300
 
 
+@pytest.mark.parametrize("name", ["\\ud800", "\\udc00x", "\\u0000", "\ud800", "é\u202e"])
+def test_a_message_about_any_name_at_all_can_be_written_in_utf_8(name):
+    with pytest.raises(PlanFault) as caught:
+        parse(f'["{name}", ["<task>"]]', tools=["a"])
+    assert caught.value.message.encode().isascii() or "é" in caught.value.message
+    assert caught.value.message.isprintable()
+
+
 def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
     entries = ", ".join(f'"t{number}", ["<task>"]' for number in range(MAX_NODES + 1))
     with pytest.raises(PlanFault, match=f"more than {MAX_NODES} nodes") as caught:
         parse(f"[{entries}]")
     assert caught.value.position == 1 + entries.index(f'"t{MAX_NODES}"')
+    assert caught.value.node == f"t{MAX_NODES}"
     allowed = entries[: entries.index(f', "t{MAX_NODES}"')]
     assert len(parse(f"[{allowed}]").nodes) == MAX_NODES
     with pytest.raises(PlanFault, match="more than 2 nodes"):
@@ -177,6 +219,12 @@ def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
 def test_what_is_no_plan_is_not_printed_either(nodes):
     with pytest.raises(PlanFault):
         render(GraphPlan(nodes))
+
+
+def test_a_plan_in_which_every_node_waits_for_all_before_it_reads_back_from_each_form():
+    names = [f"tool_{number}" for number in range(300)]
+    plan = GraphPlan(tuple(Node(name, tuple(names[:at]) or (TASK,)) for at, name in enumerate(names)))
+    assert all(parse(render(plan, form)) == plan for form in ("tokens", "text", "numbered"))
 
 
 @settings(max_examples=300)
@@ -204,6 +252,11 @@ GARBAGE = {
     "an open list": '["a", [' + '"x", ' * 200_000,
     "one dependency": '["a", [' + '"<task>", ' * 99_999 + '"<task>"]]',
     "fences": "```" * 330_000,
+    "nested": '["a", ' + "[" * 1_000_000,
+    "nested numbers": '[[1, "a", ' + "[" * 1_000_000 + "]" * 1_000_000,
+    "a long number": '[[1, "a", [' + "9" * 1_000_000 + "]]]",
+    "nothing": "\0" * 1_000_000,
+    "surrogates": '["' + "\ud800" * 1_000_000 + '", ["<task>"]]',
     "itself": "[SoP] [a] <SoD> " + "<a> " * 250_000 + "<EoD> [EoP]",
 }
 
@@ -211,5 +264,8 @@ GARBAGE = {
 @pytest.mark.parametrize("name", GARBAGE)
 def test_a_million_characters_of_garbage_are_a_fault(name):
     with pytest.raises(PlanFault) as caught:
-        parse(GARBAGE[name])
+        parse(GARBAGE[name], tools=["a"])
+    assert len(caught.value.message) < 300
+    with pytest.raises(PlanFault) as caught:
+        find_plan(GARBAGE[name][:MAX_TEXT], ["a"])
     assert len(caught.value.message) < 300

@@ -1,9 +1,10 @@
 """Arguments that need no thinking: a tool without any, and one that takes what comes before it as it is (SPEC §3)."""
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.textcalls import call_fault
@@ -12,7 +13,8 @@ from ecoshell.strategies.base import Step
 
 _CONTENT = frozenset({"text", "content", "contents", "body", "document", "passage", "input", "html", "markdown"})
 """Words by which a parameter says that it takes a text whole; any other may want a part of it."""
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_WHOLE = re.compile(r"(-?[0-9]+)\.0+")
 _URL = re.compile(r"https?://\S+")
 _FILE = re.compile(r"[^\s:*?\"<>|]{1,255}")
 
@@ -40,7 +42,8 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
     """The result as a value of one of these kinds; None where it is none, or not by itself."""
     text = result.strip()
     if NUMBER in kinds and _NUMBER.fullmatch(text):
-        return _decoded(text)
+        whole = _WHOLE.fullmatch(text)  # the schema takes 7.0 for an integer, tools do not
+        return _decoded(whole[1] if whole else text)
     if kinds & {JSON, TABLE} and text[:1] in ("{", "["):
         return _decoded(text)
     if (URL in kinds and _URL.fullmatch(text)) or (FILE in kinds and _FILE.fullmatch(text)):
@@ -51,7 +54,17 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
 
 
 def _decoded(text: str) -> Any:
+    """The JSON value; None for what is none, which includes `007`, NaN, and numbers too large to be held."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_finite, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refused(number)
+
+
+def _refused(number: str) -> NoReturn:
+    raise ValueError(number)

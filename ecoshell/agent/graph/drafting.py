@@ -8,11 +8,13 @@ from ecoshell.agent.plan.guard import barred_text
 from ecoshell.events import GraphNode, GraphPlanned
 from ecoshell.messages import META_TOOLS
 from ecoshell.planning.catp.base import GraphPlan
-from ecoshell.planning.catp.faults import PlanFault
+from ecoshell.planning.catp.faults import PlanFault, shown
 from ecoshell.planning.catp.grammar import plan_grammar
 from ecoshell.planning.catp.paths import schedule
+from ecoshell.planning.catp.places import ITSELF
+from ecoshell.planning.catp.prose import find_plan
 from ecoshell.planning.catp.rules import Problem
-from ecoshell.planning.catp.tpl import parse, render
+from ecoshell.planning.catp.tpl import render
 from ecoshell.planning.catp.types import Signature, signature
 from ecoshell.planning.catp.validity import validate
 
@@ -21,20 +23,25 @@ _HELD_NODES = 8
 
 
 def read_plan(written: str, view: View, frame: Frame) -> GraphPlan:
-    """The plan in a text, around which there may be prose; raises PlanFault, which names the place.
+    """The plan in a text, around which there may be prose; raises PlanFault, which names line, column and node.
 
     It may name what the view knows and the turn's plan allows.
     """
     tools = _tools(view, frame)
-    plan = parse(_plan_part(written), tools={*tools, *META_TOOLS, *frame.plan.forbidden})
-    for node in plan.nodes:
-        if node.tool in META_TOOLS:
-            raise PlanFault(f"{node.label}: {node.tool} is no part of a plan; tools alone are.", node=node.label)
-        why = frame.plan.forbidden.get(node.tool)
-        if why is not None:
-            raise PlanFault(f"{node.label}: {barred_text(node.tool, why)}", node=node.label)
-    validate(plan, Problem(tools))
-    return plan
+    found = find_plan(written, {*tools, *META_TOOLS, *frame.plan.forbidden})
+    for at, node in enumerate(found.plan.nodes):
+        if said := _barred(node.tool, frame):
+            raise found.places.fault((at, ITSELF), PlanFault(f"{shown(node.label)}: {said}", node=node.label))
+    validate(found.plan, Problem(tools), found.places)
+    return found.plan
+
+
+def _barred(tool: str, frame: Frame) -> str:
+    """Why a tool that is known may not stand in a plan; empty where it may."""
+    if tool in META_TOOLS:
+        return f"{tool} is no part of a plan; tools alone are."
+    why = frame.plan.forbidden.get(tool)
+    return "" if why is None else barred_text(tool, why)
 
 
 def grammar_of_plans(view: View, frame: Frame) -> str:
@@ -77,9 +84,3 @@ def planned(plan: GraphPlan, frame: Frame, kept: Collection[str], *, repaired: b
         price_nano=sum(prices) if len(prices) == len(nodes) else None,
         seconds=longest.length if len(known) == len(nodes) else None,
     )
-
-
-def _plan_part(written: str) -> str:
-    """The text from its first bracket to its last: small models like to announce what they write."""
-    start, end = written.find("["), written.rfind("]")
-    return written[start : end + 1] if 0 <= start < end else written

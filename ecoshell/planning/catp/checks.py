@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
 from ecoshell.planning.catp.faults import PlanFault, shown
+from ecoshell.planning.catp.places import ITSELF, Spot
 from ecoshell.planning.catp.words import MOST_INDEX
 
 MAX_NODES = 1_024
@@ -16,27 +17,40 @@ def check(plan: GraphPlan, max_nodes: int = MAX_NODES) -> None:
         raise fault
 
 
-def faults_of(nodes: Sequence[Node], max_nodes: int = MAX_NODES) -> Iterator[tuple[tuple[int, int], PlanFault]]:
-    """All faults, each with its place: the node's number, and that of its dependency (-1: the node itself)."""
+def faults_of(nodes: Sequence[Node], max_nodes: int = MAX_NODES) -> Iterator[tuple[Spot, PlanFault]]:
+    """All faults, each with the spot in the plan."""
     if not nodes:
-        yield (0, -1), PlanFault("The plan is empty: it needs at least one tool.")
+        yield (0, ITSELF), PlanFault("The plan is empty: it needs at least one tool.")
     if len(nodes) > max_nodes:
-        yield (max_nodes, -1), PlanFault(f"The plan has {len(nodes)} nodes; at most {max_nodes} are taken.")
+        yield (max_nodes, ITSELF), beyond(nodes[max_nodes], max_nodes, len(nodes))
         return
     places: dict[str, int] = {}
     for at, node in enumerate(nodes):
         places.setdefault(node.label, at)
+    earlier = {TASK}
     for at, node in enumerate(nodes):
         if said := _of_node(node, at, places):
-            yield (at, -1), PlanFault(said, node=node.label)
-        seen: set[str] = set()
-        for number, label in enumerate(node.after):
-            if label in seen:
-                said = f"{shown(node.label)} names its dependency {shown(label)} twice."
-                yield (at, number), PlanFault(said, node=node.label)
-            elif label != TASK and not places.get(label, at) < at:
-                yield (at, number), PlanFault(_of_dependency(label, at, nodes, places), node=node.label)
-            seen.add(label)
+            yield (at, ITSELF), PlanFault(said, node=node.label)
+        if len(set(node.after)) < len(node.after) or not earlier.issuperset(node.after):
+            yield from _of_dependencies(at, nodes, places)
+        earlier.add(node.label)
+
+
+def beyond(node: Node, most: int, nodes: int | None = None) -> PlanFault:
+    """The fault of the first node that is one too many; None is as many nodes as nobody has counted."""
+    said = f"more than {most} nodes" if nodes is None else f"{nodes} nodes; at most {most} are taken"
+    return PlanFault(f"The plan has {said}: {shown(node.label)} is one too many.", node=node.label)
+
+
+def _of_dependencies(at: int, nodes: Sequence[Node], places: Mapping[str, int]) -> Iterator[tuple[Spot, PlanFault]]:
+    node, seen = nodes[at], set[str]()
+    for number, label in enumerate(node.after):
+        if label in seen:
+            said = f"{shown(node.label)} names its dependency {shown(label)} twice."
+            yield (at, number), PlanFault(said, node=node.label)
+        elif label != TASK and not places.get(label, at) < at:
+            yield (at, number), PlanFault(_of_dependency(label, at, nodes, places), node=node.label)
+        seen.add(label)
 
 
 def _of_node(node: Node, at: int, places: Mapping[str, int]) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from ecoshell.errors import UsageError
 from ecoshell.untrusted import visible_line
 
+BOM = "\ufeff"
+"""The byte order mark that some programs put before a text; no editor counts it as a column."""
 _SHOWN = 60
 """Characters of what was written that a message repeats."""
 _LISTED = 5
@@ -38,7 +40,8 @@ class PlanFault(UsageError):
     def at(cls, text: str, position: int, message: str, node: str | None = None) -> "PlanFault":
         """A fault in a text: the message begins with its line and column."""
         line = text.count("\n", 0, position) + 1
-        column = position - text.rfind("\n", 0, position)
+        begun = max(text.rfind("\n", 0, position) + 1, int(text.startswith(BOM)))
+        column = position - begun + 1
         said = f"line {line}, column {column}: {message}"
         return cls(said, position=position, line=line, column=column, node=node)
 

@@ -17,7 +17,8 @@ from typing import Literal
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
 from ecoshell.planning.catp.checks import MAX_NODES, check
 from ecoshell.planning.catp.faults import PlanFault
-from ecoshell.planning.catp.reading import read
+from ecoshell.planning.catp.reading import Reader
+from ecoshell.planning.catp.scanner import unfenced
 from ecoshell.planning.catp.words import quoted, token_word, written_label
 
 __all__ = ["MAX_NODES", "Form", "PlanFault", "parse", "render", "tokens"]
@@ -26,11 +27,13 @@ Form = Literal["tokens", "text", "numbered"]
 
 
 def parse(text: str, *, tools: Collection[str] | None = None, max_nodes: int = MAX_NODES) -> GraphPlan:
-    """The plan that a text in any of the forms says; a code fence around it is passed over.
+    """The plan that a text in any of the forms says, and nothing else; a code fence around it is passed over.
 
-    `tools` are the names that are known; None takes every name. Raises PlanFault, which tells the place.
+    `tools` are the names that are known; None takes every name. Raises PlanFault, which tells the place, also for what
+    is no text. What a model writes has prose around it: that is read by planning/catp/prose.
     """
-    return read(text, tools, max_nodes)
+    taken = _text(text)
+    return Reader(taken, unfenced(taken), tools, max_nodes).written().plan
 
 
 def render(plan: GraphPlan, form: Form = "tokens") -> str:
@@ -56,6 +59,12 @@ def tokens(plan: GraphPlan) -> list[str]:
     for node in plan.nodes:
         found += [f"[{words[node.label]}]", "<SoD>", *(f"<{words[label]}>" for label in node.after), "<EoD>"]
     return [*found, "[EoP]"]
+
+
+def _text(written: object) -> str:
+    if isinstance(written, str):
+        return written
+    raise PlanFault(f"A plan is read from a text (str), and this is {type(written).__name__}.")
 
 
 def _listed(node: Node, words: dict[str, str]) -> str:

@@ -7,7 +7,11 @@ from ecoshell.planning.catp.base import TASK, Node
 
 MOST_INDEX = 9_999
 _INDEX = re.compile(r"#([1-9]\d{0,3})\Z", re.ASCII)
-_BARE = re.compile(r"[^\s\[\]<>\"\\]+")
+STRING = r'"(?:[^"\\]|\\.)*+"'
+"""A JSON string, by what closes it; `.` has to match newlines."""
+WORD = r'[^\s\[\]<>"\\]++'
+"""What stands within the brackets of a token without quotes."""
+_BARE = re.compile(WORD)
 TASK_NAMES = frozenset({TASK, "task", "input_of_query"})
 """How the dependency on what the user gave may be written; OpenCATP's recorded plans have the last."""
 _RESERVED = TASK_NAMES | {"SoP", "EoP", "SoD", "EoD"}

@@ -1,0 +1,74 @@
+"""What the person and the model are told of a plan that was written and cannot be run, through the whole shell."""
+
+import json
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.events import GraphPlanned, Notice
+from ecoshell.messages import ToolDocument
+
+GOOD = say('["list_files", ["<task>"]]')
+SEVENTEEN = json.dumps([part for at in range(1, 18) for part in (f"list_files#{at}", ["<task>"])])
+LAST = SEVENTEEN.index('"list_files#17"') + 1
+
+
+class Describes:
+    """A tool that needs a picture, which no tool of the shell gives."""
+
+    document = ToolDocument(
+        "describe_image",
+        "Describes a picture.",
+        {"type": "object", "properties": {"image": {"type": "string"}}, "required": ["image"]},
+    )
+    effects = frozenset()
+    price_nano = 0
+
+
+def add(shell, tool):
+    catalog = shell.kit.catalog
+    catalog.__init__([*(catalog.tool(name) for name in catalog.names), tool])
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        (SEVENTEEN, f"line 1, column {LAST}: The plan has 17 nodes"),
+        (
+            'I look at [it]:\n["list_files", ["<task>"],\n "describe_image", ["list_files"]]',
+            "line 3, column 21: `describe_image` takes image, and `list_files` gives text.",
+        ),
+        ('Plan:\n```json\n["count_text", ["<task>"], "finish", ["count_text"]]\n```', "line 3, column 28: `finish`: "),
+        ('Well.\n["count_text", ["<task>"], "count_text#3", ["<task>"]]', "line 2, column 28: `count_text#3` is use 2"),
+        ('["count_text", ["<task>"]]\n["calculate", ["count_text"]]', "line 1, column 1: There are two plans"),
+        ("\ud800", "line 1, column 1: Expected `[`"),
+    ],
+)
+async def test_what_is_wrong_with_a_plan_is_told_once_with_node_line_and_column(play, written, place):
+    async with play([say(written), GOOD, say("", "list_files"), finish("ok")], strategy="graph") as shell:
+        add(shell, Describes())
+        events = await turn(shell)
+        again = shell.requests[1].messages[-1].text
+    (notice,) = of(events, Notice)
+    assert place in notice.text
+    assert place in again
+    assert notice.text.count(place) == 1
+    assert events[-1].answer == "ok"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "Here is [my] plan: {} It [lists] files.",
+        "```json\n{}\n```\n[done]",
+        '{0}\nThe node "list_files" of {0} lists.',
+    ],
+)
+async def test_prose_with_brackets_around_a_plan_costs_no_second_call(play, around):
+    written = around.format('["list_files", ["<task>"]]')
+    async with play([say(written), say("", "list_files"), finish("ok")], strategy="graph") as shell:
+        events = await turn(shell)
+    assert of(events, Notice) == []
+    (planned,) = of(events, GraphPlanned)
+    assert planned.text == '["list_files", ["<task>"]]'
+    assert events[-1].answer == "ok"

@@ -1,0 +1,112 @@
+"""Plans in what models write around them, and the places that are told then."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.planning.catp.base import GraphPlan, Node
+from ecoshell.planning.catp.faults import PlanFault
+from ecoshell.planning.catp.prose import MAX_TEXT, find_plan
+from ecoshell.planning.catp.tpl import render
+
+PLAN = GraphPlan((Node("count", ("<task>",)), Node("count", ("<task>",), 2), Node("sum", ("count", "count#2"))))
+TOOLS = {"count", "sum", "odd [name", 'odd] "name'}
+FORMS = ("tokens", "text", "numbered")
+AROUND = [
+    "{}",
+    "Here is [my] plan: {}",
+    "{} I hope [that] this [1] helps]",
+    "[Note: here it comes\n\n{}\n",
+    "It's 5\" [it's 5\" long] and so: {}",
+    "- [ ] count\n- [x] add up\n{}",
+    "See [the docs](https://example.org) and [[links]], [].\n{}",
+    "```json\n{}\n```\nThis counts [both] files.",
+    "Sure!\n```\n{}\n```",
+    'Nodes are ["count"], and ["<task>"] is the question. {}',
+    '{}\nIn it ["count", ["<task>"]] counts, and ["count#2", ["<task>"]] too.',
+    "{0}\nOnce more: {0}",
+    '{{"plan": {}}}',
+    "\ufeff{}",
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("around", AROUND)
+def test_a_plan_is_found_in_prose_with_brackets(around, form):
+    assert find_plan(around.format(render(PLAN, form)), TOOLS).plan == PLAN
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_brackets_and_quotes_in_names_close_no_plan(form):
+    plan = GraphPlan((Node("odd [name"), Node('odd] "name', ("odd [name",))))
+    assert find_plan(f"A [plan] is {render(plan, form)}, [as] I say.", TOOLS).plan == plan
+
+
+def test_a_plan_told_in_two_forms_is_one():
+    assert find_plan(f"{render(PLAN, 'numbered')} is {render(PLAN)} and {render(PLAN, 'text')}").plan == PLAN
+
+
+@given(st.text(alphabet='a "\n.,(){}', max_size=30), st.text(alphabet="a [].,(){}\n", max_size=30))
+def test_whatever_prose_stands_around_a_plan_it_is_found(before, after):
+    assert find_plan(f"{before}{render(PLAN, 'text')}{after}").plan == PLAN
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ('Here is [my]\nplan: ["count", ["lost"]] [so]', 2, 18, "`lost`, which is not in the plan"),
+        ('Here is [my] plan: ["cuont", ["<task>"]]', 1, 21, "no tool called `cuont`. Nearest: `count`"),
+        ('A [plan]:\n```\n["count", ["<task>"\n```', 4, 1, "Expected `,` or `]`"),
+        ("[ab] [count, [<task>]] [c]", 1, 7, "a tool's name in quotes; here is `count"),
+        ("Plan: [SoP] [count] <SoD> <task> <EoD> [my] words", 1, 45, "Expected `<SoD>`"),
+        ("I would count.", 1, 1, "Expected `[`, as a plan begins; here is `I would count.`"),
+        ("  ", 1, 3, "the text is empty"),
+        ("That is [].", 1, 9, "The plan is empty"),
+        ('Cut: ["count", ["<task>"], "sum', 1, 28, "in quotes"),
+    ],
+)
+def test_a_fault_has_its_place_in_the_whole_text(text, line, column, words):
+    with pytest.raises(PlanFault) as caught:
+        find_plan(text, TOOLS)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert words in caught.value.message
+    assert caught.value.message.count("line ") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('["count", ["<task>"]]\n["count#2", ["<task>"]]', 1, 1),
+        ('["count", ["<task>"], "count#2", ["<task>"]]\n["sum", ["count", "count#2"]]', 2, 1),
+        ('First ["count", ["<task>"]]. Wait, better: ["sum", ["<task>"], "count", ["sum"]]', 1, 7),
+        ('[[1, "count", ["<task>"]]], or rather ["sum", ["<task>"]]', 1, 39),
+    ],
+)
+def test_two_plans_are_not_chosen_from(text, line, column):
+    with pytest.raises(PlanFault, match="There are two plans") as caught:
+        find_plan(text, TOOLS)
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["count", ["sum", ["<task>"]]]',
+        '[["count", ["<task>"]], ["sum", ["count"]]]',
+        '[1, ["count", ["<task>"]], 2, ["sum", ["<task>"]]]',
+        '[("count", ["<task>"]), {"then": ["sum", ["<task>"]]}]',
+        '["count", ["<task>"], "lost", ["<task>"]] ["count", ["<task>"]]',
+    ],
+)
+def test_no_part_is_run_in_the_place_of_a_plan_that_cannot_be_read(text):
+    with pytest.raises(PlanFault):
+        find_plan(text, TOOLS)
+
+
+def test_a_plan_is_not_looked_for_in_a_text_without_end():
+    written = render(PLAN)
+    padding = " " * (MAX_TEXT - len(written))
+    assert find_plan(padding + written).plan == PLAN
+    with pytest.raises(PlanFault, match=r"looked for in 200,000 characters; here are 200,001") as caught:
+        find_plan(f" {padding}{written}")
+    assert caught.value.column == MAX_TEXT + 1
