@@ -47,8 +47,11 @@ def _lines(branching: Branching) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """A text for a quoted label, on one line: signs that Mermaid, Markdown or HTML could obey are written by number."""
-    return "".join(sign if sign.isalnum() or sign in "_ " else f"#{ord(sign)};" for sign in visible_line(text))
+    """A text for a quoted label, on one line: signs that Mermaid, Markdown or HTML could obey are written by number.
+
+    So are blanks: Mermaid obeys words such as `direction TB` inside quotation marks too.
+    """
+    return "".join(sign if sign.isalnum() or sign == "_" else f"#{ord(sign)};" for sign in visible_line(text))
 
 
 def _figures(branching: Branching, node: GraphNode) -> str:

@@ -100,6 +100,15 @@ async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(p
     assert planned.seconds == 2.0
 
 
+@pytest.mark.parametrize(("named", "time"), [("notes.txt", "30 ms"), ("large.txt", "2.5 s"), ("nothing", "1.3 s")])
+async def test_the_time_that_is_told_is_that_of_the_size_at_hand(play, home, named, time):
+    (home / "large.txt").write_text("a line\n" * 2_000)
+    profile({"count_text": [run(14, 30), run(14_000, 2_500)]})
+    async with play(SCRIPT, **GRAPH) as shell:
+        await turn(shell, f"How many lines has {named}?")
+        assert f"- count_text: {time}\n" in asked(shell)
+
+
 async def test_a_repaired_plan_is_estimated_by_what_the_first_one_took(play):
     gone = say("", "count_text", path="gone.txt")
     async with play([TWO, gone, COUNT, TWO, COUNT, finish("3")], **GRAPH) as shell:

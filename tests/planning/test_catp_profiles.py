@@ -70,7 +70,10 @@ def test_tools_are_put_on_levels_that_they_have_in_common():
     assert table.levels == Profile.of([SMALL, LARGE]).levels
     assert table.vectors["read_file"].costs == (SMALL.price(), LARGE.price())
     assert table.vectors["count_text"].costs == (SMALL.price(), SMALL.price())
-    assert table.seconds["read_file"] == pytest.approx((SMALL.milliseconds + LARGE.milliseconds) / 2_000)
+    assert table.seconds("read_file") == pytest.approx((SMALL.milliseconds + LARGE.milliseconds) / 2_000)
+    assert table.seconds("read_file", SMALL.size) == pytest.approx(SMALL.milliseconds / 1_000)
+    assert table.seconds("read_file", LARGE.size) == pytest.approx(LARGE.milliseconds / 1_000)
+    assert table.seconds("no_such_tool") is None
     assert "- count_text: ×1.0" in table.told(["count_text", "nobody"], SMALL.size)
     assert "nobody" not in table.told(["count_text", "nobody"], SMALL.size)
 

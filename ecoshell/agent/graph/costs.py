@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.steering import Estimate
 from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.messages import Attachment
 from ecoshell.planning.catp.sizes import CostTable
@@ -17,8 +18,11 @@ def costs_text(plan: LivePlan, profiled: CostTable, tools: Iterable[str], size: 
     `size` is the present input's in bytes, None is unknown.
     """
     likely = sorted(tools, key=lambda tool: -plan.outset.chances.get(tool, 0.0))
-    spoken_of = [tool for tool in likely if tool in profiled.vectors or _figures(plan, tool)][:MOST]
-    return "\n".join(part for part in (_paid(plan, spoken_of), profiled.told(spoken_of, size)) if part)
+    spoken_of = [tool for tool in likely if tool in profiled.vectors or _figures(plan.expected(tool))][:MOST]
+    figures = {tool: _figures(plan.expected(tool, size)) for tool in spoken_of}
+    lines = [f"- {tool}: {said}" for tool, said in figures.items() if said]
+    taken = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
+    return "\n".join(part for part in (taken, profiled.told(spoken_of, size)) if part)
 
 
 def input_size(attachments: Sequence[Attachment], named: int | None) -> int | None:
@@ -27,14 +31,12 @@ def input_size(attachments: Sequence[Attachment], named: int | None) -> int | No
     return max([*known, *(() if named is None else (named,))], default=None)
 
 
-def _paid(plan: LivePlan, tools: Iterable[str]) -> str:
-    lines = [f"- {tool}: {figures}" for tool in tools if (figures := _figures(plan, tool))]
-    return "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
-
-
-def _figures(plan: LivePlan, tool: str) -> str:
+def _figures(estimate: Estimate) -> str:
     """Price and time of one use; empty where it is free, as far as is known, and its time is unknown."""
-    estimate = plan.expected(tool)
     price = [amount_text(rounded_up(estimate.price_nano), "usd")] if estimate.price_nano else []
-    time = [] if estimate.seconds is None else [f"{estimate.seconds:.1f} s"]
+    time = [] if estimate.seconds is None else [_duration(estimate.seconds)]
     return ", ".join((*price, *time))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(seconds * 1000))} ms"

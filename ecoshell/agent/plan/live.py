@@ -87,13 +87,14 @@ class LivePlan:
             return None
         return next((row.left for row in self.draft.plan.rows if row.tool == tool), 0)
 
-    def expected(self, tool: str) -> Estimate:
+    def expected(self, tool: str, size: int | None = None) -> Estimate:
         """By experience, this turn's included; before there is any by the declared price and the tool's profile.
 
-        By experience, the seconds include thinking of the call. May block.
+        `size` is the input's in bytes, None is unknown. By experience, the seconds include thinking of the call. May
+        block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(price, self._kit.planning.profiled().seconds.get(tool) if seconds is None else seconds)
+        return Estimate(price, self._kit.planning.profiled().seconds(tool, size) if seconds is None else seconds)
 
     @property
     def penniless(self) -> bool:

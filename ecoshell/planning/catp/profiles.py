@@ -1,7 +1,7 @@
 """What runs of tools took on inputs of growing size, kept beside the experience: the source of their cost vectors."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from decimal import Decimal
 from pathlib import Path
@@ -60,12 +60,18 @@ class Profile:
 def cost_table(runs: Mapping[str, Sequence[ProfiledRun]]) -> CostTable:
     """The costs of several tools, by size levels of all that they were run on (CATP-LLM §3.2.1)."""
     levels = size_levels([run.size for some in runs.values() for run in some])
-    vectors = {tool: cost_vector([(run.size, run.price()) for run in some], levels) for tool, some in runs.items()}
-    return CostTable(
-        levels,
-        {tool: vector for tool, vector in vectors.items() if vector is not None},
-        {tool: statistics.mean(run.milliseconds for run in some) / 1000 for tool, some in runs.items() if some},
-    )
+    return CostTable(levels, _vectors(runs, levels, ProfiledRun.price), _vectors(runs, levels, _milliseconds))
+
+
+def _vectors(
+    runs: Mapping[str, Sequence[ProfiledRun]], levels: Sequence[float], figure: Callable[[ProfiledRun], Decimal]
+) -> dict[str, CostVector]:
+    vectors = {tool: cost_vector([(run.size, figure(run)) for run in some], levels) for tool, some in runs.items()}
+    return {tool: vector for tool, vector in vectors.items() if vector is not None}
+
+
+def _milliseconds(run: ProfiledRun) -> Decimal:
+    return Decimal(repr(run.milliseconds))
 
 
 class ProfileStore:

@@ -1,6 +1,7 @@
 """Size levels of inputs, and what a tool costs at each of them (CATP-LLM §3.2.1)."""
 
 import math
+import statistics
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +55,7 @@ def importance(count: int, level: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CostVector:
-    """What one run of a tool costs at each size level, in price units."""
+    """What one run of a tool costs at each size level, in price units; or takes, in milliseconds."""
 
     costs: tuple[Decimal, ...]
     measured: tuple[bool, ...]
@@ -72,7 +73,7 @@ class CostVector:
 
 
 def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) -> CostVector | None:
-    """The means of runs, each an input's size and a price, by level; None when there is no run.
+    """The means of runs, each an input's size and a price (or a time), by level; None when there is no run.
 
     A level without a run takes the straight line between its neighbours', and beyond the last run its cost.
     """
@@ -90,12 +91,19 @@ def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) 
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """What tools cost at size levels that they have in common, and how long a run of each takes."""
+    """What tools cost at size levels that they have in common, and how long a run of each takes there."""
 
     levels: tuple[float, ...] = ()
     vectors: Mapping[str, CostVector] = field(default_factory=dict[str, CostVector])
-    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Means over the runs."""
+    milliseconds: Mapping[str, CostVector] = field(default_factory=dict[str, CostVector])
+
+    def seconds(self, tool: str, size: float | None = None) -> float | None:
+        """How long a run takes on an input of a size, or of any; None for a tool that is not known."""
+        vector = self.milliseconds.get(tool)
+        if vector is None:
+            return None
+        usual = statistics.mean(vector.costs) if size is None else vector.at(level_of(size, self.levels))
+        return float(usual / 1000)
 
     def told(self, tools: Iterable[str], size: float | None) -> str:
         """What the prompt says of those of the tools that are known; `size` is the present input's, None is unknown."""
