@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 from rich.style import Style
-from roles_play import ALONE, CALLED, CALLER_THINKS, MIXED, PLANNER_THINKS, SUMMARIZER_WRITES, trio
+from roles_play import ALONE, CALLED, CALLER_THINKS, MIXED, PLANNER_THINKS, trio
 from tui_play import COUNTING
 
 from ecoshell.cli.render import EventLines, Printer
-from ecoshell.events import Answer, Event, Rationale, TextArrived
+from ecoshell.events import Answer, Event
 from ecoshell.tui.transcript.blocks import TONES
 from ecoshell.tui.transcript.column import Column
 from ecoshell.tui.transcript.painter import Painter
@@ -65,22 +65,6 @@ def test_what_arrives_says_whose_it_is_and_each_reply_begins_a_line():
     assert lines[-2:] == ["◇  planner  I need a word counter. Next: caller.", 'caller  {"name": "count_text"}']
     lines = told(*TRIO[:CALLED])
     assert not any("Next: caller" in line or "{" in line for line in lines)
-
-
-def test_a_thought_is_told_once_also_where_an_answer_arrives_below_it():
-    planned = TextArrived("That is all that was asked. Next: conclusion.", "thought", "planner")
-    settled, why, *answer = TRIO[13:18]
-    events = [*TRIO[:13], planned, settled, *answer, why, *TRIO[18:]]
-    above = told(*events[: SUMMARIZER_WRITES + 2])
-    assert above[-2:] == [f"◇  planner  {planned.text}", "…  notes.txt has 1,204 words."]
-    lines = told(*events)
-    assert sum("That is all" in line for line in lines) == 1
-    assert lines.index("◆  planner  That is all that was asked.") == lines.index("✔  notes.txt has 1,204 words.") - 1
-
-
-def test_an_answer_that_arrives_stays_where_the_thought_above_it_says_nothing():
-    events = [*TRIO[:-3], Rationale("", "planner"), *TRIO[-2:]]
-    assert told(*events)[-2] == "✔  notes.txt has 1,204 words."
 
 
 def test_the_line_shell_says_in_words_who_thinks_who_calls_and_who_answers():

@@ -1,12 +1,11 @@
 """Text that arrives piece by piece, until what it comes to is told whole and takes its place."""
 
-from dataclasses import replace
 from typing import Protocol
 
 from ecoshell.events import BudgetHeld, Rationale, StepProposed, TextArrived
 from ecoshell.options import ROLES
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import Block, Tone, rows_of
+from ecoshell.tui.transcript.blocks import Block, Tone
 
 THINKING, WRITING = "◇", "…"
 """Signs of a thought and of an answer that are still arriving."""
@@ -23,10 +22,6 @@ class OpenEnd(Protocol):
         """Close what is open under this key: as this block or, without one, as it stands."""
         ...
 
-    def redraw(self, block: Block) -> None:
-        """Put a block in the place of the one of its name, which may be finished."""
-        ...
-
     def drop(self, key: str = "") -> None:
         """Take away what is open under this key."""
         ...
@@ -39,12 +34,8 @@ class Arriving:
         self._end = end
         self._begins = True
         """Whether the next piece is the first of a reply."""
-        self._anything = False
-        self._thought: list[str] = []
-        """What has arrived of thoughts that are not whole yet."""
-        self._above = ""
-        """The name of the block of such a thought, once an answer arrives below it."""
-        self._count = 0
+        self._anything = self._thinking = False
+        """Whether something has arrived, and whether a thought has, that is not whole yet."""
 
     def hear(self, event: BudgetHeld | TextArrived | Rationale | StepProposed) -> None:
         """Show what arrives, and in its place what it came to."""
@@ -65,41 +56,26 @@ class Arriving:
 
     def over(self) -> None:
         """Take it that nothing arrives any more."""
-        self._anything, self._above = False, ""
-        self._thought.clear()
+        self._anything = self._thinking = False
 
     def _take(self, event: TextArrived) -> None:
         """Show a piece; of several roles, whose it is."""
         if event.channel == "answer":
-            self._leave_thought()
             self._end.stream(event.text, WRITING, "text")
         else:
             text = event.text
             if self._begins:
-                start = "\n" if self._thought else ""
+                start = "\n" if self._thinking else ""
                 role = f"{event.role}  " if event.role in ROLES else ""
                 text = f"{start}{role}{text.lstrip()}"
             self._end.stream(text, THINKING, "thought")
-            self._thought.append(text)
-            self._above = ""
+        self._thinking = event.channel == "thought"
         self._anything, self._begins = True, False
 
     def _think(self, event: Rationale) -> None:
         """Put a whole thought in the place of what has arrived of it."""
-        if self._above:
-            if event.text.strip():
-                self._end.redraw(replace(lines.rationale(event), name=self._above))
-        elif event.text.strip():
+        if event.text.strip():
             self.become(lines.rationale(event))
         elif self._anything:
             self._end.drop()
             self.over()
-
-    def _leave_thought(self) -> None:
-        """Let a thought stand, to be told whole while an answer arrives below it."""
-        if self._thought:
-            self._count += 1
-            self._above = f"thought {self._count}"
-            rows = rows_of("".join(self._thought).strip(), "thought")
-            self._end.settle(Block(THINKING, "thought", rows, name=self._above))
-            self._thought.clear()
