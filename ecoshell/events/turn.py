@@ -75,6 +75,8 @@ class TextArrived(Event):
     text: str
     channel: Literal["thought", "answer"]
     role: str
+    node: str = ""
+    """Of a plan of branches, whose texts arrive side by side; empty for a text that belongs to none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ async def _run(tool: _Bounded, arguments: Mapping[str, Any], held: Leash) -> Obs
     leash.set(held)
     try:
         return await measured(tool, arguments)
-    except SystemExit as leaving:  # in a task of its own it would end the loop
+    except (SystemExit, GeneratorExit) as leaving:  # in a task of its own they would end the loop, or the turn
         raise ToolError(f"{tool.tool.document.name} failed: it tried to end the program.") from leaving
 
 

@@ -66,25 +66,26 @@ async def test_what_waits_for_a_node_that_runs_anew_runs_anew_itself(play):
 
 @pytest.mark.parametrize("effect", ["write", "execute"])
 @pytest.mark.parametrize(
-    ("again", "labels"),
+    ("again", "runs"),
     [
-        (plan(other=[], keep=["other"], last=["keep"]), ["keep"]),
-        (plan(other=[], **{"keep": ["other"], "keep#2": ["keep"], "last": ["keep#2"]}), ["keep", "keep#2"]),
-        (say('[[1, "other", ["<task>"]], [2, "keep", [1]], [3, "last", [2]]]'), ["keep"]),
+        (plan(other=[], keep=["other"], last=["keep"]), 1),
+        (plan(other=[], **{"keep": ["other"], "keep#2": ["keep"], "last": ["keep#2"]}), 2),
+        (say('[[1, "other", ["<task>"]], [2, "keep", [1]], [3, "last", [2]]]'), 1),
     ],
 )
-async def test_a_lasting_call_that_is_done_is_not_made_again_under_whatever_name(play, again, labels, effect):
+async def test_a_lasting_call_that_is_done_is_not_made_again_under_whatever_name(play, again, runs, effect):
     lines = [plan(keep=[], b=[]), again, finish("ok")]
     async with play(lines, strategy="graph", registration="all", yes=True) as shell:
         keep, last = Probe("keep", effects=(effect,)), Probe("last")
         add(shell, keep, last, Probe("b", breaks), Probe("other"))
         events = await turn(shell, QUESTION)
         assert is_replayed(shell)
-    assert (len(keep.runs), len(last.runs)) == (1, 1)
-    assert repeated(events) == labels
+    assert (len(keep.runs), len(last.runs)) == (runs, 1)
+    assert repeated(events) == ["keep"]
     made = next(event.id for event in of(events, CallFinished) if event.name == "keep")
-    taken = [event.call for event in of(events, NodeChanged) if event.label in labels and event.state == "done"]
-    assert taken == [made] * (1 + len(labels))
+    assert [event.call for event in of(events, NodeChanged) if (event.label, event.state) == ("keep", "done")] == [
+        made
+    ] * 2
     assert events[-1].status == "answered"
 
 
@@ -137,41 +138,77 @@ def finished(*tools):
     return Finished(Catalog(tools))
 
 
-def step(name, **arguments):
-    return Step("", Call(name, arguments), Observation("done"))
+def step(name, call="", **arguments):
+    return Step("", Call(name, arguments, call), Observation("done"))
 
 
-def test_within_one_plan_the_same_lasting_call_may_stand_twice():
-    known, kept = finished(Probe("keep", effects=("write",))), step("keep", path="x")
-    known.add(Node("keep"), kept, kept.call)
-    assert known.alike(kept.call) is None
-    known.follow(GraphPlan((Node("keep", ("<task>",), 2),)))
-    assert known.alike(kept.call) is kept
-    assert known.alike(Call(TOOL_CALL, {"name": "keep", "arguments": {"path": "x"}})) is kept
-    assert known.alike(Call("keep", {"path": "y"})) is None
-    assert known.alike(Call("keep", {"path": "x", "more": None})) is None
+AGAIN = GraphPlan((Node("keep", (TASK,), 2),))
 
 
-def test_true_is_another_argument_than_one():
-    known, kept = finished(Probe("keep", effects=("write",))), step("keep", count=1)
-    known.add(Node("keep"), kept, kept.call)
-    known.follow(GraphPlan((Node("keep", (TASK,), 2),)))
-    assert known.alike(Call("keep", {"count": True})) is None
+def after(*done, parameters=None):
+    """What is known once these were done as `keep`, each with the call that was made, and the plan was repaired."""
+    known = finished(Probe("keep", effects=("write",), parameters=parameters))
+    for at, (one, made) in enumerate(done, 3):
+        known.add(Node("keep", (TASK,), at), one, made)
+    assert known.take_over(AGAIN.nodes[0], done[0][1]) is None
+    known.follow(AGAIN)
+    return known
 
 
-def test_what_a_person_made_of_a_call_is_what_was_done():
-    known, kept = finished(Probe("keep", effects=("write",))), step("keep", path="x")
-    known.add(Node("keep"), kept, Call("keep", {"path": "y"}))
-    known.follow(GraphPlan((Node("keep", (TASK,), 2),)))
-    assert known.alike(Call("keep", {"path": "x"})) is None
-    assert known.alike(Call("keep", {"path": "y"})) is kept
+def taken(known, call):
+    found = known.take_over(AGAIN.nodes[0], call)
+    return found and found.step
+
+
+@pytest.mark.parametrize(
+    ("done", "again"),
+    [
+        (Call("keep", {"path": "x"}), Call("keep", {"path": "x"})),
+        (Call("keep", {"path": "x"}), Call(TOOL_CALL, {"name": "keep", "arguments": {"path": "x"}})),
+        (Call("keep", {"path": "x", "count": 1}), Call("keep", {"count": 1.0, "path": "x"})),
+        (Call("keep", {"path": "x"}), Call("keep", {"path": "x", "append": False})),
+        (Call("keep", {"path": "x", "append": False}), Call("keep", {"path": "x"})),
+        (Call("keep", {"path": "x", "lines": [{"at": 1}]}), Call("keep", {"path": "x", "lines": [{"at": 1.0}]})),
+    ],
+)
+def test_one_call_in_two_spellings_is_one_call(done, again):
+    parameters = {"type": "object", "properties": {"path": {}, "append": {"type": "boolean", "default": False}}}
+    kept = Step("", done, Observation("done"))
+    assert taken(after((kept, done), parameters=parameters), again) is kept
+
+
+@pytest.mark.parametrize("again", [{"path": "y"}, {"path": "x", "more": None}, {"path": True}, {}])
+def test_another_argument_makes_another_call(again):
+    kept = step("keep", path="x")
+    assert taken(after((kept, kept.call)), Call("keep", again)) is None
+    kept = step("keep", path=1)
+    assert taken(after((kept, kept.call)), Call("keep", {"path": True})) is None
+
+
+def test_a_call_that_a_person_changed_is_known_as_it_was_and_as_it_became():
+    kept = step("keep", path="x")
+    for path, found in (("x", kept), ("y", kept), ("z", None)):
+        assert taken(after((kept, Call("keep", {"path": "y"}))), Call("keep", {"path": path})) is found
+
+
+def test_of_three_equal_calls_of_which_one_is_done_two_are_made_yet():
+    kept = step("keep", path="x")
+    known = after((kept, kept.call))
+    assert [taken(known, kept.call) for _ in range(3)] == [kept, None, None]
+
+
+def test_it_is_known_how_many_lasting_calls_came_after_one():
+    first, second = step("keep", "1", path="x"), step("keep", "2", path="y")
+    known = after((first, first.call), (second, second.call))
+    assert known.take_over(AGAIN.nodes[0], first.call).followed == 1
+    assert known.take_over(AGAIN.nodes[0], second.call).followed == 0
 
 
 def test_a_call_that_only_reads_may_be_made_again():
     known, read = finished(Probe("read")), step("read", path="x")
     known.add(Node("read"), read, read.call)
     known.follow(GraphPlan((Node("read", (TASK,), 2),)))
-    assert known.alike(read.call) is None
+    assert known.take_over(Node("read", (TASK,), 2), read.call) is None
 
 
 def test_a_node_is_kept_in_whatever_order_it_names_what_it_waits_for():

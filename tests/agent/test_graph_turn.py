@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from decimal import Decimal
 from importlib.util import find_spec
 
@@ -12,6 +13,7 @@ from graph_turns import Probe, add, plan, states
 from ecoshell.agent.approval import Rules
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     Answer,
@@ -24,6 +26,7 @@ from ecoshell.events import (
     NodeChanged,
     Notice,
     StepStarted,
+    TextArrived,
     ToolRegistered,
     from_json,
     to_json,
@@ -100,6 +103,11 @@ async def test_three_roles_draft_fill_in_and_answer(play):
     roles = [event.role for event in of(events, BudgetSettled)]
     assert roles == ["planner", "caller", "caller", "planner", "summarizer"]
     assert [event.ok for event in of(events, CallFinished)] == [True, True]
+    assert {(event.role, event.node) for event in of(events, TextArrived)} == {
+        ("planner", ""),
+        ("caller", "count_text#2"),
+        ("summarizer", ""),
+    }
     assert events[-1].answer == "3 lines, 2 words"
 
 
@@ -448,15 +456,15 @@ async def test_a_plan_with_its_estimates_and_every_change_can_be_written_and_rea
         assert from_json(json.loads(json.dumps(to_json(event)))) == event
 
 
-async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took(play):
+async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_the_time_to_draft_it(play, monkeypatch):
+    monkeypatch.setattr(Thought, "part", lambda thought, of: replace(thought, seconds=1_000.0))
     lines = [plan(source=[]), finish("ok")] * 2
     async with play(lines, strategy="graph", registration="all") as shell:
         add(shell, Probe("source"))
         await turn(shell)
         events = await turn(shell)
     (planned,) = of(events, GraphPlanned)
-    assert planned.seconds is not None
-    assert planned.seconds >= 0
+    assert 0 <= planned.seconds < 1_000
 
 
 async def test_the_strategy_is_chosen_by_command_and_named_by_the_turn(play):

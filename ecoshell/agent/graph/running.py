@@ -34,7 +34,7 @@ PARALLEL = 8
 """Nodes that run at the same time."""
 _REASON = 300
 """Characters of the reason for which a node failed."""
-_DONE = "this very call was done before the plan was repaired, and what it did stays."
+_DONE = "this very call was done before the plan was repaired."
 
 
 @dataclass(slots=True)
@@ -127,12 +127,13 @@ class Run:
 
     def _taken_over(self, node: Node, call: Call) -> Step | None:
         """The step in which this call was done before the repair and which lasts; None where it is to be made."""
-        step = self._finished.alike(call)
-        if step is not None:
-            self._costs[node.label].call = step.call.id
-            self._finished.add(node, step, call)
-            self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}"))
-        return step
+        done = self._finished.take_over(node, call)
+        if done is None:
+            return None
+        self._costs[node.label].call = done.step.call.id
+        since = f" Calls after it that may have changed something: {done.followed}." if done.followed else ""
+        self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}{since}"))
+        return done.step
 
     async def _call(self, node: Node, given: Mapping[str, Step], path: Path) -> Call:
         """The node's call: as the results before it give it, else as the mode fills it in."""
@@ -156,7 +157,7 @@ class Run:
             uses=len(alike),
             calls=tuple(self._calls[node.tool]),
         )
-        spending = Spending(self._emit)
+        spending = Spending(self._emit, node.label)
         try:
             return await self._mode.fill(self._frame.view(path), task, spending.emit)
         except (BudgetError, ModelError) as failure:
@@ -172,7 +173,7 @@ class Run:
             frozenset(self._frame.registered(self._base)),
             self._emit,
             rationale=f"It is {node.label} in the plan {self._text}",
-            thought=self._share + costs.filled,
+            thought=replace(self._share, seconds=0.0) + costs.filled,  # a node's clock does not run while it is drafted
         )
         try:
             seen = await self._source.act(call, scene)
