@@ -1,7 +1,10 @@
 """Where ecoshell keeps its files: platformdirs' folders, or all under `ECOSHELL_HOME`."""
 
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 
@@ -75,3 +78,27 @@ def user_paths() -> Paths:
 
     folders = PlatformDirs("ecoshell", appauthor=False)
     return Paths(folders.user_config_path, folders.user_data_path, folders.user_cache_path)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for its owner alone; raises OSError.
+
+    One that is there is left as it is; only a folder that is ecoshell's by its place is closed to others. What stands
+    under `ECOSHELL_HOME` is where the user wanted it.
+    """
+    missing = [*takewhile(lambda one: not one.exists(), (folder, *folder.parents))]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # says so where a file has its name
+    if not missing and not os.environ.get("ECOSHELL_HOME") and os.name == "posix":
+        _close(folder)
+
+
+def _close(folder: Path) -> None:
+    """Keep others out of a folder of ecoshell's own; one that belongs to somebody else stays as it is."""
+    paths = user_paths()
+    if folder in (paths.config, paths.data):
+        with suppress(OSError):
+            found = folder.stat()
+            if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)

@@ -3,11 +3,12 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from ecoshell.errors import StoreError
+from ecoshell.paths import make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -21,7 +22,8 @@ class Database:
     """A connection in WAL mode that the threads of this process share, one transaction at a time.
 
     WAL with `synchronous=NORMAL` keeps every committed transaction when a process is killed. A file that is there and
-    cannot be written is opened for reading only; one that is removed meanwhile can be read on, and not written.
+    cannot be written is opened for reading only; one that is removed meanwhile can be read on, and not written. A new
+    file is for its owner alone, and with it the log beside it.
     """
 
     def __init__(
@@ -101,9 +103,11 @@ class Database:
     def _open(self, scripts: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
         with self._errors("Nothing was changed."):
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_private(self.path.parent)
             except OSError as error:
                 raise _unwritable(self.path, "Nothing was changed.") from error
+            with suppress(OSError):  # it is there, or SQLite says why it cannot be
+                self.path.touch(mode=0o600, exist_ok=False)
             try:
                 return _connected(
                     str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)

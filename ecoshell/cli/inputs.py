@@ -18,6 +18,7 @@ from prompt_toolkit.output import create_output
 from ecoshell.agent.commands import Completion
 from ecoshell.cli.decoding import decoded
 from ecoshell.cli.interrupts import HANGUPS, Handler, Interrupted, handling, interrupt
+from ecoshell.paths import make_private
 
 
 class Input(Protocol):
@@ -127,7 +128,7 @@ class KeptHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._file.parent)
             self._file.touch(mode=0o600)
             super().store_string(string)
         except OSError as error:

@@ -107,7 +107,7 @@ def _fields(record: Mapping[str, Any], place: str, *keys: str) -> tuple[dict[str
 def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each line's object with its place, `file:line`. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as failure:
         raise UsageError(f"{path} cannot be read: {failure}.", fix="Give a JSON Lines file.") from failure
     for number, line in enumerate(text.split("\n"), start=1):

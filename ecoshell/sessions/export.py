@@ -1,6 +1,7 @@
 """A session as a document: Markdown for people, JSON for programs; both are written from its events alone."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,10 +95,14 @@ def iso_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def write_new(file: Path, text: str, *, kept: str = "The session is kept.") -> None:
-    """Write a new file; raises UsageError when there is one already, and StoreError when it cannot be written."""
+def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666) -> None:
+    """Write a new file; `mode` is its permissions, less the umask.
+
+    Raises UsageError when there is one already, and StoreError when it cannot be written.
+    """
     try:
-        with file.open("x", encoding="utf-8", errors="backslashreplace") as opened:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
             opened.write(text)
     except FileExistsError:
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from ecoshell.errors import SettingsError
 from ecoshell.files import replacement
+from ecoshell.paths import make_private
 from ecoshell.settings import keys
 from ecoshell.settings.describe import description_of
 from ecoshell.settings.edit_text import changed_text
@@ -152,7 +153,7 @@ class _Overtaken(Exception):
 def _replace(target: Path, before: bytes, text: str) -> bool:
     """Put the whole text in the file's place, unless the file has changed since; says whether it did."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private(target.parent)
         with replacement(target, _mode(target)) as fresh:
             fresh.write(text.encode())
             if _bytes(target) != before:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from ecoshell.errors import StoreError
 from ecoshell.files import replacement
+from ecoshell.paths import make_private
 
 
 class ProjectRules:
@@ -50,7 +51,7 @@ class ProjectRules:
     def _write(self, everything: dict[str, tuple[str, ...]]) -> None:
         text = json.dumps(everything, indent=2, sort_keys=True) + "\n"
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._file.parent)
             with replacement(self._file) as fresh:
                 fresh.write(text.encode())
         except OSError as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.errors import StoreError
+from ecoshell.paths import make_private
 
 _INDEX = "index.jsonl"
 _OUTDATED = 30 * 86_400.0
@@ -131,7 +132,7 @@ class UndoLog:
 
     def _begin(self, place: Path) -> None:
         """Make room for the turn's copies."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # copies are for the owner's eyes
+        make_private(self._folder)
         place.parent.mkdir(exist_ok=True)
         self._remove_outdated()
         earlier = self._turn_folders(place.parent)

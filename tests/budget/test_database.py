@@ -1,4 +1,6 @@
+import os
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -91,3 +93,24 @@ def test_rewriting_beside_a_writer_says_that_it_was_not_done(path: Path) -> None
         assert not database.rewrite()
         other.execute("ROLLBACK")
         assert database.rewrite()
+
+
+def test_a_new_file_and_its_log_are_for_their_owner_alone_whatever_the_umask(path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with opened(path) as database:
+            note(database, "mine")
+            beside = sorted(file.name for file in path.parent.iterdir())
+            modes = {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert beside == ["notes.sqlite", "notes.sqlite-shm", "notes.sqlite-wal"]
+    assert modes == {0o600}
+
+
+def test_a_file_that_is_there_keeps_its_permissions(path: Path) -> None:
+    path.touch(mode=0o640)
+    path.chmod(0o640)
+    with opened(path) as database:
+        note(database, "shared")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640

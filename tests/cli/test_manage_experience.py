@@ -3,6 +3,7 @@
 import io
 import json
 import sqlite3
+import stat
 from contextlib import closing
 from dataclasses import asdict, replace
 
@@ -284,3 +285,32 @@ def test_everything_is_forgotten_with_its_attempts(shell, tried):
     with closing(sqlite3.connect(user_paths().experience_file)) as db:
         assert db.execute("SELECT COUNT(*) FROM queries").fetchone() == (0,)
     assert b"notes.txt" not in user_paths().experience_file.read_bytes()
+
+
+def test_a_dash_exports_to_standard_output_and_makes_no_file(shell, kept, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exported = shell("export", "-")
+    assert exported == shell("export")
+    assert len(exported.splitlines()) > 0
+    assert not (tmp_path / "-").exists()
+
+
+def test_an_export_is_for_its_owner_alone(shell, kept, tmp_path):
+    shell("export", str(tmp_path / "uses.jsonl"))
+    assert stat.S_IMODE((tmp_path / "uses.jsonl").stat().st_mode) == 0o600
+
+
+def test_one_use_that_is_known_was_there_and_several_were(shell, kept, tmp_path):
+    lines = shell("export").splitlines(keepends=True)
+    (tmp_path / "one.jsonl").write_text(lines[0])
+    (tmp_path / "all.jsonl").write_text("".join(lines))
+    assert "; 1 was there already." in shell("import", str(tmp_path / "one.jsonl"))
+    assert f"; {len(lines)} were there already." in shell("import", str(tmp_path / "all.jsonl"))
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_imported(shell, kept, tmp_path):
+    exported = shell("export")
+    shell("forget", "--all", "--yes")
+    (tmp_path / "marked.jsonl").write_text(exported, encoding="utf-8-sig")
+    assert "imported" in shell("import", str(tmp_path / "marked.jsonl"))
+    assert shell("export") == exported

@@ -124,7 +124,23 @@ def test_redacting_twice_changes_nothing(text):
 
 
 @pytest.mark.parametrize(
-    "piece", ["a-", "token", "token-", "--", "pass=>", 'password"', "user x ", "bearer ", ":/", '="\\"', "eyJa.", " "]
+    "piece",
+    [
+        "a-",
+        "token",
+        "token-",
+        "--",
+        "pass=>",
+        'password"',
+        "user x ",
+        "bearer ",
+        ":/",
+        '="\\"',
+        "eyJa.",
+        " ",
+        "mysql ",
+        "zip -P",
+    ],
 )
 def test_long_texts_that_almost_hold_secrets_come_to_an_end(piece):
     # with a pattern that goes back and forth, one of these would take hours
@@ -198,3 +214,57 @@ def test_a_secret_that_json_escapes_is_taken_out_of_values_and_keys():
     secret = 'a"b\\c-longer'
     told = redacted_json({secret: f"x {secret} y"}, {"MY_SECRET": secret}, 2_000)
     assert json.loads(told) == {MARK: f"x {MARK} y"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mysql -u root -pHunter2Passw0rd shop", f"mysql -u root -p{MARK} shop"),
+        ("mysqldump -p'hunter2' shop", f"mysqldump -p'{MARK}' shop"),
+        ("/usr/bin/mariadb-dump -phunter2", f"/usr/bin/mariadb-dump -p{MARK}"),
+        ("sshpass -p hunter2 ssh -p 8080 host", f"sshpass -p {MARK} ssh -p 8080 host"),
+        ("sshpass -phunter2 scp a host:", f"sshpass -p{MARK} scp a host:"),
+        ("docker login -u me -p hunter2 host", f"docker login -u me -p {MARK} host"),
+        ("redis-cli -h host -a hunter2 ping", f"redis-cli -h host -a {MARK} ping"),
+        ("unzip -P hunter2 a.zip", f"unzip -P {MARK} a.zip"),
+        ("7z x -phunter2 a.7z", f"7z x -p{MARK} a.7z"),
+        ("mongosh -u me -p hunter2", f"mongosh -u me -p {MARK}"),
+        ("curl -ume:hunter2 host", f"curl -ume:{MARK} host"),
+        ("curl -u 'me:hunter2' host", f"curl -u 'me:{MARK}' host"),
+        ("mysql --password=hunter2 shop", f"mysql --password={MARK} shop"),
+        ("PGPASSWORD=hunter2 psql", f"PGPASSWORD={MARK} psql"),
+        ('["mysql", "-phunter2"]', f'["mysql", "-p{MARK}"]'),
+        ('["sshpass", "-p", "hunter2"]', f'["sshpass", "-p", "{MARK}"]'),
+    ],
+)
+def test_a_password_behind_one_letter_is_taken_out_of_the_command_it_belongs_to(text, expected):
+    assert redacted(text, {}) == expected
+    assert redacted(expected, {}) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ssh -p 8080 host",
+        "ssh -p8080 host",
+        "docker run -p 8080:80 --name mysql mysql:8",
+        "docker run --name mysql -p3306:3306 mysql:8",
+        "mysql -u root -p shop",
+        "mysql -P3306 -h host",
+        "mkdir -p a/b; curl -s host",
+        "zip -r a.zip -p",
+        "tar -czpf a.tgz a",
+    ],
+)
+def test_a_port_and_other_options_of_one_letter_stay(text):
+    assert redacted(text, {}) == text
+
+
+def test_a_password_behind_one_letter_is_taken_out_of_a_command_line_of_words():
+    words = ["mysql", "-u", "root", "-phunter2"], ["docker", "login", "-p", "hunter2"], ["ssh", "-p", "8080"]
+    told = redacted_json({"argv": words}, {}, 2_000)
+    assert json.loads(told)["argv"] == [
+        ["mysql", "-u", "root", f"-p{MARK}"],
+        ["docker", "login", "-p", MARK],
+        ["ssh", "-p", "8080"],
+    ]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plan_play import FOLLOWED
+from plan_play import BLACKLISTED, FOLLOWED
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
 from ecoshell.agent.dossier import Dossier
@@ -75,7 +75,8 @@ def test_why_a_tool_is_planned(snap_compare, make_app, size):
     document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
     known = Dossier(document, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
-    shell = FakeShell(earlier=FOLLOWED, dossiers={"count_text": known}, printed={"/plan why count_text": why})
+    state, printed = replace(STANDING, planned=BLACKLISTED), {"/plan why count_text": why}
+    shell = FakeShell(earlier=FOLLOWED, state=state, dossiers={"count_text": known}, printed=printed)
 
     async def before(pilot) -> None:
         await until("f3", "enter")(pilot)

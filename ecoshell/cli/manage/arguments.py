@@ -89,7 +89,7 @@ def _add_experience(commands: "Commands", as_json: argparse.ArgumentParser) -> N
     listed.add_argument("--limit", type=int, default=50, metavar="N", help="how many (default: 50)")
     add("show", "all that is kept of one").add_argument("id", type=_kept, metavar="N", help="12, or a3 of an attempt")
     export = add("export", "every use and attempt as a line of JSON")
-    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
+    export.add_argument("file", nargs="?", help="a new file (default, or -: standard output)")
     add("import", "add what is in a file, all or none").add_argument("file", help="JSON Lines, or - for standard input")
     forget = add("forget", "remove uses and attempts for good")
     forget.add_argument("ids", nargs="*", type=_kept, metavar="N", help="their numbers: 12, or a3 of an attempt")

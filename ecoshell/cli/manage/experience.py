@@ -75,11 +75,11 @@ def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kep
 def _export(store: ExperienceStore, args: argparse.Namespace) -> None:
     items = [*store.uses(), *store.attempts()]
     text = "".join(f"{to_line(item)}\n" for item in items)
-    if args.file is None:
+    if args.file in (None, "-"):
         sys.stdout.write(text)
         return
     file = Path(args.file).expanduser()
-    write_new(file, text, kept="The experience is kept.")
+    write_new(file, text, kept="The experience is kept.", mode=0o600)
     print(f"{_counted(*_parted(items))} exported to {file}.", file=sys.stderr)
 
 
@@ -91,7 +91,7 @@ def _import(store: ExperienceStore, args: argparse.Namespace) -> None:
         print_json({"imported": added, "known": known})
     else:
         share = f"{added} of " if known else ""
-        there = f"; {known} were there already" if known else ""
+        there = f"; {known} {'was' if known == 1 else 'were'} there already" if known else ""
         print(f"{share}{_counted(*_parted(items))} imported{there}.")
 
 

@@ -9,7 +9,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from itertools import takewhile
+from typing import Any, TypeGuard, cast
 from urllib.parse import quote
 
 MARK = "[redacted]"
@@ -68,6 +69,19 @@ _BLANK = (
 )
 """As in `aws configure set`; the value must look like a key, as such names also stand in sentences."""
 _LOGIN = rf"(?P<name>(?<![\w-])(?:-u|--user)[\s=]{{1,8}}+(?:{_QUOTE})?+[^\s:\"']{{1,80}}:){_BARE}"
+_BETWEEN = r"[^\n|;&\[]{0,200}?(?<=[\s\"'])"
+"""What stands between a program and its option; nothing that is marked already, or the next option would be taken."""
+_GAP = rf"(?:\s{{1,8}}+|{_QUOTE},{_SPACE}{_QUOTE})"
+_INLINE = (
+    rf"(?P<name>{_START}(?:"
+    rf"(?:(?:mysql|mariadb)[\w-]{{0,24}}|7z\w?)(?=[\s\"']){_BETWEEN}(?-i:-p)(?![\d.]{{0,15}}:\d)"
+    rf"|(?:sshpass|(?:docker|podman){_GAP}login|mongo(?:sh|dump|restore|export|import)?)(?=[\s\"']){_BETWEEN}(?-i:-p){_GAP}?+"
+    rf"|redis-cli(?=[\s\"']){_BETWEEN}-a{_GAP}"
+    rf"|(?:un)?zip(?=[\s\"']){_BETWEEN}(?-i:-P){_GAP}?+"
+    rf"|curl(?=[\s\"']){_BETWEEN}(?-i:-u)(?:{_QUOTE})?+[^\s:\"'-][^\s:\"']{{0,79}}:"
+    rf")(?:{_QUOTE})?+)(?!-){_BARE}"
+)
+"""Passwords behind one letter, of the programs whose letter it is: elsewhere `-p` is a port, as `-P` is for mysql."""
 _HEADER = (
     rf"(?P<name>(?:authorization|cookie)(?:{_QUOTE})?{_SPACE}[:=]{_SPACE}(?:{_QUOTE})?+"
     rf"(?:(?:apikey|basic|bearer|digest|negotiate|token)\s{{1,8}}+)?+){_BARE}"
@@ -81,6 +95,7 @@ _SURROUNDED: Mapping[str, tuple[str, ...]] = {
     _OPTION: ("--", "password"),
     _BLANK: ("_pass", "_secret", "_token", "_key"),
     _LOGIN: ("-u",),
+    _INLINE: ("mysql", "mariadb", "7z", "sshpass", "login", "mongo", "redis-cli", "zip", "curl"),
     _BEARER: ("bearer", "basic"),
     _PARAMETER: ("?", "&"),
     _USERINFO: ("@",),
@@ -178,11 +193,24 @@ def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) ->
 def _clean_items(items: Sequence[Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
     """A list, which may be a command line: what follows `--password` is one, and so are `-u` and `name:password`."""
     before: Any = ""
+    program = " ".join(takewhile(lambda word: not word.startswith("-"), filter(_is_text, items[:2])))[:_AHEAD]
     for item in items:
         known = isinstance(before, str) and before[:2] == "--" and _compiled(_FIELD).search(before[:_AHEAD])
         login = before in ("-u", "--user") and isinstance(item, str) and ":" in item
-        yield MARK if known or login else _clean(item, environ, most, depth)
+        inline = _inline(f"{program} {before[:_AHEAD]} ", item) if _is_text(item) and _is_text(before) else ""
+        yield MARK if known or login else _clean(inline or item, environ, most, depth)
         before = item
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def _inline(before: str, word: str) -> str:
+    """A word of a command line whose password is marked; empty when there is none in it."""
+    line = f"{before}{word[:_AHEAD]}"
+    told = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
+    return told[len(before) :] if told.startswith(before) and told != line else ""
 
 
 def _clean_fields(fields: Mapping[Any, Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from zlib import crc32
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import replacement
 from ecoshell.messages import Call, Observation
+from ecoshell.paths import make_private
 from ecoshell.planning.judging.judges import Verdict, by_rules
 from ecoshell.planning.judging.payload import Payload
 
@@ -92,7 +93,7 @@ def save(classifier: Classifier, file: Path) -> None:
         "weights": {str(place): weight for place, weight in sorted(classifier.weights.items())},
     }
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_private(file.parent)
         with replacement(file) as fresh:
             fresh.write(f"{json.dumps(record)}\n".encode())
     except OSError as error:

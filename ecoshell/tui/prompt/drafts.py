@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from ecoshell.files import replacement
+from ecoshell.paths import make_private
 
 if TYPE_CHECKING:
     from ecoshell.messages import Attachment
@@ -70,7 +71,7 @@ class DraftFile:
             if not draft.text.strip():
                 self._file.unlink(missing_ok=True)
                 return
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._file.parent)
             with replacement(self._file) as fresh:
                 for piece in _pieces(draft):
                     fresh.write(piece.encode(errors="backslashreplace"))

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ecoshell.paths import make_private
 from ecoshell.tui.prompt.drafts import Draft
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ class History:
             return
         lines = "".join(f"+{line}\n" for line in text.split("\n"))
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._file.parent)
+            self._file.touch(mode=0o600)
             with self._file.open("a", encoding="utf-8", errors="backslashreplace") as out:
                 out.write(f"\n# {datetime.now()}\n{lines}")
         except OSError:

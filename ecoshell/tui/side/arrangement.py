@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ecoshell.paths import make_private
+
 _LONGEST = 64 * 1024
 _WIDEST = 1_000
 
@@ -39,7 +41,7 @@ class ArrangementFile:
     def write(self, arrangement: Arrangement) -> None:
         """Keep the arrangement, whole or not at all."""
         with suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            make_private(self._file.parent)
             fresh = self._file.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(asdict(arrangement)) + "\n", encoding="utf-8")
             fresh.replace(self._file)
