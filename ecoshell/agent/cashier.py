@@ -8,10 +8,10 @@ from typing import cast
 from ecoshell.agent.alternatives import alternatives
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import ForeseenCall, Mode, View
-from ecoshell.agent.outlook import of_conclusion, of_step, used
+from ecoshell.agent.outlook import of_conclusion, of_step, unpriced, used
 from ecoshell.agent.person import CostChoice, LimitChoice
 from ecoshell.budget.caps import CapState, Scope
-from ecoshell.budget.limits import fitting_output, price_unknown
+from ecoshell.budget.limits import fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, Notice
@@ -105,12 +105,9 @@ class Cashier:
 
     async def _require_prices(self, view: View) -> None:
         """Refuse before anything is paid where a later call of the step would be refused: its price is not known."""
-        calls = self._kit.cast.mode.foresee(view).steps
-        unknown = next((call.traits.name for call in calls if call.traits.price is None), None)
-        if unknown is not None:
-            for cap in await self._kit.purse.caps():
-                if cap.unit == "usd":
-                    raise price_unknown(unknown, cap)
+        refused = unpriced(self._kit.cast.mode.foresee(view), await self._kit.purse.caps())
+        if refused is not None:
+            raise refused
 
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""

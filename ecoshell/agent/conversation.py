@@ -40,6 +40,7 @@ from ecoshell.events import (
     ErrorHappened,
     Event,
     Notice,
+    PlanChanged,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
@@ -97,6 +98,8 @@ class Conversation:
         self._kit = kit
         self._cashier = Cashier(kit)
         self._turn_now: Turn | None = None
+        self._emit: Emit | None = None
+        """Tells an event of the turn that is under way."""
         self._turns = self.memory.number
         self._running: asyncio.Task[Any] | None = None
         self._occupied = False
@@ -264,7 +267,21 @@ class Conversation:
         if self.plan is not None:
             self.plan.see(event)
         await self._kit.log.record(self.session, [event])
+        if isinstance(event, BudgetChanged) and self.plan is not None and self._emit is not None:
+            await self.plan.follow(self._tell)
         return event
+
+    async def planned(self) -> PlanChanged | None:
+        """The plan of the turn that ran last, by the caps as they are now; None while one runs, which tells its own."""
+        if self.plan is None or self.busy:
+            return None
+        await self.plan.renew()
+        return self.plan.event()
+
+    def _tell(self, event: Event) -> None:
+        """Tell something in the turn that runs; once that is over there is nobody to tell."""
+        if self._emit is not None:
+            self._emit(event)
 
     @contextmanager
     def occupying(self) -> Generator[None]:
@@ -365,10 +382,12 @@ class Conversation:
             cashier=self._cashier,
             emit=emit,
         )
+        self._emit = emit
         try:
             ended = await turn.run(asked.question, kit.max_steps, attempts.take_over)
         finally:
-            self._turn_now = None
+            self._turn_now = self._emit = None
+            plan.end()
         await attempts.end(ended.status)
         return ended
 

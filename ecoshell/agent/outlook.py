@@ -7,7 +7,9 @@ from ecoshell.agent.memory import Memory, opening_text
 from ecoshell.agent.mode import Foreseen, ForeseenCall, View
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
+from ecoshell.budget.limits import price_unknown
 from ecoshell.catalog.catalog import Catalog
+from ecoshell.errors import PriceUnknown
 from ecoshell.models.bounds import request_bound
 from ecoshell.strategies.base import Path
 
@@ -45,6 +47,22 @@ def of_step(foreseen: Foreseen) -> Outlook:
 def of_conclusion(foreseen: Foreseen) -> Outlook:
     """What is set aside for the answer beside a step."""
     return NOTHING if foreseen.conclusion is None else _of_call(foreseen.conclusion, foreseen.slack)
+
+
+def of_aside(foreseen: Foreseen) -> Outlook:
+    """The same as it will be held: counted as the hold is, where that loads nothing. May block."""
+    call = foreseen.conclusion
+    if call is None or not call.model.loaded:
+        return of_conclusion(foreseen)
+    ask = call.model.reservation(call.request, call.role, foreseen.slack)
+    return Outlook(ask.worst_nano, ask.prompt_tokens + ask.max_tokens)
+
+
+def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
+    """The refusal of a step one of whose calls nobody can price under a cap in dollars; None where it may be taken."""
+    unknown = next((call.traits.name for call in foreseen.steps if call.traits.price is None), None)
+    capped = next((cap for cap in caps if cap.unit == "usd"), None)
+    return None if unknown is None or capped is None else price_unknown(unknown, capped)
 
 
 def next_view(

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import CommandTable, Completion, Printed
@@ -17,7 +17,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event
+from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, PlanChanged
 from ecoshell.messages import Attachment, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
@@ -63,6 +63,8 @@ class Standing:
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
     players: tuple[tuple[str, str], ...] = ()
     """Who thinks now: each role, and the name of the model that plays it."""
+    planned: PlanChanged | None = None
+    """The plan of the turn that ran last, by the caps as they are now; None before the first, and while one runs."""
 
 
 class Shell:
@@ -242,7 +244,8 @@ class Shell:
 
     async def standing(self) -> Standing:
         """What a status line or a side panel shows now."""
-        return await asyncio.to_thread(self._standing)
+        standing = await asyncio.to_thread(self._standing)
+        return replace(standing, planned=await self.conversation.planned())
 
     def _standing(self) -> Standing:
         kit, library, session = self.kit, self.conversation.library, self.session

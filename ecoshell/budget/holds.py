@@ -35,6 +35,11 @@ class Ask:
         """The least `max_tokens` this call may be lowered to."""
         return min(self.min_tokens, self.max_tokens)
 
+    @property
+    def worst_nano(self) -> int | None:
+        """The most it may cost; None when the price is unknown."""
+        return None if self.price is None else self.price.worst(self.prompt_tokens, self.max_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:

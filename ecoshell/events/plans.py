@@ -59,7 +59,7 @@ class PlanChanged(Event):
     reserved: int
     """Of it, what is set aside for the prompts and the answer."""
     budget: int | None
-    """R: what uses of tools may still cost; None without a cap."""
+    """R: what uses of tools may still cost, what is `paid` of that included; None without a cap."""
     planned_cost: int
     """What the planned uses that are left are expected to cost."""
     enforced: bool
@@ -67,6 +67,11 @@ class PlanChanged(Event):
     low: int | None = None
     """The turn's estimated price from here, at the least and at the most likely; None when a price is unknown."""
     high: int | None = None
+    paid: int = 0
+    """What of the planned uses is paid already: thinking that is to lead to the next of them. The budget is the cap
+    less what is reserved, and this."""
+    whole: int | None = None
+    """What the caps, as they are now, left this turn before it spent anything; None without a cap."""
 
 
 @dataclass(frozen=True, slots=True)

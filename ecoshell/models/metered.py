@@ -85,8 +85,7 @@ class MeteredModel:
 
     async def set_aside(self, request: Request, *, role: str = "single", slack: int = 0) -> Hold:
         """Reserve the price of a later call whose prompt may grow by `slack`, in place of the turn's earlier aside."""
-        ask = await asyncio.to_thread(self.reservation, request, role)
-        return await self._gate.set_aside(replace(ask, prompt_tokens=ask.prompt_tokens + slack))
+        return await self._gate.set_aside(await asyncio.to_thread(self.reservation, request, role, slack))
 
     async def release(self, hold: Hold) -> None:
         """Give back what was set aside and not used."""
@@ -131,12 +130,12 @@ class MeteredModel:
 
         return await call.run(work)
 
-    def reservation(self, request: Request, role: str = "single") -> Ask:
-        """What the gate would be asked for; counts the prompt, so may block."""
+    def reservation(self, request: Request, role: str = "single", slack: int = 0) -> Ask:
+        """What the gate would be asked for, the prompt `slack` longer; counts the prompt, so may block."""
         traits = self.traits
         account = replace(self._account_of(), role=role, model=traits.name, purpose=request.purpose)
         most = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-        return Ask(traits.price, self.size(request).bound, most, account)
+        return Ask(traits.price, self.size(request).bound + slack, most, account)
 
     async def _take(self, ask: Ask, place: Hold | None, *, mine: bool) -> Hold:
         """Reserve the call, in the place of an earlier hold if any; `mine` when nobody else would give that back."""
@@ -144,7 +143,7 @@ class MeteredModel:
             return await self._gate.hold(ask)
         try:
             return await self._gate.hold_final(place, ask)
-        except BudgetError:
+        except (BudgetError, StoreError):
             if mine:
                 await self._gate.release(place)
             raise

@@ -279,7 +279,7 @@ async def test_plan_prints_rows_and_the_arithmetic_of_one(play):
     assert "Left for tools" in before
     assert "count_text" in after
     assert "budget R = " in why
-    assert "0.10 = 0.1 / 1.0" in why
+    assert "0.1000 = 0.1 / 1.0" in why
 
 
 async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):

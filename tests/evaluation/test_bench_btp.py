@@ -341,6 +341,12 @@ def test_what_cannot_be_read_is_named_with_its_line(tmp_path, text, message):
         bench("--replay", path)
 
 
+def test_a_byte_order_mark_before_the_first_run_is_no_part_of_it(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_text("".join(f"{json.dumps(run)}\n" for run in RUNS), encoding="utf-8-sig")
+    assert [run.query for run in read_tasks(path)] == [run["query"] for run in RUNS]
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         bench("--replay", Path(tmp_path, "nowhere.jsonl"))

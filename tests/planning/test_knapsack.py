@@ -96,6 +96,16 @@ def test_of_equal_plans_the_cheapest_is_taken(way: str) -> None:
     assert solve([6, 3, 3], [7, 3, 3], [1, 1, 1], 7) == [0, 1, 1], way
 
 
+def test_a_plan_by_real_values_is_the_one_by_whole_values_they_are_parts_of(way: str) -> None:
+    draw = random.Random(21)
+    for _ in range(1_000):
+        whole, costs, bounds, budget = small_instance(draw)
+        unusable = [1e300 if cost > budget else value / 1_000 for value, cost in zip(whole, costs, strict=True)]
+        wanted = brute([value if value > 0 else -1 for value in whole], costs, bounds, budget)
+        for values in ([value / 1_000 for value in whole], unusable):
+            assert totals(solve(values, costs, bounds, budget), whole, costs) == wanted, (way, values, costs, bounds)
+
+
 def test_values_that_differ_by_the_rounding_of_floats_are_equal() -> None:
     assert 0.1 + 0.2 != 0.3
     assert solve([0.1 + 0.2, 0.3], [5, 4], [1, 1], 5) == [0, 1]

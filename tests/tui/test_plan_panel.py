@@ -221,7 +221,7 @@ async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_
 async def test_enter_shows_the_arithmetic_above_the_tools_document(make_app):
     document = ToolDocument("count_text", "Counts words.", {})
     shell = FakeShell(
-        earlier=FOLLOWED,
+        state=replace(STANDING, planned=BLACKLISTED),
         dossiers={"count_text": Dossier(document, ("read",), 0, 120, True, "", None, "")},
         printed={"/plan why count_text": "value  0.91 = (Σ w·helpful \x1b[31m4.10 + 0.1)"},
     )

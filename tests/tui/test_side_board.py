@@ -112,6 +112,26 @@ def test_the_past_of_a_process_that_was_killed_is_at_rest():
     assert board.roles["single", "embedded"].calls == 1
 
 
+def test_the_plan_of_a_process_that_is_gone_is_gone_with_it():
+    board = heard(STARTED, PLANNED, USED)
+    board.rest()
+    assert board.plan is None
+
+
+def test_between_turns_the_shell_knows_the_plan_by_the_caps_as_they_are_now():
+    board = looked(STARTED, PLANNED, FINISHED)
+    raised = replace(PLANNED, cap=90_000_000, whole=92_000_000, reason="the session's cap is $0.09 now")
+    assert board.look(replace(READY, planned=raised), READY.caps) == {"plan"}
+    assert (board.plan, board.plan_whole) == (raised, 92_000_000)
+    assert board.look(replace(READY, planned=raised), READY.caps) == frozenset()
+
+
+def test_what_the_shell_knew_before_a_turn_takes_nothing_from_the_plan_of_that():
+    board = looked(STARTED, USED)
+    board.look(replace(READY, planned=PLANNED), READY.caps)
+    assert board.plan is USED
+
+
 def test_saved_tokens_add_up_over_turns():
     assert heard(*TURN, FINISHED).saved_tokens == 8_400
 
@@ -172,7 +192,12 @@ def test_between_the_start_of_a_turn_and_its_plan_it_is_being_planned():
     assert not board.planning
 
 
-def test_what_the_caps_left_is_the_most_since_the_turns_first_plan():
+def test_what_the_caps_left_follows_a_cap_that_is_lowered():
+    board = heard(STARTED, replace(PLANNED, whole=50_000_000), replace(USED, cap=3_000_000, whole=4_300_000))
+    assert board.plan_whole == 4_300_000
+
+
+def test_where_an_old_session_does_not_say_what_the_caps_left_it_is_the_most_since_the_turns_first_plan():
     board = heard(STARTED, PLANNED, USED)
     assert board.plan_whole == 50_000_000
     board.hear(replace(USED, cap=90_000_000, number=3))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plan_play import BLACKLISTED, FOLLOWED
+from plan_play import BLACKLISTED, FOLLOWED, PLANNED
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
 from ecoshell.agent.dossier import Dossier
@@ -20,6 +20,7 @@ FAILING = (
     ),
     replace(FINISHED, status="error", saved_tokens=0),
 )
+FOLLOWED_STANDING = replace(STANDING, planned=replace(BLACKLISTED, whole=PLANNED.cap))
 
 
 def until(*keys: str, text: str = "", question: bool = False):
@@ -65,7 +66,8 @@ def test_a_turn_while_it_is_planned(snap_compare, make_app, size):
 
 @SIZES
 def test_a_result_that_was_marked(snap_compare, make_app, size):
-    app = make_app(FakeShell(earlier=(*FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True))))
+    earlier = *FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True)
+    app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STANDING))
     keys = ("shift+tab", "up", "up", "up")
     assert snap_compare(app, terminal_size=size, run_before=until(*keys, text="marked"))
 
@@ -75,8 +77,8 @@ def test_why_a_tool_is_planned(snap_compare, make_app, size):
     document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
     known = Dossier(document, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
-    state, printed = replace(STANDING, planned=BLACKLISTED), {"/plan why count_text": why}
-    shell = FakeShell(earlier=FOLLOWED, state=state, dossiers={"count_text": known}, printed=printed)
+    printed = {"/plan why count_text": why}
+    shell = FakeShell(earlier=FOLLOWED, state=FOLLOWED_STANDING, dossiers={"count_text": known}, printed=printed)
 
     async def before(pilot) -> None:
         await until("f3", "enter")(pilot)

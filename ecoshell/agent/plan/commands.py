@@ -3,17 +3,21 @@
 import asyncio
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, Printed
+from ecoshell.agent.outlook import unpriced
 from ecoshell.agent.plan.choices import PLAN_MODES
 from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.plan.text import plan_table, standing_text, why_text
+from ecoshell.agent.plan.text import plan_table, standing_text
+from ecoshell.agent.plan.why import why_text
 from ecoshell.agent.shell import Shell
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.sessions.branching import Branching, branchings
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
+from ecoshell.untrusted import visible
 
 _MODES = {
     "off": "Turns are not planned: what the caps allow may be used.",
@@ -33,7 +37,8 @@ async def _plan(shell: Shell, argument: str) -> Printed:
             return Printed(f"Plan {mode}. {_MODES[mode]}")
     if word == "why" and rest.strip():
         tool = shell.conversation.known(rest.strip()).name
-        return Printed(why_text(await _present(shell), tool))
+        plan = await _present(shell)
+        return Printed(f"{_fault(plan)}{why_text(plan, tool)}")
     if word == "mermaid":
         return await _mermaid(shell, rest.strip())
     if argument:
@@ -44,7 +49,9 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     plan = await _present(shell)
     told = plan.event()
     head = "" if shell.kit.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
-    return Printed(f"{head}{standing_text(told)}\n\n{plan_table(told.rows, told.unit)}{_others(told.others)}")
+    head = f"{head}{_fault(plan)}{await _refusal(shell, plan)}"
+    rows = plan_table(told.rows, told.unit, enforced=told.enforced)
+    return Printed(f"{head}{standing_text(told)}\n\n{rows}{_others(told.others)}")
 
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
@@ -75,6 +82,19 @@ async def _present(shell: Shell) -> LivePlan:
     if not shell.conversation.busy:
         await plan.renew()
     return plan
+
+
+def _fault(plan: LivePlan) -> str:
+    """A line that says why experience could not be read; empty where it was."""
+    return f"{visible(plan.outset.fault)}\n" if plan.outset.fault else ""
+
+
+async def _refusal(shell: Shell, plan: LivePlan) -> str:
+    """A line that says why no step can be taken, where a price is missing; empty where one can."""
+    with suppress(StoreError):  # the caps cannot be read: the next turn says so
+        refused = unpriced(shell.kit.cast.mode.foresee(plan.outset.view), await shell.caps())
+        return f"{refused}\n" if refused else ""
+    return ""
 
 
 def _others(count: int) -> str:

@@ -21,6 +21,13 @@ class Draft:
     unit: Unit = "tokens"
     means: Means | None = None
     costs: Mapping[str, Expected] = field(default_factory=dict[str, Expected])
+    paid: int = 0
+    """What of the planned uses is paid already: thinking that is to lead to the next of them."""
+
+    @property
+    def budget(self) -> int | None:
+        """What the planned uses may cost, with what is paid of them; None without a cap."""
+        return None if self.means is None else max(0, self.means.budget + self.paid)
 
     @property
     def room(self) -> float:

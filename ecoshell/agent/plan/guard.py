@@ -12,7 +12,7 @@ from ecoshell.messages import Call, Observation
 from ecoshell.planning.judging.judges import Verdict
 
 _WHY = {
-    "budget": "its expected cost does not fit what is left of the budget beside better tools",
+    "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
     "quota": "it was used as often as the plan allows",
     "blacklist": "it has not helped in this task",
     "below τ": "it has seldom helped with questions like this one",

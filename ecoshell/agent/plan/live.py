@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import View
 from ecoshell.agent.plan.draft import Draft
+from ecoshell.agent.plan.forethought import Forethought
+from ecoshell.agent.plan.limits import Limits
 from ecoshell.agent.plan.means import expected_answer
 from ecoshell.agent.plan.moment import Moment, Solved
 from ecoshell.agent.plan.notes import after_result, before_question
@@ -19,9 +20,6 @@ from ecoshell.budget.caps import CapState
 from ecoshell.errors import StoreError
 from ecoshell.events import (
     BranchLeft,
-    BudgetChanged,
-    BudgetSettled,
-    CallStarted,
     Emit,
     Event,
     PlanChanged,
@@ -44,8 +42,6 @@ class LivePlan:
     def __init__(self, outset: Outset, kit: Kit, caps: Sequence[CapState] | None = None) -> None:
         """`caps` are to be planned under in the place of the purse's."""
         self.outset = outset
-        self.thought = Thought()
-        """What has been thought since the last call: by one step, or by those that a search compared."""
         self._kit = kit
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
@@ -57,6 +53,8 @@ class LivePlan:
             (one.name for one in outset.view.registered),
             resources=kit.planning.resources,
         )
+        self._forethought = Forethought(registers_freely=kit.registers_freely)
+        self._limits = Limits()
         self._told = Told()
         self._solved = Solved()
         self._made_of: Moment | None = None
@@ -67,11 +65,18 @@ class LivePlan:
         """The mode that was last told of."""
         self._pending = ""
         """What has changed since the plan was made; empty when nothing has."""
+        self._reason = ""
+        """Why the plan was made that was last told of."""
 
     @property
     def draft(self) -> Draft:
         """The plan as it stands."""
         return self._solved.draft
+
+    @property
+    def thought(self) -> Thought:
+        """What has been thought since the last call: by one step, or by those that a search compared."""
+        return self._forethought.taken
 
     @property
     def enforced(self) -> bool:
@@ -105,8 +110,8 @@ class LivePlan:
 
     @property
     def threshold(self) -> float:
-        """τ."""
-        return self._kit.planning.threshold
+        """τ, as the plan was made with it."""
+        return self._kit.planning.threshold if self._made_of is None else self._made_of.threshold
 
     async def renew(self) -> None:
         """Plan with what is known now; tells nobody.
@@ -117,6 +122,7 @@ class LivePlan:
             if self._given is None:
                 with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
                     self._caps = await self._kit.purse.caps_at_rest()
+                    self._limits.follow(self._caps)
             moment = self._moment()
             if moment != self._made_of:
                 self._solved = await asyncio.to_thread(moment.solve)
@@ -141,15 +147,11 @@ class LivePlan:
 
     def see(self, event: Event) -> None:
         """Take one of the turn's events into account; what it changes is planned for at the next `refresh`."""
+        self._forethought.see(event)
+        self._limits.see(event)
         match event:
-            case CallStarted():
-                self.thought = Thought()
-            case BudgetSettled() if event.role != JUDGE:
-                self.thought = self.thought.plus(event)
             case ToolRegistered():
                 self._see_registered(event)
-            case BudgetChanged():
-                self._pending = "the caps have changed"
             case BranchLeft():
                 self._told.go_back(event.path)
                 if event.unregistered:
@@ -159,21 +161,30 @@ class LivePlan:
                 pass
 
     def _see_registered(self, event: ToolRegistered) -> None:
-        if event.by == "agent" and not self._kit.registers_freely:
-            self.thought = Thought()
         self._tools.register(event.name)
         self._told.learn(event.name)
         if event.by != "upfront":
             self._pending = f"{event.name} was registered"
 
     async def refresh(self, emit: Emit) -> None:
+        """Plan anew for the step that comes now; tell of it as `follow` does."""
+        self._forethought.step()
+        await self.follow(emit)
+
+    async def follow(self, emit: Emit) -> None:
         """Plan anew; tell of it where something has happened, or where it changes what may be used."""
         before = self.forbidden
         await self.renew()
         if self._mode != self._kit.planning.mode:
             self._pending = f"plan {self._kit.planning.mode}"
-        if self._pending or self.forbidden != before:
-            self.tell(emit, self._pending or "a step did not cost what was expected")
+        if self._pending or self._limits.change:
+            self.tell(emit, self._pending)
+        elif self.forbidden != before:
+            self.tell(emit, "a step did not cost what was expected")
+
+    def end(self) -> None:
+        """The turn is over: what was thought last called for no use."""
+        self._forethought.drop()
 
     async def count(self, call: Call, thought: Thought, *, price: int, seconds: float, helpful: bool | None) -> str:
         """Count one use, called for by `thought`, and plan what remains; gives what the model reads after it."""
@@ -191,30 +202,34 @@ class LivePlan:
     def tell(self, emit: Emit, reason: str) -> None:
         """Tell of the plan as it stands, where turns are planned, and once more when they no longer are."""
         self._pending = ""
+        self._reason = " and ".join(filter(None, (self._limits.change, reason)))
+        self._limits.tell()
         if self._mode != "off" or self._kit.planning.mode != "off":
             self._mode = self._kit.planning.mode
             self._number += 1
-            emit(self.event(reason))
+            emit(self.event())
 
-    def event(self, reason: str = "") -> PlanChanged:
+    def event(self) -> PlanChanged:
         """The plan as the event that tells of it."""
         found = self.draft.means
         answer = expected_answer(self._solved.foreseen)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
             mode=self._kit.planning.mode,
-            reason=reason,
+            reason=self._limits.change or self._reason,
             number=self._number,
             rows=self._solved.shown,
             others=len(self.draft.plan.rows) - len(self._solved.shown),
             unit=self.draft.unit,
             cap=found.cap if found else None,
             reserved=found.reserved if found else 0,
-            budget=max(0, found.budget) if found else None,
-            planned_cost=max(0, self.draft.plan.cost - self.thought.amount(self.draft.unit)),
+            paid=self.draft.paid,
+            budget=self.draft.budget,
+            planned_cost=self.draft.plan.cost,
             enforced=self.enforced,
             low=low,
             high=high,
+            whole=found.cap + self._limits.spent(found.unit) if found else None,
         )
 
     def _moment(self) -> Moment:
@@ -224,7 +239,7 @@ class LivePlan:
             cast=kit.cast,
             aside=kit.cast.mode.aside,
             view=self._view,
-            thought=self.thought,
+            ahead=self._forethought.ahead,
             threshold=kit.planning.threshold,
             hour_nano=kit.planning.hour_nano,
             uses=dict(self._task.uses),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ecoshell.agent.mode import Foreseen, ForeseenCall
-from ecoshell.agent.outlook import of_conclusion, used
+from ecoshell.agent.outlook import of_aside, used
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
 from ecoshell.budget.money import Unit
@@ -55,7 +55,7 @@ def expected_answer(foreseen: Foreseen) -> Step:
 def _reserved(cap: CapState, aside: Hold | None, foreseen: Foreseen) -> int:
     if aside is not None:
         return (aside.nano or 0) if cap.unit == "usd" else aside.tokens
-    return of_conclusion(foreseen).in_unit_of(cap) or 0
+    return of_aside(foreseen).in_unit_of(cap) or 0
 
 
 def _expected(calls: Sequence[ForeseenCall]) -> Step:

@@ -1,12 +1,12 @@
 """What a plan is made of at one moment of a turn; nothing that happens meanwhile changes the plan under way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.mode import Foreseen, View
 from ecoshell.agent.plan.draft import Draft
-from ecoshell.agent.plan.means import expected_step, means
+from ecoshell.agent.plan.means import Means, expected_step, means
 from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
 from ecoshell.budget.caps import CapState
@@ -40,8 +40,8 @@ class Moment:
     cast: Cast
     aside: Hold | None
     view: View
-    thought: Thought
-    """What was thought since the last call: a part of the next use's cost that is paid already."""
+    ahead: Thought
+    """What was thought towards the next use: a part of its cost that is paid already."""
     threshold: float
     hour_nano: int
     uses: Mapping[str, int]
@@ -58,19 +58,35 @@ class Moment:
         guess, freely = expected_step(foreseen), self.cast.registers_freely
         units: tuple[Unit, ...] = (*found,) or (self._usual_unit(),)
         costs = {unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=freely) for unit in units}
-        budgets = {unit: one.budget + self.thought.amount(unit) for unit, one in found.items()}
-        beyond = {name for unit in budgets for name, cost in costs[unit].items() if cost.total > budgets[unit]}
-        drafts = [
-            Draft(
-                self.task.solve(budgets.get(unit), self._candidates(costs[unit]), beyond=beyond),
-                unit,
-                found.get(unit),
-                costs[unit],
-            )
-            for unit in units
-        ]
+        beyond = {name for unit, one in found.items() for name in self._too_dear(one, costs[unit])}
+        drafts = [self._draft(unit, found.get(unit), costs[unit], beyond) for unit in units]
         tightest = min(drafts, key=lambda draft: draft.room)
         return Solved(foreseen, tightest, _most_telling(tightest.plan.rows))
+
+    def _too_dear(self, found: Means, costs: Mapping[str, Expected]) -> list[str]:
+        """Tools of which not even one use fits."""
+        return [name for name, cost in costs.items() if cost.total > found.budget + self._paid_of(cost)]
+
+    def _paid_of(self, cost: Expected) -> int:
+        """What of a use is paid already, if it comes next: no more of what was thought than thinking of it takes."""
+        return min(self.ahead.amount(cost.unit), cost.next_thought)
+
+    def _draft(self, unit: Unit, found: Means | None, costs: Mapping[str, Expected], beyond: Collection[str]) -> Draft:
+        """The plan in one unit.
+
+        What is paid already depends on the use that comes next, which must be a planned one: while no planned tool
+        would have that much of its cost paid, the plan is made again with what the dearest of them would have.
+        """
+        candidates = self._candidates(costs)
+        if found is None:
+            return Draft(self.task.solve(None, candidates), unit, None, costs)
+        paid = max(map(self._paid_of, costs.values()), default=0)
+        while True:
+            plan = self.task.solve(found.budget + paid, candidates, beyond=beyond)
+            most = max((self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0)
+            if most >= paid:
+                return Draft(plan, unit, found, costs, paid)
+            paid = most
 
     def _usual_unit(self) -> Unit:
         """The unit to speak in without a cap: dollars, unless everything is free."""

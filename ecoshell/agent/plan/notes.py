@@ -42,8 +42,7 @@ def after_result(
 
 
 def _left(draft: Draft) -> str:
-    found = draft.means
-    return f"Budget left for tools: {amount(max(0, found.budget), draft.unit)}." if found else ""
+    return "" if draft.budget is None else f"Budget left for tools: {amount(draft.budget, draft.unit)}."
 
 
 def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:

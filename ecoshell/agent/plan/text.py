@@ -1,20 +1,17 @@
-"""A plan as people read it: the table, and the arithmetic behind one row."""
+"""A plan as people read it: the table, and what it comes to."""
 
 from collections.abc import Sequence
 
-from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.printing import amount, table
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.planning.btp.base import Evidence
-from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, value
 
-_SIGNS = {"planned": "✔", "forbidden": "✘", "unplanned": "·"}
+_SIGNS = {"planned": "✔", "forbidden": "✘", "advised against": "!", "unplanned": "·"}
 HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
-def plan_table(rows: Sequence[PlanRow], unit: str) -> str:
+def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
     """A row for each tool."""
-    return table(HEAD, (_cells(row, unit) for row in rows))
+    return table(HEAD, (_cells(row, unit, enforced=enforced) for row in rows))
 
 
 def standing_text(plan: PlanChanged) -> str:
@@ -24,6 +21,7 @@ def standing_text(plan: PlanChanged) -> str:
         sentences.append("No cap is set, so the plan is advice and forbids nothing; /budget sets one.")
     else:
         of = f"of {amount(plan.cap or 0, plan.unit)}, {amount(plan.reserved, plan.unit)} set aside for the answer"
+        of += f", {amount(plan.paid, plan.unit)} paid already by thinking of the next use" if plan.paid else ""
         sentences.append(f"Left for tools: {amount(plan.budget, plan.unit)} ({of}).")
         if plan.reserved > (plan.cap or 0):
             sentences.append("That is less than an answer may cost: asked now, the turn would stop before it spends.")
@@ -41,76 +39,20 @@ def range_text(plan: PlanChanged) -> str:
     return f"The turn is estimated at {low if low == high else f'{low} to {high}'}."
 
 
-def why_text(plan: LivePlan, tool: str) -> str:
-    """The arithmetic of a tool's row: value, frequency bound, cost, budget, and what came of them."""
-    row, cost = plan.draft.plan.row(tool), plan.draft.costs.get(tool)
-    if row is None or cost is None:
-        return f"{tool} is not in the plan."
-    event, past = plan.event(), plan.outset.evidence.get(tool)
-    lines = [
-        f"{tool}: {row.state} ({row.why})",
-        _value_line(past),
-        f"chance {row.chance:.2f}: how likely a question like this one uses it; the plan goes by value × chance = "
-        f"{row.value * row.chance:.3f}",
-        _bound_line(row, past, plan.threshold),
-        f"cost   {amount(cost.total, cost.unit)} = tool {amount(cost.tool, cost.unit)} + model step "
-        f"{amount(cost.step, cost.unit)} + registering {amount(cost.registering, cost.unit)} + time "
-        f"{amount(cost.time, cost.unit)}; ± {amount(cost.spread, cost.unit)}, "
-        + (f"from {_uses(cost.seen)}" if cost.seen else "declared and estimated: it was not used before"),
-    ]
-    if event.budget is not None:
-        lines.append(
-            f"budget R = {amount(event.budget, event.unit)} = {amount(event.cap or 0, event.unit)} left − "
-            f"{amount(event.reserved, event.unit)} set aside for the answer"
-        )
-    lines.append(f"plan   {_uses(row.planned)} in this turn, {row.used} made, {row.left} left")
-    lines.append(_outcome(row))
-    return "\n".join(lines)
+def state_word(row: PlanRow, *, enforced: bool) -> str:
+    """A row's state in a word; where nothing is forbidden, a tool is advised against."""
+    return "advised against" if row.state == "forbidden" and not enforced else row.state
 
 
-def _cells(row: PlanRow, unit: str) -> tuple[str, ...]:
+def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:
     spread = f" ± {amount(row.spread, unit)}" if row.spread else ""
     counts = (str(row.bound), str(row.planned), str(row.used), str(row.left))
     return (
-        f"{_SIGNS[row.state]} {row.tool}",
+        f"{_SIGNS[state_word(row, enforced=enforced)]} {row.tool}",
         f"{row.value:.2f}",
         f"{row.chance:.2f}",
         f"{amount(row.cost, unit)}{spread}",
         *counts,
-        row.state,
+        state_word(row, enforced=enforced),
         row.why,
     )
-
-
-def _value_line(past: Evidence | None) -> str:
-    if past is None or not past.weight:
-        return f"value  {HELPFUL_PRIOR / WEIGHT_PRIOR:.2f} = {HELPFUL_PRIOR} / {WEIGHT_PRIOR}: no history"
-    return (
-        f"value  {value(past):.2f} = (Σ w·helpful {past.helpful_weight:.2f} + {HELPFUL_PRIOR}) / "
-        f"(Σ w {past.weight:.2f} + {WEIGHT_PRIOR}), from {_uses(past.uses)}; w = exp(cos − 1)"
-    )
-
-
-def _bound_line(row: PlanRow, past: Evidence | None, threshold: float) -> str:
-    if past is None or not past.weight:
-        return f"bound  {row.bound}: a tool without history may be used once, and once more after each use that helped"
-    if not row.bound:
-        return f"bound  0: the value is below τ = {threshold:g}"
-    mean = past.frequency_weight / past.query_weight if past.query_weight else 0.0
-    return f"bound  {row.bound}: past questions that used it did so {mean:.2f} times on average, by weight"
-
-
-def _uses(count: int) -> str:
-    return f"{count:,} use{'' if count == 1 else 's'}"
-
-
-def _outcome(row: PlanRow) -> str:
-    told = {
-        "value": "It is worth its price within what is left.",
-        "new": "It is planned to be tried: there is no history yet.",
-        "budget": "One more use does not fit what is left of the budget beside tools that are worth more.",
-        "quota": "It was used as often as the plan allows.",
-        "blacklist": "Its results did not help in this task, so it may not be used again in it.",
-        "below τ": "It has seldom helped with questions like this one.",
-    }
-    return told[row.why]

@@ -2,8 +2,10 @@
 
 import argparse
 import asyncio
+import sys
 from typing import Any
 
+from ecoshell.agent.outlook import unpriced
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import plan_table, standing_text
 from ecoshell.assembly.viewing import assemble_view, caps_of
@@ -11,33 +13,39 @@ from ecoshell.cli.arguments import options_from
 from ecoshell.cli.manage.show import print_json
 from ecoshell.errors import UsageError
 from ecoshell.options import Options
+from ecoshell.untrusted import visible
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan of a question; raises UsageError, SettingsError and StoreError."""
+    """Print the plan of a question; raises UsageError, SettingsError, StoreError, and PriceUnknown as a turn would."""
     question = " ".join(args.question).strip()
     if not question:
         raise UsageError("The question is empty.", fix="Say what is to be planned, in quotes.")
-    record, text = asyncio.run(_planned(options_from(args), question))
+    plan = asyncio.run(_planned(options_from(args), question))
+    if plan.outset.fault:
+        print(visible(plan.outset.fault), file=sys.stderr)
     if args.json:
-        print_json(record)
+        print_json(_record(plan))
     else:
-        print(text)
+        print(_text(plan))
     return 0
 
 
-async def _planned(options: Options, question: str) -> tuple[dict[str, Any], str]:
+async def _planned(options: Options, question: str) -> LivePlan:
     shell = await assemble_view(options)
     try:
         caps = await caps_of(shell, options)
         plan = await shell.conversation.foresee(question, caps)
-        return _record(plan), _text(plan)
+        refused = unpriced(shell.kit.cast.mode.foresee(plan.outset.view), caps)
+        if refused is not None:
+            raise refused
+        return plan
     finally:
         await shell.aclose()
 
 
 def _record(plan: LivePlan) -> dict[str, Any]:
-    """Amounts are whole nano-dollars or tokens, as `unit` says; `cap` is null without a cap."""
+    """Amounts are whole nano-dollars or tokens, as `unit` says; without a cap it is null, as `fault` is without one."""
     told = plan.event()
     fields = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
     return {
@@ -50,6 +58,7 @@ def _record(plan: LivePlan) -> dict[str, Any]:
         "planned_cost": told.planned_cost,
         "low": told.low,
         "high": told.high,
+        "fault": plan.outset.fault or None,
         "rows": [{name: getattr(row, name) for name in fields} for row in plan.draft.plan.rows],
     }
 
@@ -57,4 +66,4 @@ def _record(plan: LivePlan) -> dict[str, Any]:
 def _text(plan: LivePlan) -> str:
     told = plan.event()
     rows = sorted(plan.draft.plan.rows, key=lambda row: -row.value * row.chance)
-    return f"{standing_text(told)}\n\n{plan_table(rows, told.unit)}"
+    return f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}"

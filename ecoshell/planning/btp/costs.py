@@ -36,6 +36,11 @@ class Expected:
     def total(self) -> int:
         return self.tool + self.step + self.time + self.registering
 
+    @property
+    def next_thought(self) -> int:
+        """The step that comes first of it: the one that registers the tool, or else the one that calls it."""
+        return self.registering or self.step
+
 
 def expected_cost(evidence: Evidence, declared_nano: int, step: Step, unit: Unit, hour_nano: int = 0) -> Expected:
     """c = c_tool + c_LLM + T: running means from experience, the declared price and an estimate before there are any.

@@ -1,6 +1,7 @@
 """The history of tools: recorded uses as columns of numbers, read once and weighed for each new question (BTP §2.2)."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
@@ -42,6 +43,18 @@ class Columns(Protocol):
     def model(self) -> Sequence[str]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """What does not depend on the question: which uses count in full, and what each tool has cost, by its code."""
+
+    hashes: Mapping[str, str]
+    model: str
+    current: "Truths"
+    """Uses under the present document of their tool."""
+    known: Sequence[Evidence]
+    """Of each tool: its price, its seconds, and the step's price and tokens under the model."""
+
+
 class History:
     """All uses that were read so far; not thread-safe.
 
@@ -52,6 +65,7 @@ class History:
         self._tools, self._documents, self._models, self._tasks = _Codes(), _Codes(), _Codes(), _Codes()
         self._uses: Uses | None = None
         self._pairs: Pairs | None = None
+        self._costs: _Costs | None = None
 
     def add(self, columns: Columns, places: Mapping[int, int]) -> None:
         """Take in further uses; `places` says where each query stands among the cosines.
@@ -78,7 +92,7 @@ class History:
         if not np.isfinite(known).all() or np.isinf(found.step_nano).any():
             raise ValueError("a use has a price, a time or a length that is no number")
         self._uses = found if self._uses is None else self._uses.followed_by(found)
-        self._pairs = None
+        self._pairs = self._costs = None
 
     def evidence(self, cosines: "Floats", hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
         """What the uses say of each tool in `hashes`, which gives the hash of its present document."""
@@ -87,28 +101,34 @@ class History:
             return dict.fromkeys(hashes, NO_EVIDENCE)
         if self._pairs is None:
             self._pairs = Pairs.of(uses, tools)
-        current = self._current(uses, hashes)
-        found = sums(uses, self._pairs, cosines, current, tools)
-        means = self._means(uses, current, model)
+        costs = self._costs_of(uses, hashes, model)
+        found = sums(uses, self._pairs, cosines, costs.current, tools)
         evidence = dict.fromkeys(hashes, Evidence(chance_weight=found.near))
+        columns = found.weight, found.helpful_weight, found.query_weight, found.frequency_weight, found.chance
+        lists = [column.tolist() for column in columns]  # single numbers of an array are slow to get
         for name in hashes:
             code = self._tools.code(name)
             if code >= 0 and found.uses[code]:
-                price, seconds, step_nano, step_tokens = (of_tool[code] for of_tool in means)
-                evidence[name] = Evidence(
+                weight, helpful, of_queries, frequency, chance = (numbers[code] for numbers in lists)
+                evidence[name] = replace(
+                    costs.known[code],
                     uses=int(found.uses[code]),
-                    weight=float(found.weight[code]),
-                    helpful_weight=float(found.helpful_weight[code]),
-                    query_weight=float(found.query_weight[code]),
-                    frequency_weight=float(found.frequency_weight[code]),
-                    chance=float(found.chance[code]),
+                    weight=weight,
+                    helpful_weight=helpful,
+                    query_weight=of_queries,
+                    frequency_weight=frequency,
+                    chance=chance,
                     chance_weight=found.near,
-                    price=price,
-                    seconds=seconds,
-                    step_nano=step_nano,
-                    step_tokens=step_tokens,
                 )
         return evidence
+
+    def _costs_of(self, uses: Uses, hashes: Mapping[str, str], model: str) -> _Costs:
+        """Found once for the tools and the model of a session, as long as nothing was used since."""
+        known = self._costs
+        if known is None or known.model != model or known.hashes != hashes:
+            current = self._current(uses, hashes)
+            known = self._costs = _Costs(dict(hashes), model, current, self._known(uses, current, model))
+        return known
 
     def _current(self, uses: Uses, hashes: Mapping[str, str]) -> "Truths":
         """Which uses were under the present document of their tool."""
@@ -120,15 +140,23 @@ class History:
                 present[code] = self._documents.code(document)
         return present[uses.tool] == uses.document
 
-    def _means(self, uses: Uses, current: "Truths", model: str) -> tuple[list[Figure], ...]:
-        """Per tool: price, seconds, and the step's price and tokens under this model."""
+    def _known(self, uses: Uses, current: "Truths", model: str) -> list[Evidence]:
+        """What each tool has cost: price, seconds, and the step's price and tokens under this model."""
         import numpy as np
 
         shares = np.where(current, 1.0, OTHER_DOCUMENT)
         same = uses.model == self._models.code(model)
         every = np.ones_like(same)
-        samples = (uses.price, every), (uses.seconds, every), (uses.step_nano, same), (uses.step_tokens, same)
-        return tuple(figures(uses.tool[kept], column[kept], shares[kept], len(self._tools)) for column, kept in samples)
+
+        def of(column: "Floats", kept: "Truths") -> list[Figure]:
+            return figures(uses.tool[kept], column[kept], shares[kept], len(self._tools))
+
+        steps = of(uses.step_nano, same), of(uses.step_tokens, same)
+        columns = zip(of(uses.price, every), of(uses.seconds, every), *steps, strict=True)
+        return [
+            Evidence(price=price, seconds=seconds, step_nano=nano, step_tokens=tokens)
+            for price, seconds, nano, tokens in columns
+        ]
 
 
 class _Codes:

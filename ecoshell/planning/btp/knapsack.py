@@ -14,7 +14,7 @@ from typing import Any
 
 from ecoshell.planning.btp.packing.branching import NOTHING, Tool, search
 from ecoshell.planning.btp.packing.condensing import leaves_for, plan_of_many
-from ecoshell.planning.btp.packing.reading import Number, are_whole, read, read_budget, whole_costs, whole_values
+from ecoshell.planning.btp.packing.reading import Number, read, read_at_once, read_budget, whole_costs, whole_values
 
 _FEW = 48
 """So many tools are searched as they are."""
@@ -29,8 +29,9 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
     values and costs that are not finite numbers, for costs and bounds below zero, bounds that are not whole, and a
     budget that is not a number.
     """
-    if type(budget) is int and budget >= 0 and are_whole(values, costs, bounds):
-        counts = _plan(values, costs, bounds, budget)
+    whole = read_at_once(values, costs, bounds, budget)
+    if whole is not None:
+        counts = _plan(whole, costs, bounds, budget)
     else:
         values, costs, bounds = read(values, costs, bounds)
         counts = _real_plan(values, costs, bounds, read_budget(budget))
@@ -54,7 +55,7 @@ def _real_plan(values: Sequence[Number], costs: Sequence[Number], bounds: Sequen
     return counts
 
 
-def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], budget: int) -> list[int]:
+def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], budget: Any) -> list[int]:
     """The plan for whole numbers (Any, for want of a type of sequences of these); what costs nothing is not in it."""
     if len(values) > _FEW:
         return plan_of_many(values, costs, bounds, budget)
@@ -69,6 +70,6 @@ def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], bu
     if not proven:
         return plan_of_many(values, costs, bounds, budget)
     counts = [0] * len(values)
-    for (_, _, _, _, place), uses in zip(tools, plan, strict=True):
-        counts[place] = uses
+    for at, uses in enumerate(plan):
+        counts[tools[at][4]] = uses
     return counts

@@ -31,8 +31,13 @@ def frequency_bound(evidence: Evidence, value: float, threshold: float) -> int:
         return 1
     if value < threshold:
         return 0
-    mean = evidence.frequency_weight / evidence.query_weight if evidence.query_weight else 1.0
-    return max(1, math.floor(round(mean, 9) + 0.5))  # a half is one whatever the order in which it was summed
+    mean = round(mean_frequency(evidence), 9)  # a half is one whatever the order in which it was summed
+    return max(1, math.floor(mean + 0.5))
+
+
+def mean_frequency(evidence: Evidence) -> float:
+    """How often past questions that used the tool did so, by weight; 1 where none tells."""
+    return evidence.frequency_weight / evidence.query_weight if evidence.query_weight else 1.0
 
 
 def chance(evidence: Evidence, prior: float) -> float:

@@ -89,12 +89,13 @@ class Board:
         self.planned_turn = 0
         """The turn the plan belongs to."""
         self.plan_whole = 0
-        """The most that the caps have left this turn since its first plan, in the plan's unit."""
+        """What the caps, as they are now, left the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
         self._registrations: dict[str, _Registration] = {}
 
     def rest(self) -> None:
-        """Take it that nothing is under way, as after the events of a process that is gone."""
+        """Take it that nothing is under way, as after the events of a process that is gone, and its plan with it."""
+        self.plan = None
         self._between(running=False)
 
     def hear(self, event: Event) -> frozenset[Section]:
@@ -125,11 +126,14 @@ class Board:
         for name, registration in list(self._registrations.items()):
             if name not in known and not (self.running and registration.turn == self.turn):
                 del self._registrations[name]
+        planned, plan_before = standing.planned, self.plan
+        if planned is not None and not self.running:
+            self._hear_budgeted(planned)
         if before is None:
             return _EVERYTHING
         money = self.caps != caps_before or _money(before) != _money(standing)
         tools = _context(before) != _context(standing)
-        planning = before.plan != standing.plan
+        planning = before.plan != standing.plan or self.plan != plan_before
         changed = {_BUDGET: money, _TOOLS: tools, _PLAN: planning, _ROLES: before.players != standing.players}
         return _NOTHING.union(*(section for section, touched in changed.items() if touched))
 
@@ -235,7 +239,8 @@ class Board:
 
     def _hear_budgeted(self, event: PlanChanged) -> None:
         goes_on = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
-        self.plan_whole = max(event.cap or 0, self.plan_whole if goes_on else 0)
+        most = max(event.cap or 0, self.plan_whole if goes_on else 0)
+        self.plan_whole = most if event.whole is None else event.whole  # old sessions do not say
         self.plan, self.planned_turn = event, self.turn
 
     def _hear_turn(self, event: TurnStarted | TurnFinished) -> frozenset[Section]:

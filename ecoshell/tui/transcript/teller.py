@@ -77,6 +77,10 @@ class Canvas(OpenEnd, Protocol):
         """Put finished blocks above what is open, which stays open."""
         ...
 
+    def redraw(self, block: Block) -> None:
+        """Put a block in the place of the one of its name, which may be finished."""
+        ...
+
     def open(self, block: Block, key: str = "") -> None:
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         ...

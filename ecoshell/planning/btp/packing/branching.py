@@ -1,6 +1,6 @@
 """The best plan among a few tools: a search in depth that leaves every branch which cannot be better."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 Tool = tuple[int, int, int, int, int]
@@ -29,9 +29,13 @@ def search(  # noqa: PLR0912 - one loop, in which calls would take most of the t
         return (counts, value, left), True
     found, best_value, best_left = best
     (more, less), n, everything = grain, len(tools), worth[-1]
+    last = bisect_right(price, budget) - 1
+    most = worth[last] + (budget - price[last]) * tools[last][1] // tools[last][2]
     for _ in range(leaves):
         if value > best_value or (value == best_value and left > best_left):
             found, best_value, best_left = counts[:], value, left
+            if value + more > most and _least_cost(tools, worth, price, value) > budget - left - less:
+                return (found, best_value, best_left), True
         for at in range(n - 1, -1, -1):
             if count := counts[at]:
                 rank, gain, cost, _, _ = tools[at]
@@ -66,20 +70,26 @@ def search(  # noqa: PLR0912 - one loop, in which calls would take most of the t
     return (found, best_value, best_left), False
 
 
+def _least_cost(tools: Sequence[Tool], worth: Sequence[int], price: Sequence[int], goal: int) -> int:
+    """What a plan costs at least that is worth so much, tools used in parts among them; there is one."""
+    part = bisect_left(worth, goal) - 1
+    _, full, cost, _, _ = tools[part]
+    return price[part] - (worth[part] - goal) * cost // full
+
+
 def _greedy(tools: Sequence[Tool], budget: int) -> tuple[tuple[list[int], list[int]], tuple[list[int], int, int]]:
     """Value and cost of all uses of the tools before each place, and the plan that uses each as often as it can pay."""
-    worth, price, counts = [0], [0], [0] * len(tools)
+    worth, price, counts = [0], [0], list[int]()
     all_worth = all_price = value = 0
     left = budget
-    for at, (_, gain, cost, count, _) in enumerate(tools):
+    for _, gain, cost, count, _ in tools:
         all_worth += gain * count
         all_price += cost * count
         worth.append(all_worth)
         price.append(all_price)
-        if cost <= left:
-            if count * cost > left:
-                count = left // cost  # noqa: PLW2901 - as many as can be paid for
-            counts[at] = count
-            value += count * gain
-            left -= count * cost
+        if cost * count > left:
+            count = left // cost  # noqa: PLW2901 - as many as can be paid for
+        counts.append(count)
+        value += count * gain
+        left -= count * cost
     return (worth, price), (counts, value, left)

@@ -7,20 +7,35 @@ from operator import ne
 from typing import Any, cast
 
 Number = int | float
-_INT = {int}
+_INT, _FLOAT = {int}, {float}
 _FLOAT_LIMIT = 9e15
 """Whole numbers up to here are exact as floats, too."""
 _MANY = 1_000_000
 """Of more uses than these, values keep ten digits all the same."""
 _FINEST = 1e14
 """Values are read to fourteen digits: what differs beyond them differs by the rounding of floats."""
+_FEW = int(_FLOAT_LIMIT / _FINEST)
+"""So many uses leave all of them."""
 
 
-def are_whole(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[Number]) -> bool:
-    """Whether these are Python's whole numbers for as many tools, at least one, and none of them wrong."""
-    if {*map(type, [*values, *costs, *bounds])} != _INT or not len(values) == len(costs) == len(bounds):
-        return False
-    return min(costs) >= 0 <= min(bounds)
+def read_at_once(
+    values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[Number], budget: Number
+) -> Sequence[int] | None:
+    """The values, made whole, where all else is whole and nothing is wrong; None where that takes a closer look.
+
+    Of few tools a closer look takes longer than their plan.
+    """
+    if {*map(type, [budget, *costs, *bounds])} != _INT or not len(values) == len(costs) == len(bounds) > 0:
+        return None
+    if min(budget, *costs, *bounds) < 0:
+        return None
+    kinds = {*map(type, values)}
+    if kinds == _INT:
+        return cast("Sequence[int]", values)
+    if kinds != _FLOAT or sum(bounds) > _FEW or not math.isfinite(sum(values)):
+        return None
+    usable = [value if value > 0 < bounds[at] and costs[at] <= budget else 0.0 for at, value in enumerate(values)]
+    return _in_units(usable, _FEW)  # what cannot be in a plan has no say in the unit
 
 
 def read(
@@ -61,15 +76,22 @@ def whole_values(values: Sequence[Number], uses: int) -> list[int]:
     if {*map(type, values)} <= _INT:
         return cast("list[int]", list(values))
     try:
-        reals = [float(value) for value in values]
+        return _in_units([float(value) for value in values], uses)
     except OverflowError:
         raise ValueError("a value beyond 1e308 cannot stand among real values") from None
+
+
+def _in_units(reals: Sequence[float], uses: int) -> list[int]:
     top = max(reals)
     if not 1e-200 < top < 1e200:  # where powers of ten leave the range of floats
         exponent = math.frexp(top)[1]
-        reals, top = [math.ldexp(value, -exponent) for value in reals], math.ldexp(top, -exponent)
-    unit = 10 ** abs(decimals := math.floor(math.log10(min(_FLOAT_LIMIT / min(uses, _MANY), _FINEST) / top)))
-    return [round(value * unit if decimals > 0 else value / unit) for value in reals]
+        reals, top = [math.ldexp(value, -exponent) for value in reals], math.ldexp(top, -exponent) or 1.0
+    decimals = math.floor(math.log10(min(_FLOAT_LIMIT / min(uses, _MANY), _FINEST) / top))
+    if decimals > 0:
+        unit = 10**decimals
+        return [round(value * unit) for value in reals]
+    unit = 10**-decimals
+    return [round(value / unit) for value in reals]
 
 
 def _plain(name: str, given: Any) -> list[Number]:

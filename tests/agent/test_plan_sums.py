@@ -1,0 +1,168 @@
+"""What a plan says it costs is within what it says there is, at every moment of a turn and after it."""
+
+import random
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, of, register, say, turn
+from graph_turns import Probe, add
+
+from ecoshell.agent.judging import ROLE as JUDGE
+from ecoshell.agent.plan.forethought import Forethought
+from ecoshell.agent.plan.text import standing_text
+from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.events import (
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    PlanChanged,
+    StepProposed,
+    StepStarted,
+    ToolRegistered,
+)
+from ecoshell.messages import Usage
+
+NAMES = ("alpha", "beta", "gamma", "delta")
+LONG = "I do not know what to do about this. " * 12
+GIVE_UP = say(LONG, "finish", give_up=True, answer="there is no way forward here")
+SETTLED = BudgetSettled(1, "single", "m", 700, Usage(60, 40), reported=True, seconds=2.0)
+PROPOSED = StepProposed("", "alpha()", "single")
+PRICE = (Decimal(1), Decimal(4))
+
+
+def planned(plan):
+    return sum(row.left * row.cost for row in plan.rows)
+
+
+def adds_up(plan):
+    """Whether the figures of a plan that tells of all its rows add up."""
+    return (
+        plan.others == 0
+        and planned(plan) == plan.planned_cost <= plan.budget
+        and plan.budget == max(0, plan.cap - plan.reserved + plan.paid)
+    )
+
+
+def random_lines(draw):
+    """What a model might say in a turn, thoughts that come to nothing and dear ones included."""
+    dear = {"input": draw.randint(100, 900), "output": draw.randint(50, 900)}
+    choices = [
+        *(say(LONG * draw.randint(0, 2), name, usage=draw.choice([None, dear])) for name in NAMES),
+        register(draw.choice(NAMES)),
+        say("", "tool_search", query="beta"),
+        GIVE_UP,
+        say("1"),
+        say("2"),
+    ]
+    return [*draw.choices(choices, k=draw.randint(1, 8)), *[finish("done " * draw.randint(1, 80))] * 4]
+
+
+@pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
+@pytest.mark.parametrize("seed", range(8))
+async def test_what_is_planned_never_costs_more_than_what_is_left_for_it(play, strategy, seed):
+    draw = random.Random(f"{strategy} {seed}")
+    options = {"budget": f"{draw.randint(4_500, 20_000)}tok", "registration": draw.choice(["all", "names"])}
+    if seed % 2:
+        options |= {"price": PRICE, "budget": f"0.0{draw.randint(10, 45)}"}
+    async with play(random_lines(draw), strategy=strategy, yes=True, **options) as shell:
+        add(shell, *(Probe(name, price=draw.choice([0, 100_000])) for name in NAMES))
+        plans = of(await turn(shell, "alpha beta gamma"), PlanChanged)
+        after = await shell.conversation.planned()
+    assert plans
+    assert [plan for plan in (*plans, after) if not adds_up(plan)] == []
+    assert after.paid == 0
+
+
+async def test_a_thought_that_gives_up_pays_for_nothing(play):
+    lines = [say("", "alpha"), GIVE_UP, say("", "beta"), say("", "gamma"), finish("done")]
+    async with play(lines, strategy="dfsdt", registration="all", budget="60000tok") as shell:
+        add(shell, *map(Probe, NAMES))
+        plans = of(await turn(shell), PlanChanged)
+    assert [plan.paid for plan in plans] == [0] * len(plans)
+
+
+async def test_after_a_turn_its_answer_pays_for_nothing(play):
+    lines = [say("", "alpha"), finish("so it is " * 50)]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        add(shell, *map(Probe, NAMES))
+        last = of(await turn(shell), PlanChanged)[-1]
+        after = await shell.conversation.planned()
+    assert after.paid == 0
+    assert after.budget == after.cap - after.reserved
+    assert after.cap < last.cap
+
+
+async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
+    dear = {"input": 900, "output": 200}
+    lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
+    async with play(lines, strategy="tot", registration="all", budget="5600tok") as shell:
+        add(shell, *map(Probe, NAMES))
+        plans = of(await turn(shell), PlanChanged)
+    first, proposed = plans[:2]
+    assert first.paid == 0
+    assert proposed.paid == next(row.cost for row in proposed.rows if row.left) < 1_100
+    assert f"{proposed.paid} tokens paid already by thinking of the next use)" in standing_text(proposed)
+    assert "paid already" not in standing_text(first)
+    assert all(map(adds_up, plans))
+
+
+@pytest.mark.parametrize("money", [{"budget": "60000tok"}, {"budget": "0.50", "price": PRICE}])
+async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_aside(play, money):
+    async with play([say("", "alpha"), finish("done")], registration="all", **money) as shell:
+        add(shell, *map(Probe, NAMES))
+        mode, held = shell.kit.cast.mode, []
+        set_aside = mode.set_aside
+
+        async def noting(view):
+            await set_aside(view)
+            held.append(mode.aside.tokens if "tok" in money["budget"] else mode.aside.nano)
+
+        mode.set_aside = noting
+        first, used = of(await turn(shell), PlanChanged)[:2]
+        after = await shell.conversation.planned()
+    assert (first.reserved, used.reserved) == (held[0], held[0])
+    assert after.reserved == first.reserved
+
+
+def told(*events, freely=False):
+    forethought = Forethought(registers_freely=freely)
+    for event in events:
+        forethought.see(event)
+    return forethought
+
+
+def test_what_was_thought_pays_until_the_call_has_ended():
+    started, ended = CallStarted("c1", "alpha", {}), CallFinished("c1", "alpha", True, "", False, 0.1)
+    running = told(SETTLED, started)
+    assert (running.taken, running.ahead) == (Thought(), Thought(700, 100, 2.0))
+    assert told(SETTLED, started, ended).ahead == Thought()
+
+
+def test_a_judge_thinks_for_nobody():
+    judged = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
+    assert told(judged).ahead == told(judged).taken == Thought()
+
+
+def test_with_the_next_step_only_what_was_proposed_still_pays():
+    dead, proposed = told(SETTLED, StepStarted(1, "single", "m")), told(SETTLED, PROPOSED, SETTLED)
+    dead.step()
+    proposed.step()
+    assert (dead.ahead, dead.taken.tokens) == (Thought(), 100)
+    assert proposed.ahead == Thought(700, 100, 2.0)
+
+
+def test_a_branch_that_is_left_takes_what_was_thought_on_it_along():
+    left = told(SETTLED, PROPOSED, BranchLeft((), 1, "given up"))
+    left.step()
+    assert left.ahead == Thought()
+
+
+@pytest.mark.parametrize(("freely", "tokens"), [(False, 0), (True, 100)])
+def test_thinking_of_a_registration_pays_for_the_call_only_where_registering_takes_no_thought(freely, tokens):
+    registered = told(SETTLED, ToolRegistered("alpha", 10, True, 1, "agent"), freely=freely)
+    assert (registered.ahead.tokens, registered.taken.tokens) == (tokens, tokens)
+
+
+def test_what_a_person_registers_takes_nothing_of_what_was_thought():
+    assert told(SETTLED, ToolRegistered("alpha", 10, True, 0, "user")).ahead.tokens == 100

@@ -1,0 +1,298 @@
+"""`/plan why`: every figure and every relation in its sentences is true of the plan they are about."""
+
+import re
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from agent_play import finish, register, say, turn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.agent.plan.draft import Draft
+from ecoshell.agent.plan.means import Means
+from ecoshell.agent.plan.why import explained
+from ecoshell.paths import user_paths
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure, Use, document_hash
+from ecoshell.planning.btp.costs import Expected
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
+from ecoshell.planning.btp.value import frequency_bound, value
+
+PRICE = (Decimal(1), Decimal(4))
+COUNT = say("", "count_text", path="notes.txt")
+READ = say("", "read_file", path="notes.txt")
+MISTAKEN = say("", "read_file", path="note.txt")
+TAU = 0.15
+
+
+async def why(shell, tool):
+    return (await shell.command(f"/plan why {tool}")).text
+
+
+def line(text, name):
+    """The line that begins with this word."""
+    return next(line for line in text.splitlines() if line.startswith(name))
+
+
+@pytest.fixture
+def capped(play):
+    """A shell under a cap in dollars, whose model speaks these lines."""
+
+    @asynccontextmanager
+    async def opened(*lines, budget="0.20"):
+        async with play(list(lines), registration="names", budget=budget, price=PRICE) as shell:
+            yield shell
+
+    return opened
+
+
+async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capped):
+    async with capped(register("count_text"), COUNT, COUNT, finish("3")) as shell:
+        document = document_hash(shell.kit.catalog.document("count_text"))
+        question = "How many lines has notes.txt?"
+        before = Use(question, "count_text", document, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
+        shell.kit.planning.records.add([replace(before, session="s", turn=at, call="c") for at in range(12)])
+        await turn(shell)
+        text = await why(shell, "count_text")
+    assert line(text, "bound").startswith("bound  3 = 1 + 2: past questions that used it did so 1.00 times on average")
+    assert line(text, "bound").endswith("; one more than the 2 uses that helped in this turn")
+    assert "from 14 uses, 2 of them in this turn" in line(text, "cost")
+
+
+async def test_where_no_use_is_earned_none_is_promised(capped):
+    async with capped(register("count_text"), COUNT, finish("3")) as shell:
+        shell.kit.planning.earned = False
+        await turn(shell)
+        text = await why(shell, "count_text")
+    assert text.startswith("count_text: forbidden (quota)")
+    assert line(text, "bound") == "bound  1: a tool of which no use was judged before the turn may be used once"
+    assert text.endswith("It was used once, as often as its bound allows.")
+
+
+async def test_a_use_given_back_is_not_called_a_help(capped):
+    async with capped(register("read_file"), MISTAKEN, MISTAKEN, READ, finish("3")) as shell:
+        await turn(shell)
+        text = await why(shell, "read_file")
+    assert line(text, "bound").startswith("bound  4 = 1 + 1 + 2: ")
+    assert "; one more than the 1 use that helped in this turn; 2 uses given back that said nothing" in text
+    assert text.endswith("It is planned to be used again: it fits, though no use of it was judged before this turn.")
+
+
+async def test_a_tool_dearer_than_the_cap_is_weighed_against_no_other(capped):
+    async with capped(finish("3")) as shell:
+        shell.kit.planning.resources = {"fetch_url": 10**12}
+        text = await why(shell, "fetch_url")
+    assert re.search(r"\nOne use costs \$1000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
+
+
+async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(capped):
+    async with capped(finish("3"), budget="10tok") as shell:
+        text = await why(shell, "read_file")
+    assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be set aside", text)
+    assert text.endswith("What is left does not even pay for the answer, so no tool is planned.")
+
+
+async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
+    async with capped(register("count_text"), COUNT, finish("3")) as shell:
+        shell.kit.planning.earned = False
+        await turn(shell)
+        await shell.command("/plan prompt")
+        text, table = await why(shell, "count_text"), (await shell.command("/plan")).text
+    assert text.startswith("count_text: advised against (quota)")
+    assert text.endswith("\nThe plan is advice here: nothing is forbidden.")
+    assert "! count_text" in table
+    assert "✘" not in table
+    assert "advised against" in table
+
+
+async def test_before_a_first_turn_an_experience_that_cannot_be_read_is_told(play, home):
+    file = user_paths().experience_file
+    file.parent.mkdir(parents=True)
+    file.write_text("this is no database " * 300)
+    async with play([finish("3")], budget="60000tok") as shell:
+        for text in ((await shell.command("/plan")).text, await why(shell, "read_file")):
+            assert text.startswith("This turn is planned without experience. ")
+
+
+@pytest.mark.parametrize(("price", "refused"), [(PRICE, False), (None, True)])
+async def test_a_price_that_is_missing_under_a_cap_in_dollars_is_told_with_the_plan(play, price, refused):
+    async with play([finish("3")], budget="0.20", price=PRICE) as shell:
+        model = shell.kit.cast.model._model
+        model._traits = replace(model._traits, price=price and model._traits.price)
+        text = (await shell.command("/plan")).text
+    assert ("is not known, and a cap of $0.20 stands" in text) == refused
+    assert ('".price]' in text) == refused
+    assert "Left for tools" in text
+
+
+sums = st.floats(0, 40).map(lambda number: round(number, 6))
+
+
+@st.composite
+def pasts(draw):
+    """What is known of a tool: nothing, uses that nobody judged, or uses that were."""
+    if draw(st.booleans()):
+        return NO_EVIDENCE
+    weight = draw(st.one_of(st.just(0.0), sums))
+    samples = draw(st.integers(0, 2))
+    return Evidence(
+        uses=draw(st.integers(1, 50)),
+        weight=weight,
+        helpful_weight=weight * draw(st.floats(0, 1)),
+        query_weight=draw(st.floats(0.5, 9)),
+        frequency_weight=draw(sums),
+        step_tokens=Figure(samples, 5.0),
+        step_nano=Figure(samples, 5.0),
+    )
+
+
+@st.composite
+def plans(draw):
+    """A draft in the middle of a turn, and what was known before it: any costs, caps, uses and judgments."""
+    unit = draw(st.sampled_from(["usd", "tokens"]))
+    known = {f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))}
+    task = TaskPlan([], earned=draw(st.booleans()))
+    used = draw(st.lists(st.tuples(st.sampled_from(sorted(known)), st.sampled_from([True, False, None])), max_size=8))
+    for tool, helpful in used:
+        task.count(tool, helpful)
+    part = st.integers(0, 4_000)
+    costs = {
+        tool: Expected(unit, draw(part), draw(part), draw(part), draw(part), past.uses + task.uses[tool], draw(part))
+        for tool, past in known.items()
+    }
+    candidates = [
+        Candidate(
+            tool,
+            value(past),
+            frequency_bound(past, value(past), TAU),
+            costs[tool].total,
+            costs[tool].spread,
+            known=past.weight > 0,
+            chance=draw(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1))),
+        )
+        for tool, past in known.items()
+    ]
+    means = draw(st.one_of(st.none(), st.builds(Means, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000))))
+    paid = 0 if means is None else draw(st.sampled_from([0, 0, 700]))
+    budget = None if means is None else means.budget + paid
+    beyond = {tool for tool, cost in costs.items() if budget is not None and cost.total > budget}
+    plan = task.solve(
+        budget, candidates, beyond=beyond | set(draw(st.lists(st.sampled_from(sorted(known)), max_size=1)))
+    )
+    return Draft(plan, unit, means, costs, paid), known, used
+
+
+def amounts(text):
+    """Whole units of every amount in a text."""
+    found = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens", text)
+    return [int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", "")) for usd, tokens in found]
+
+
+def figures(text):
+    return [float(number) for number in re.findall(r"\d+\.\d+", text)]
+
+
+@given(plans(), st.booleans())
+def test_every_figure_and_relation_is_true(planned, enforced):
+    draft, known, used = planned
+    for row in draft.plan.rows:
+        past = known[row.tool]
+        text = explained(draft, row.tool, past, threshold=TAU, enforced=enforced)
+        judged = [helpful for tool, helpful in used if tool == row.tool]
+        _check_worth(text, row)
+        _check_bound(line(text, "bound"), row, past, judged)
+        _check_cost(line(text, "cost"), row, past)
+        _check_budget(text, draft)
+        _check_outcome(text, draft, row, judged)
+        assert ("nothing is forbidden" in text) == (row.state != "planned" and not enforced)
+
+
+def _check_worth(text, row):
+    quotient = re.match(r"value  ([\d.]+) = (.*?)(?::|, over)", line(text, "value"))
+    shown, numbers = float(quotient[1]), figures(quotient[2])
+    helpful, weight = (numbers[0], numbers[2]) if len(numbers) == 4 else (0.0, 0.0)
+    assert shown == pytest.approx(row.value, abs=1e-4)
+    assert shown == pytest.approx((helpful + 0.1) / (weight + 1.0), abs=2e-4)
+    one, two, product = figures(line(text, "chance").split("value × chance")[1])
+    assert (one, two) == (pytest.approx(row.value, abs=1e-4), row.chance)
+    assert product == pytest.approx(one * two, abs=1e-4)
+
+
+def _check_bound(told, row, past, judged):
+    total, summands = re.match(r"bound  (\d+)(?: = ([\d +]+))?:", told).groups()
+    assert int(total) == row.bound
+    if summands:
+        assert sum(map(int, summands.split(" + "))) == row.bound
+    if found := re.search(r"than the (\d+) uses? that helped", told):
+        assert int(found[1]) == judged.count(True) > 0
+        assert row.bound - judged.count(None) == judged.count(True) + 1
+    if found := re.search(r"(\d+) uses? given back", told):
+        assert int(found[1]) == judged.count(None) > 0
+    assert ("earns another" in told) <= (not judged)
+    assert ("no use was judged before" in told) <= (past.weight == 0)
+    if found := re.search(r"did so ([\d.]+) times", told):
+        usual = max(1, int(float(found[1]) + 0.5))
+        assert int((summands or total).split(" + ")[0]) == usual
+    if "below τ" in told:
+        assert row.value < TAU
+    if "blacklist" in told:
+        assert row.bound == row.used
+
+
+def _check_cost(told, row, past):
+    total, tool, step, registering, time, spread = amounts(told)
+    assert total == row.cost == tool + step + registering + time
+    assert spread == row.spread
+    seen = past.uses + row.used
+    assert (f"from {seen:,} use" in told) == (seen > 0)
+    assert ("not used before" in told) == (seen == 0)
+    if found := re.search(r", (\d+) of them in this turn", told):
+        assert 0 < int(found[1]) == row.used < seen
+    assert ("estimated" in told) == (row.used == past.step_tokens.count == 0)
+
+
+def _check_budget(text, draft):
+    if draft.means is None:
+        assert "budget R" not in text
+        return
+    told = line(text, "budget R")
+    paid = amounts(found[0]) if (found := re.search(r"[^ ]+(?: tokens)? paid already", told)) else [0]
+    numbers = amounts(told.replace(found[0], "")) if found else amounts(told)
+    left, left_before, aside = numbers
+    assert (left_before, aside, *paid) == (draft.means.cap, draft.means.reserved, draft.paid)
+    assert ("−" in told) == (left_before - aside + draft.paid >= 0)
+    assert left == max(0, left_before - aside + draft.paid) == max(0, draft.plan.budget)
+
+
+def _check_outcome(text, draft, row, judged):
+    counts = re.search(r"\nplan   (\d+) uses? in this turn, (\d+) made, (\d+) left\n", text)
+    assert tuple(map(int, counts.groups())) == (row.planned, row.used, row.left)
+    assert row.used == len(judged)
+    budget = draft.plan.budget
+    if row.why == "budget" and budget is not None and row.cost > budget >= 0:
+        assert "One use costs" in text
+    if found := re.search(r"One use costs (.*), and only (.*) is left", text):
+        assert amounts(found[1]) == [row.cost]
+        assert amounts(found[2]) == [budget]
+        assert row.cost > budget
+    if found := re.search(r"not beside what is planned for (.*), which", text):
+        assert amounts(found[1]) == [draft.plan.cost]
+        assert row.cost <= budget < draft.plan.cost + row.cost
+        worth = sum(one.left * one.value * one.chance for one in draft.plan.rows)
+        assert worth >= row.value * row.chance - 1e-3
+    if "one of the caps" in text:
+        assert row.tool in draft.plan.beyond
+    if "so little" in text:
+        assert row.value * row.chance == pytest.approx(0, abs=1e-4)
+    if found := re.search(r"It was used (.*), (as|more) often", text):
+        assert found[1] == ("once" if row.used == 1 else f"{row.used} times")
+        assert (row.used > row.bound) == (found[2] == "more")
+    if "None of its results helped" in text:
+        assert False in judged
+        assert True not in judged
+    if "does not even pay" in text:
+        assert draft.means.reserved > draft.means.cap
+    if "Without a cap" in text:
+        assert budget is None
+        assert row.planned == row.bound
