@@ -102,12 +102,7 @@ class Database:
 
     def _open(self, scripts: Sequence[str], busy_seconds: float) -> sqlite3.Connection:
         with self._errors("Nothing was changed."):
-            try:
-                make_private(self.path.parent)
-            except OSError as error:
-                raise _unwritable(self.path, "Nothing was changed.") from error
-            with suppress(OSError):  # it is there, or SQLite says why it cannot be
-                self.path.touch(mode=0o600, exist_ok=False)
+            self._make_place()
             try:
                 return _connected(
                     str(self.path), busy_seconds, lambda connection: _prepare(connection, self.path, scripts)
@@ -117,6 +112,15 @@ class Database:
                     raise
             self._writable = False
             return _for_reading(self.path, busy_seconds)
+
+    def _make_place(self) -> None:
+        """Make the folder and the file, readable for their person alone, where they are not there."""
+        try:
+            make_private(self.path.parent)
+        except OSError as error:
+            raise _unwritable(self.path, "Nothing was changed.") from error
+        with suppress(OSError):  # it is there, or SQLite says why it cannot be
+            self.path.touch(mode=0o600, exist_ok=False)
 
     def _wait_at_most(self, seconds: float) -> None:
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1_000)}")

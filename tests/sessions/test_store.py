@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -66,12 +67,11 @@ def test_events_come_back_in_their_order_as_they_were(store: SessionStore, path:
 
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_at_all_is_kept(text: str) -> None:
-    memory = SessionStore(Path(":memory:"))
-    session = begun(memory)
-    memory.append(session, [asked(text), Notice(text)])
-    assert kept(memory, session)[1] == Notice(text)
-    memory.title(session).encode()
-    memory.close()
+    with TemporaryDirectory() as folder, closing(SessionStore(Path(folder, "sessions.sqlite"))) as store:
+        session = begun(store)
+        store.append(session, [asked(text), Notice(text)])
+        assert kept(store, session)[1] == Notice(text)
+        store.title(session).encode()
 
 
 def test_a_long_session_is_read_whole(store: SessionStore) -> None:
@@ -220,6 +220,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 FILL_THE_DISK = """
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from ecoshell.errors import StoreError
 from ecoshell.events import Notice
 from ecoshell.sessions.store import SessionStore
@@ -261,6 +262,7 @@ def test_a_full_disk_says_so_and_loses_nothing_that_was_written(path: Path) -> N
 WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from ecoshell.events import Notice
 from ecoshell.sessions.store import SessionStore
 
