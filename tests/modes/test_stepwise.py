@@ -167,13 +167,13 @@ async def test_a_huge_paste_is_searched_for_its_request_in_no_time(root):
 
 
 async def test_a_failed_call_is_tried_once_more_with_the_error_and_then_given_up(root):
-    first, second = (Reply("", Call("calculate", {"expression": text})) for text in ("{1}", "{2}"))
+    first, second = (Reply("", Call("calculate", {"expression": text})) for text in ("{x}", "{y}"))
     model = StandIn("calculate", first, second)
     run = Run(model, root)
     outcome = await run.ask("Calculate a lot")
     assert "failed" in model.asked[1].messages[-1].text
     assert outcome.ending == "gave_up"
-    assert "{2}" in outcome.answer
+    assert "{y}" in outcome.answer
     assert len(run.calls) == 3
 
 

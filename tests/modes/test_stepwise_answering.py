@@ -1,7 +1,7 @@
 import pytest
 
 from ecoshell.messages import Call, Observation
-from ecoshell.modes.stepwise.answering import can_be_worded, holds, parts, quotation
+from ecoshell.modes.stepwise.answering import can_be_worded, holds, quotation
 from ecoshell.strategies.base import Step
 
 COUNTED = "README.md: 7 lines, 15 words, 75 characters"
@@ -40,19 +40,3 @@ def test_a_single_result_is_quoted_as_it_is_and_several_with_their_calls():
 
 def test_a_long_quotation_says_that_it_is_cut():
     assert quotation([Step("", Call("read"), Observation("x" * 5000))]).endswith("[truncated: 1000 more characters]")
-
-
-@pytest.mark.parametrize(
-    ("question", "found"),
-    [
-        ("What is 17 * 23?", ["What is 17 * 23?"]),
-        ("Read a.txt and then count its words.", ["Read a.txt", "count its words."]),
-        ("Read a.txt and count its words.", ["Read a.txt", "count its words."]),
-        ("List the files. What time is it?", ["List the files.", "What time is it?"]),
-        ("Add 3 and 4.", ["Add 3 and 4."]),
-        ("Replace salt and pepper with sugar.", ["Replace salt and pepper with sugar."]),
-        ("  ", ["  "]),
-    ],
-)
-def test_a_question_is_taken_apart_where_another_request_begins(question, found):
-    assert parts(question) == found

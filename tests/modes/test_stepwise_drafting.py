@@ -25,20 +25,43 @@ def test_what_is_asked_of_several_things_is_asked_of_each(question, parts):
 
 
 @pytest.mark.parametrize(
-    ("question", "refers"),
+    ("question", "waits"),
     [
-        ("Read notes.txt and then count its words", [False, True]),
-        ("List the files and then write the result to all.txt", [False, True]),
-        ("Count a.txt and tell me what time it is", [False, False]),
-        ("Count its words", [False]),
+        ("Read notes.txt and then count its words", [[], [0]]),
+        ("List the files and then write the result to all.txt", [[], [0]]),
+        ("Count a.txt and tell me what time it is", [[], []]),
+        ("Count its words", [[]]),
+        ("count the words in a.txt, then multiply that by 3", [[], [0]]),
+        ("count the words in a.txt and multiply by 3", [[], [0]]),
+        ("count the words in a.txt and b.txt, then add them", [[], [], [0, 1]]),
+        ("count a.txt and b.txt, then double each", [[], [], [0], [1]]),
+        ("what time is it, count a.txt, count b.txt and add the results", [[], [], [], [1, 2]]),
+        ("count a.txt, calculate 2 * 3 and divide the first by the second", [[], [], [0, 1]]),
+        ("calculate 2 * 3, add 1 to it and then double that", [[], [0], [1]]),
+        ("count the words in a.txt and list the files in this folder", [[], []]),
+        ("count a.txt and find the files that contain milk", [[], []]),
+        ("count a.txt and calculate the sum of 3 and 4", [[], []]),
+        ('count a.txt and find "that" in b.txt', [[], []]),
     ],
 )
-def test_a_part_waits_for_the_one_before_it_only_where_it_speaks_of_it(question, refers):
-    assert [part.refers for part in taken_apart(question)] == refers
+def test_a_part_waits_for_those_before_it_that_its_words_speak_of_and_no_others(question, waits):
+    assert [[one.position for one in part.after] for part in taken_apart(question)] == waits
+
+
+def test_what_is_to_be_taken_together_is_so_once_each_thing_is_there():
+    *each, together = taken_apart("sum the word counts of a.txt and b.txt")
+    assert [part.text for part in each] == ["sum the word counts of a.txt", "sum the word counts of b.txt"]
+    assert (together.text, together.after) == ("sum them", tuple(each))
+
+
+def test_sums_of_several_numbers_are_one_thing_and_several_sums_are_several():
+    assert [part.text for part in taken_apart("add 3 * 4 and 5 * 6")] == ["add 3 * 4 and 5 * 6"]
+    assert [part.text for part in taken_apart("calculate 3 * 4 and 5 * 6")] == ["calculate 3 * 4", "calculate 5 * 6"]
 
 
 def test_each_part_becomes_a_node_and_further_uses_of_a_tool_are_counted():
-    one, two, back = Part("count a"), Part("count b"), Part("add them up", 1, refers=True)
+    one, two = Part("count a"), Part("count b", position=1)
+    back = Part("add them up", (one, two), 2)
     plan, parts = plan_of([(one, "count"), (two, "count"), (back, "calculate")])
     assert plan == GraphPlan(
         (Node("count", (TASK,)), Node("count", (TASK,), 2), Node("calculate", ("count", "count#2")))

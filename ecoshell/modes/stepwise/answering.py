@@ -28,11 +28,6 @@ _GLUE_WORDS = (
 )
 _GLUE = frozenset(_GLUE_WORDS.split())
 _MEASURE = re.compile(r"(\d+(?:[.,:]\d+)*)\s+([A-Za-z]+)")
-_PARTS = re.compile(
-    r"(?:,?\s+and then\s+|,?\s+then\s+|;\s+|(?<=[.?!])\s+|,?\s+and\s+(?=(?:add|calculate|compute|convert|count|create|"
-    r"fetch|find|get|list|open|read|replace|run|save|search|tell|write|what|how)\b))",
-    re.IGNORECASE,
-)
 
 
 async def answered(model: MeteredModel, question: str, seen: Sequence[Step], emit: Emit, *, role: str) -> str:
@@ -42,11 +37,6 @@ async def answered(model: MeteredModel, question: str, seen: Sequence[Step], emi
         return quotation(seen)
     worded = (await model.ask(wording_request(question, result), emit, role=role)).text.strip()
     return worded if holds(worded, question, result) else quotation(seen)
-
-
-def parts(question: str) -> list[str]:
-    """The things a question asks for, one after another."""
-    return [part.strip() for part in _PARTS.split(question.strip()) if part.strip(" .,;")] or [question]
 
 
 def can_be_worded(question: str, observation: str) -> bool:
@@ -95,6 +85,11 @@ def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
     """The observations of the steps, and beside them what came to nothing."""
     told = "\n".join(("This came to nothing:", *(f"- {failure}" for failure in failures)))
     return f"{quotation(steps)}\n\n{told}" if steps else told
+
+
+def with_told(answer: str, told: str) -> str:
+    """The answer, and below it what it leaves out, if anything."""
+    return "\n\n".join(filter(None, (answer, told)))
 
 
 def conclusion(steps: Sequence[Step]) -> str:

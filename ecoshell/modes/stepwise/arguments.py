@@ -6,6 +6,7 @@ left out. The narrowed document becomes the grammar under which the model decode
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -14,7 +15,7 @@ from typing import Any, cast
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.textcalls import call_text
-from ecoshell.modes.stepwise import spans
+from ecoshell.modes.stepwise import spans, sums
 
 MOST_OFFERED = 160
 """Candidates in one enumeration."""
@@ -49,13 +50,17 @@ _KINDS = (
     _Kind(_PATH, spans.folder_paths, opening="folder"),
     _Kind(_PATH, spans.file_paths, opening="file"),
     _Kind(_PATH, spans.paths),
-    _Kind(("expression", "formula", "equation"), spans.expressions, copied=False),
+    _Kind(("expression", "formula", "equation"), sums.expressions, copied=False),
     _Kind(("unit", "currency"), spans.measured_units, sides=("from", "source")),
     _Kind(("unit", "currency"), spans.target_units, sides=("to", "target")),
     _Kind(("unit", "currency"), spans.words),
     _Kind(("zone", "city", "place", "location", "country"), spans.names, copied=False),
     _Kind(("value", "amount", "number", "quantity"), spans.numbers),
 )
+
+
+_PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
+_NUMERIC = ("integer", "number")
 
 
 def misfits(document: ToolDocument, request: str) -> int:
@@ -78,6 +83,67 @@ def copied(document: ToolDocument, name: str, request: str) -> list[Any]:
     """Values that a request offers for a parameter which can only be copied from it; none for any other."""
     kind = _kind(name, document.parameters["properties"][name])
     return _offered(document, name, request, wanted=True) if kind is not None and kind.copied else []
+
+
+def takes_numbers(document: ToolDocument) -> bool:
+    """Whether a tool works with numbers that it must be given."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    return any(
+        (kind is not None and kind.find in (sums.expressions, spans.numbers)) or _type(properties[name]) in _NUMERIC
+        for name in document.parameters.get("required") or ()
+        if name in properties
+        for kind in (_kind(name, properties[name]),)
+    )
+
+
+def takes_sums(document: ToolDocument) -> bool:
+    """Whether a tool works out arithmetic."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    kinds = (_kind(name, schema) for name, schema in properties.items())
+    return any(kind is not None and kind.find == sums.expressions for kind in kinds)
+
+
+def invented(document: ToolDocument, call: Call, source: str) -> list[str]:
+    """Texts of a call that were not offered and do not stand in the source, though they cannot be made up from it.
+
+    `document` is a narrowed one.
+    """
+    properties: Mapping[str, Any] = document.parameters["properties"]
+    free = {name: schema for name, schema in properties.items() if "enum" not in schema}
+    kinds = {name: _kind(name, schema) for name, schema in free.items()}
+    texts = {name: call.arguments[name] for name in free if isinstance(call.arguments.get(name), str)}
+    return [
+        text
+        for name, text in texts.items()
+        if ((kind := kinds[name]) is None or kind.copied)
+        and not re.search(rf"(?<!\w){re.escape(text.strip())}(?!\w)", source, re.IGNORECASE)
+    ]
+
+
+def lacks_unit(document: ToolDocument, request: str) -> bool:
+    """Whether a tool must be told the unit of a quantity, and the request does not tell it."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    kinds = (_kind(name, schema) for name, schema in properties.items())
+    return any(kind is not None and kind.find == spans.measured_units for kind in kinds) and not spans.measured_units(
+        request
+    )
+
+
+def places(document: ToolDocument) -> list[str]:
+    """The parameters that take a file, a folder or an address."""
+    properties: Mapping[str, Any] = document.parameters.get("properties") or {}
+    kinds = {name: _kind(name, schema) for name, schema in properties.items()}
+    return [name for name, kind in kinds.items() if kind is not None and kind.find in _PLACES]
+
+
+def is_named(document: ToolDocument, name: str) -> bool:
+    """Whether a parameter's values are of a kind that is recognised by its name."""
+    return _kind(name, document.parameters["properties"][name]) is not None
+
+
+def offered(document: ToolDocument, name: str, request: str) -> list[Any]:
+    """Values that a request offers for a parameter."""
+    return _offered(document, name, request, wanted=True)
 
 
 def narrowed(document: ToolDocument, part: str, question: str) -> ToolDocument:
@@ -131,7 +197,7 @@ def _offered(document: ToolDocument, name: str, request: str, *, wanted: bool) -
     if "enum" in node or "const" in node:
         return _mentioned(node.get("enum") or [node["const"]], request, wanted=wanted)
     type_ = node.get("type", "string")
-    if type_ in ("integer", "number"):
+    if type_ in _NUMERIC:
         return [json.loads(number) for number in spans.numbers(request) if _fits(number, type_)] if wanted else []
     if type_ != "string":
         return []
@@ -154,6 +220,10 @@ def _texts(document: ToolDocument, request: str, *, wanted: bool) -> list[str]:
     properties: Mapping[str, Any] = document.parameters["properties"]
     others = {kind for name, schema in properties.items() if (kind := _kind(name, schema)) is not None}
     return spans.phrases(request, without=[taken for kind in others for taken in kind.find(request)])
+
+
+def _type(schema: Any) -> Any:
+    return cast("Mapping[str, Any]", schema).get("type") if isinstance(schema, Mapping) else None
 
 
 def _fits(number: str, kind: str) -> bool:

@@ -5,11 +5,19 @@ log P(request | name) − log P(request | chat), plus its BM25 score, less a pen
 what the request names (paths, addresses, units). Talking needs no tool and stands at zero.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 
-from ecoshell.messages import Message
+from ecoshell.agent.mode import View
+from ecoshell.events import Emit
+from ecoshell.messages import META_TOOLS, Message, ToolDocument
 from ecoshell.models.base import Request, ScoreRequest
+from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.stepwise import arguments, referring, sums
+from ecoshell.modes.stepwise.drafting import Part
+
+Rank = Callable[[str], Sequence[tuple[str, float]]]
+"""Names of the tools that fit a request and their scores, best first."""
 
 CHAT = "chat"
 RANK_WEIGHT = 2.0
@@ -20,6 +28,8 @@ MISFIT_COST = 6.0
 """What each way counts in which a tool's parameters do not go with the request (`arguments.misfits`)."""
 SHORTLIST = 20
 """Names scored at most; with more tools, those that rank best."""
+ASKED_FOR = 0.5
+"""The BM25 score from which a request names a tool by its words; a file's name alone scores less."""
 MOST_CHARACTERS = 600
 """How much of a long request is scored: its beginning says what is wanted."""
 
@@ -61,3 +71,43 @@ def best_name(scores: Mapping[str, float]) -> str | None:
     """The tool to use by its total, or None to talk."""
     best = max(scores, key=scores.__getitem__, default=None)
     return best if best is not None and scores[best] > 0 else None
+
+
+class Chooser:
+    """Chooses tools for parts of a question with one model."""
+
+    def __init__(self, model: MeteredModel, *, rank: Rank, document: Callable[[str], ToolDocument]) -> None:
+        """`rank` is local ranking; `document` gives any known tool's document."""
+        self._model = model
+        self._rank = rank
+        self._document = document
+
+    async def tool(self, part: Part, view: View, emit: Emit, *, role: str, within: str) -> str | None:
+        """The tool whose name makes this part of the question likely, of those not tried yet; None where none does.
+
+        `within` is where what it needs may stand; a part that speaks of others needs what they name.
+        """
+        ranked, tried = dict(self._rank(part.text)), {one.call.subject for one in view.tried}
+        usable = [name for name in view.usable if name not in META_TOOLS and name not in tried]
+        names = shortlist(usable, ranked)
+        if view.along:  # what is asked about is here already, so a tool must be asked for by its words
+            names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
+        return best_name(await self.scores(part, names, emit, role=role, within=within)) if names else None
+
+    async def scores(self, part: Part, names: Sequence[str], emit: Emit, *, role: str, within: str) -> dict[str, float]:
+        """How well each tool goes with the part; `within` is as for `tool`."""
+        found = await self._model.score(score_request(part.text, names), emit, role=role)
+        misfits = {name: self._misfits(name, part, within) for name in names}
+        return totals(names, found.logprobs, dict(self._rank(part.text)), misfits)
+
+    def _misfits(self, name: str, part: Part, within: str) -> int:
+        """How badly a tool goes with the part; with one that speaks of others, as it would be said with results."""
+        document = self._document(name)
+        if not part.refers:
+            return arguments.misfits(document, within)
+        named = " ".join(one.text for one in (*part.after, part))
+        work = sums.expressions(
+            referring.replaced(part.text, ["2"] * max(len(part.after), referring.furthest(part.text)))
+        )
+        idle = bool(work) and not arguments.takes_sums(document)
+        return min(arguments.misfits(document, text) for text in (part.text, named)) + idle

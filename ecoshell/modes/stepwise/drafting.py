@@ -1,22 +1,26 @@
 """A plan of branches for a small model: the question is taken apart, and for each part the model chooses a tool.
 
-What only a larger model could see is left out: a part waits for the one before it where its words refer back, else for
-the question alone.
+What only a larger model could see is left out: a part waits for those before it that its words speak of, else for the
+question alone.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from ecoshell.modes.stepwise import answering, spans
+from ecoshell.modes.stepwise import parting, spans, sums
+from ecoshell.modes.stepwise.referring import Number, references, said_out
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
 
-_BACK = re.compile(
-    r"\b(?:its|them|their)\b|\bthe (?:result|output|answer)s?\b|\b(?:of|in|from|to|with|into) (?:it|that|those)\b",
-    re.IGNORECASE,
+_LISTABLE: tuple[Callable[[str], list[str]], ...] = (
+    spans.urls,
+    spans.file_paths,
+    spans.names,
+    lambda request: [] if sums.worded(request) else spans.expressions(request),
 )
-_LISTABLE: tuple[Callable[[str], list[str]], ...] = (spans.urls, spans.file_paths, spans.names)
+_TOGETHER = frozenset({"average", "compare", "multiply", "sum", "total"})
+"""Verbs of which it is not enough that the same is done to each thing of a list."""
 _BETWEEN = r"(?:\s*,\s*(?:and\s+)?|\s+and\s+|\s*&\s*)"
 
 
@@ -25,32 +29,70 @@ class Part:
     """One thing that a question asks for."""
 
     text: str
-    request: int = 0
-    """Which of the question's requests it belongs to: one may be made of several things at once."""
-    refers: bool = False
-    """Whether it speaks of what the request before it finds out."""
+    after: tuple["Part", ...] = ()
+    """The parts whose results its words speak of."""
+    position: int = 0
+    """Among the parts: two may say the same."""
+
+    @property
+    def refers(self) -> bool:
+        """Whether it speaks of what parts before it find out."""
+        return bool(self.after)
 
 
-def taken_apart(question: str) -> list[Part]:
-    """What the question asks for; what it asks of several files, addresses or places at once stands once for each."""
-    found: list[Part] = []
-    for number, request in enumerate(answering.parts(question)):
-        refers = bool(found) and _BACK.search(request) is not None
-        found += [Part(text, number, refers) for text in _one_each(request)]
-    return found
+def taken_apart(question: str, verbs: Collection[str] = ()) -> list[Part]:
+    """What the question asks for; what it asks of several files, addresses or places at once stands once for each.
+
+    `verbs` are words with which requests begin, beside the common ones.
+    """
+    groups: list[list[Part]] = []
+    for request in parting.parts(question, verbs):
+        said = said_out(request) if groups else request
+        position = sum(map(len, groups))
+        waits = _waits(said, groups)
+        texts = _one_each(said)
+        each = [(text, after) for text in texts for after in waits]
+        groups.append([Part(text, after, at) for at, (text, after) in enumerate(each, position)])
+        if len(texts) > 1 and (verb := parting.verb(said)) in _TOGETHER:
+            groups.append([Part(f"{verb} them", tuple(groups[-1]), position + len(each))])
+    return [part for group in groups for part in group]
 
 
 def plan_of(chosen: Sequence[tuple[Part, str]]) -> tuple[GraphPlan, dict[str, Part]]:
     """The plan in which each part has a node with its tool; and the parts by the nodes' labels."""
     uses: Counter[str] = Counter()
     nodes: list[Node] = []
-    parts: dict[str, Part] = {}
+    labels: dict[Part, str] = {}
     for part, tool in chosen:
         uses[tool] += 1
-        before = tuple(label for label, one in parts.items() if part.refers and one.request == part.request - 1)
-        nodes.append(Node(tool, before or (TASK,), uses[tool]))
-        parts[nodes[-1].label] = part
-    return GraphPlan(tuple(nodes)), parts
+        nodes.append(Node(tool, tuple(labels[one] for one in part.after) or (TASK,), uses[tool]))
+        labels[part] = nodes[-1].label
+    return GraphPlan(tuple(nodes)), {label: part for part, label in labels.items()}
+
+
+def _waits(request: str, groups: Sequence[Sequence[Part]]) -> list[tuple[Part, ...]]:
+    """What the request waits for: a group of parts for each time that it is to be done."""
+    numbers: list[Number] = [one.number for one in references(request)] if groups else []
+    if not numbers:
+        return [()]
+    spoken_of = _spoken_of(numbers, groups)
+    return [(one,) for one in spoken_of] if "each" in numbers else [spoken_of]
+
+
+def _spoken_of(numbers: Sequence[Number], groups: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
+    """The parts that words speak of: so many as they say, the last request's, or all of the last that ask alike."""
+    count = max((one for one in numbers if isinstance(one, int)), default=0)
+    if count:
+        return tuple([part for group in groups for part in group][-count:])
+    last = groups[-1]
+    if len(last) > 1 or not {"all", "each"} & set(numbers):
+        return tuple(last)
+    alike: list[Part] = []
+    for group in reversed(groups):
+        if parting.verb(group[0].text) != parting.verb(last[0].text):
+            break
+        alike[:0] = group
+    return tuple(alike)
 
 
 def _one_each(request: str) -> list[str]:

@@ -14,17 +14,17 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.roles import ONE_FOR_ALL, Roles
 from ecoshell.modes.siblings import RANKER
 from ecoshell.modes.stepwise import answering, arguments, choosing, drafting, talking
+from ecoshell.modes.stepwise.agenda import NO_TOOL, Agenda
+from ecoshell.modes.stepwise.choosing import Chooser, Rank
+from ecoshell.modes.stepwise.drafting import Part
+from ecoshell.modes.stepwise.filling import Filling, filling
 from ecoshell.modes.stepwise.looking import gist, registered, results
+from ecoshell.planning.catp.rules import MAX_PLANNED
 from ecoshell.planning.catp.tpl import render
 from ecoshell.strategies.base import Step, Thought
 
-Rank = Callable[[str], Sequence[tuple[str, float]]]
-"""Names of the tools that fit a request and their scores, best first."""
-
 TRIES = 2
 """Calls of one tool for one part before giving up."""
-ASKED_FOR = 0.5
-"""The BM25 score from which a request names a tool by its words; a file's name alone scores less."""
 
 
 class Stepwise:
@@ -44,12 +44,15 @@ class Stepwise:
         fill in its arguments, and to word answers.
         """
         self._model = model
+        self._chooser = Chooser(model, rank=rank, document=document)
         self._rank = rank
         self._document = document
         self._answer_tokens = answer_tokens
         self._roles = roles
-        self._branches: dict[str, drafting.Part] = {}
+        self._branches: dict[str, Part] = {}
         """The parts of the question that this turn's plan of branches stands for, by the labels of its nodes."""
+        self._agenda: Agenda | None = None
+        """This turn's parts and what is left out of them; another question has another."""
 
     @property
     def name(self) -> str:
@@ -94,47 +97,51 @@ class Stepwise:
 
     async def conclude(self, view: View, emit: Emit) -> str:
         """What was observed, quoted."""
-        return answering.conclusion(results(view.path.steps))
+        return answering.with_told(answering.conclusion(results(view.path.steps)), self._parts(view).told())
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         """The thought whose tool's name makes the request likelier; None where they do not name two tools."""
         names = [thought.call.subject for thought in (one, other) if thought.call is not None]
         if len(set(names) - META_TOOLS) < 2:
             return None
-        part = _part(view, answering.parts(gist(view)))
-        scores = await self._scores(part, names, emit, role=RANKER, within=gist(view))
+        agenda = self._parts(view)
+        part = next(iter(agenda.open(view)), agenda.parts[-1])
+        scores = await self._chooser.scores(part, names, emit, role=RANKER, within=gist(view))
         return one if scores[names[0]] >= scores[names[1]] else other
 
     async def think(self, view: View, emit: Emit) -> Thought:
         """The next step: choose, register, call, or finish."""
         steps = view.path.steps
-        if not steps:
-            self._branches = {}
+        if not steps and not view.tried:
+            self._branches, self._agenda = {}, None
         if self._branches and results(steps):
             return await self._answer(view, emit)
-        wanted = answering.parts(gist(view))
-        part = _part(view, wanted)
-        if not steps or view.tried:
-            return await self._choose(view, part, emit)
+        part = next(iter(self._parts(view).open(view)), None)
+        if not steps or view.tried or part is None:
+            return await self._choose(view, emit)
         last = steps[-1]
         if last.call.name == TOOL_REGISTER:
             return await self._after_registration(view, part, last, emit)
         if not last.observation.ok:
             return await self._after_failure(view, part, last, emit)
-        if len(results(steps)) < len(wanted):
-            return await self._choose(view, part, emit)
-        return await self._answer(view, emit)
+        return await self._choose(view, emit)
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
         """A tool for each part of the question; what has failed is not planned again but told."""
         if task.unfinished:
-            return _finish(answering.with_failures(results(view.path.steps), task.unfinished))
+            found = answering.with_failures(results(view.path.steps), task.unfinished)
+            return _finish(answering.with_told(found, self._parts(view).told()))
         if task.fault:
             return await self.think(view, emit)
-        chosen: list[tuple[drafting.Part, str]] = []
-        for part in drafting.taken_apart(gist(view)):
-            name = await self._tool_for(view, part.text, emit, within=gist(view) if part.refers else part.text)
-            if name is not None:
+        self._agenda, chosen = None, list[tuple[Part, str]]()
+        agenda = self._parts(view)
+        for part in agenda.parts:
+            full = len(chosen) == MAX_PLANNED
+            why = agenda.stuck(part) or (f"a plan has {MAX_PLANNED} nodes at most" if full else "")
+            name = None if why else await self._chooser.tool(part, view, emit, role=self.role, within=part.text)
+            if name is None:
+                agenda.leave(part, why or NO_TOOL)
+            else:
                 chosen.append((part, name))
         if not chosen:
             return await self._talk(view, emit)
@@ -143,54 +150,63 @@ class Stepwise:
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:
         """The call for the node's part of the question."""
-        part = self._branches.get(task.label, drafting.Part(gist(view)))
-        question = gist(view) if part.refers else part.text
-        document = arguments.narrowed(task.document, part.text, question)
-        return arguments.only_call(document) or await self._filled(document, part.text, "", emit)
+        part = self._branches.get(task.label, Part(gist(view)))
+        wanted = filling(task.document, part, task.given, part.text)
+        call = arguments.only_call(wanted.document) or await self._filled(wanted, "", emit)
+        self._parts(view).made(part, wanted, call)
+        return call
 
-    async def _choose(self, view: View, part: str, emit: Emit) -> Thought:
-        """A tool for this part of the question, other than those that were tried; else an answer."""
-        chosen = await self._tool_for(view, part, emit, within=gist(view))
-        if chosen is not None:
-            return await self._use(chosen, part, view, emit)
-        if results(view.path.steps):
-            return await self._answer(view, emit)
-        return _no_other(view) if view.tried else await self._talk(view, emit)
+    def _parts(self, view: View) -> Agenda:
+        """The parts of the question, as far as they have come."""
+        if self._agenda is None or self._agenda.question != view.path.question:
+            self._agenda = Agenda(view, rank=self._rank, document=self._document)
+        return self._agenda
 
-    async def _use(self, name: str, part: str, view: View, emit: Emit) -> Thought:
+    def _filling(self, document: ToolDocument, part: Part, view: View) -> Filling:
+        """What to fill in for a part, after the results on the path; raises CallBroken."""
+        return filling(document, part, self._parts(view).given(part, view), gist(view))
+
+    async def _choose(self, view: View, emit: Emit) -> Thought:
+        """A tool for the next part of the question that can be done, other than those that were tried; else an answer.
+
+        Parts that cannot be done are left out, which the answer tells.
+        """
+        agenda, seen = self._parts(view), results(view.path.steps)
+        while undone := agenda.open(view):
+            part = undone[0]
+            why = agenda.stuck(part)
+            name = None if why else await self._chooser.tool(part, view, emit, role=self.role, within=gist(view))
+            if name is not None:
+                why = self._unfillable(name, part, view)
+                if not why:
+                    return await self._use(name, part, view, emit)
+            if view.tried:  # it is left out on this branch alone
+                return await self._answer(view, emit, undone) if seen else _no_other(view)
+            agenda.leave(part, why or NO_TOOL)
+        return await (self._answer(view, emit) if seen else self._talk(view, emit))
+
+    def _unfillable(self, name: str, part: Part, view: View) -> str:
+        """Why the results are not what the part speaks of, as far as this tool goes; empty where they are."""
+        try:
+            self._filling(self._document(name), part, view)
+        except CallBroken as broken:
+            return broken.message
+        return ""
+
+    async def _use(self, name: str, part: Part, view: View, emit: Emit) -> Thought:
         """Call the tool, or register it first."""
         document = registered(view, name)
         if document is None:
             return Thought(f"{name} fits best.", Call(TOOL_REGISTER, {"tool_name": name}))
         return await self._call(document, part, view, emit)
 
-    async def _tool_for(self, view: View, part: str, emit: Emit, *, within: str) -> str | None:
-        """The tool whose name makes this part of the question likely; None to talk.
-
-        `within` is where what it needs may stand.
-        """
-        ranked, tried = dict(self._rank(part)), {one.call.subject for one in view.tried}
-        usable = [name for name in view.usable if name not in META_TOOLS and name not in tried]
-        names = choosing.shortlist(usable, ranked)
-        if view.along:  # what is asked about is here already, so a tool must be asked for by its words
-            names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
-        if not names:
-            return None
-        return choosing.best_name(await self._scores(part, names, emit, role=self.role, within=within))
-
-    async def _scores(self, part: str, names: Sequence[str], emit: Emit, *, role: str, within: str) -> dict[str, float]:
-        """How well each tool goes with this part of the question."""
-        scores = await self._model.score(choosing.score_request(part, names), emit, role=role)
-        misfits = {name: arguments.misfits(self._document(name), within) for name in names}
-        return choosing.totals(names, scores.logprobs, dict(self._rank(part)), misfits)
-
-    async def _after_registration(self, view: View, part: str, last: Step, emit: Emit) -> Thought:
+    async def _after_registration(self, view: View, part: Part, last: Step, emit: Emit) -> Thought:
         document = registered(view, str(last.call.arguments.get("tool_name")))
         if not last.observation.ok or document is None:
             return _given_up(last)
         return await self._call(document, part, view, emit)
 
-    async def _after_failure(self, view: View, part: str, last: Step, emit: Emit) -> Thought:
+    async def _after_failure(self, view: View, part: Part, last: Step, emit: Emit) -> Thought:
         document = registered(view, last.call.name)
         tries = sum(1 for step in view.path.steps if step.call.name == last.call.name and not step.observation.ok)
         if document is None or tries >= TRIES or last.observation.refused:
@@ -198,47 +214,48 @@ class Stepwise:
         return await self._call(document, part, view, emit, failed=last)
 
     async def _call(
-        self, document: ToolDocument, part: str, view: View, emit: Emit, *, failed: Step | None = None
+        self, document: ToolDocument, part: Part, view: View, emit: Emit, *, failed: Step | None = None
     ) -> Thought:
         """The call to this tool for this part of the question; after a failure the model sees the error."""
-        document = arguments.narrowed(document, part, gist(view))
-        only = arguments.only_call(document)
-        if only is not None:
-            why = f"{part} → {document.name}"
-            return Thought(why, only, self._roles.calling) if failed is None else _given_up(failed)
-        call = await self._filled(document, part, failed.observation.text if failed else "", emit)
-        if failed is not None and dict(call.arguments) == dict(failed.call.arguments):
+        wanted, why = self._filling(document, part, view), f"{part.text} → {document.name}"
+        call = arguments.only_call(wanted.document)
+        if call is None:
+            call = await self._filled(wanted, failed.observation.text if failed else "", emit)
+            if failed is not None and dict(call.arguments) == dict(failed.call.arguments):
+                return _given_up(failed)
+        elif failed is not None:
             return _given_up(failed)
-        return Thought(f"{part} → {document.name}", call, self._roles.calling)
+        self._parts(view).made(part, wanted, call)
+        return Thought(why, call, self._roles.calling)
 
-    async def _filled(self, document: ToolDocument, part: str, error: str, emit: Emit) -> Call:
+    async def _filled(self, wanted: Filling, error: str, emit: Emit) -> Call:
         """The call to a narrowed tool as the model makes it; `error` is what came of an earlier attempt."""
-        reply = await self._model.ask(arguments.call_request(document, part, error), emit, role=self._roles.calling)
+        request = arguments.call_request(wanted.document, wanted.text, error)
+        reply = await self._model.ask(request, emit, role=self._roles.calling)
         if reply.call is None:
             raise CallBroken(
-                f"{self.model} could not fill in the arguments of {document.name}: {reply.fault}",
-                tool=document.name,
+                f"{self.model} could not fill in the arguments of {wanted.document.name}: {reply.fault}",
+                tool=wanted.document.name,
                 arguments=reply.attempt.arguments if reply.attempt else None,
                 fix="Ask more plainly, or choose a larger model with /model.",
             )
-        return reply.call
+        return wanted.checked(reply.call)
 
-    async def _answer(self, view: View, emit: Emit) -> Thought:
-        """The answer from the results: worded by the model where that can be checked, else quoted."""
+    async def _answer(self, view: View, emit: Emit, undone: Sequence[Part] = ()) -> Thought:
+        """The answer from the results: worded by the model where that can be checked, else quoted.
+
+        Below it stands what it leaves out; `undone` are parts that this branch leaves out.
+        """
         seen, role = results(view.path.steps), self._roles.answering
-        return _finish(await answering.answered(self._model, gist(view), seen, emit, role=role), by=role)
+        answer = await answering.answered(self._model, gist(view), seen, emit, role=role)
+        return _finish(answering.with_told(answer, self._parts(view).told(undone)), by=role)
 
     async def _talk(self, view: View, emit: Emit) -> Thought:
-        """An answer without tools."""
-        role = self._roles.answering
+        """An answer without tools, to all that was asked."""
+        self._agenda, role = None, self._roles.answering
         return _finish(
             await talking.talked(self._model, view, emit, answer_tokens=self._answer_tokens, role=role), by=role
         )
-
-
-def _part(view: View, wanted: Sequence[str]) -> str:
-    """The part of the question that is next: each result so far has done with one."""
-    return wanted[min(len(results(view.path.steps)), len(wanted) - 1)]
 
 
 def _finish(answer: str, *, by: str = "") -> Thought:

@@ -19,16 +19,21 @@ _FOLDER = re.compile(
 _ALL_OF_IT = frozenset(
     {"file", "files", "folder", "folders", "directory", "here", "workspace", "project", "everything"}
 )
-_MEASURED = re.compile(r"\d\s*(?:degrees?\s+)?([A-Za-z°µ][\w/°²³]*)")
+_MEASURED = re.compile(
+    r"\d\s*(?:degrees?\s+)?(?!from\b)([A-Za-z°µ][\w/°²³]*)"
+    r"|\bfrom\s+(?:degrees?\s+)?([A-Za-z°µ][\w/°²³]*)(?=\s+(?:to|in|into)\s)"
+)
 _TARGET = re.compile(r"\b(?:to|in|into|as|how many|how much)\s+(?:degrees?\s+)?([A-Za-z°µ][\w/°²³]*)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:,\d{3})*(?:\.\d+)?(?![\w.]*\w)")
 _SIGNS = r"[-+*/^×÷·%(),.\d\s]"
 _EXPRESSION = re.compile(
-    rf"(?:\b(?:square|cube|cubic) root of\s+|\b[a-z]+\()?[-(]?\s*\d{_SIGNS}*"
-    rf"(?:\b(?:of|plus|minus|times|divided by|mod)\b\s*\d{_SIGNS}*)*",
+    rf"(?:\b(?:square|cube|cubic) root of\s+|\b[a-z]+\(\s*)?(?:[-(]\s*)?\d{_SIGNS}*"
+    rf"(?:\b(?:of|plus|minus|times|divided by|mod)\b\s*\d{_SIGNS}*|\b(?:squared|cubed)\b\s*)*",
     re.IGNORECASE,
 )
-_OPERATOR = re.compile(r"\d\s*(?:[-+*/^×÷·%]|of\b|plus\b|minus\b|times\b|divided\b|mod\b)|\(|\broot of\b", re.I)
+_OPERATOR = re.compile(
+    r"\d\s*(?:[-+*/^×÷·%]|of\b|plus\b|minus\b|times\b|divided\b|mod\b|squared\b|cubed\b)|\(|\broot of\b", re.I
+)
 _WORD = re.compile(r"[^\s,;:!?]+")
 _PROPER = re.compile(r"(?<=[a-z,] )(?:[A-Z][\w-]+|[A-Z]{2,})(?: [A-Z][\w-]+)*")
 _FILLER_WORDS = (
@@ -50,6 +55,13 @@ _ANNOUNCING = frozenset(_ANNOUNCING_WORDS.split())
 def urls(request: str) -> list[str]:
     """Web addresses, without the sentence's own punctuation."""
     return _unique(found.rstrip(".,;:!?)") for found in _URL.findall(request))
+
+
+def masked(request: str, *, named: str, quoted: str) -> str:
+    """The request with one sign for each character of what it quotes, and of the files and addresses it names."""
+    for pattern, sign in ((_QUOTED, quoted), (_URL, named), (_FILE, named)):
+        request = pattern.sub(lambda match, sign=sign: _masked(match.group(), sign), request)
+    return request
 
 
 def quoted(request: str) -> list[str]:
@@ -89,8 +101,9 @@ def expressions(request: str) -> list[str]:
 
 
 def measured_units(request: str) -> list[str]:
-    """What the numbers of a request count: `5 miles`."""
-    return _unique(found for found in _MEASURED.findall(request) if found.lower() not in _FILLERS)
+    """What the numbers of a request count: `5 miles`, `from miles to km`."""
+    found = map(_group, _MEASURED.finditer(request))
+    return _unique(unit for unit in found if unit.lower() not in _FILLERS)
 
 
 def target_units(request: str) -> list[str]:
@@ -132,6 +145,12 @@ def _bared(phrase: str) -> str:
             break
         bare = rest.lstrip()
     return bare.strip("\"'`,;: ")
+
+
+def _masked(text: str, sign: str) -> str:
+    """Signs in the text's place; what ends a sentence stays, and so do numbers."""
+    bare = text.rstrip(".,;:!?")
+    return text if _is_number(bare) else sign * len(bare) + text[len(bare) :]
 
 
 def _group(match: re.Match[str]) -> str:

@@ -1,0 +1,63 @@
+"""The parts of a question: which is next, and what an answer leaves out and must tell: nothing half-done is hidden."""
+
+from collections.abc import Callable, Sequence
+
+from ecoshell.agent.mode import View
+from ecoshell.messages import META_TOOLS, Call, ToolDocument
+from ecoshell.modes.stepwise import choosing, filling, parting
+from ecoshell.modes.stepwise.choosing import Rank
+from ecoshell.modes.stepwise.drafting import Part, taken_apart
+from ecoshell.modes.stepwise.looking import MOST_CHARACTERS, gist, results
+from ecoshell.strategies.base import Step
+
+NO_TOOL = "no tool fits it; ask it by itself for an answer without one"
+
+
+class Agenda:
+    """What one question asks for, as far as a turn has come; each result on a path has done with one part, in order."""
+
+    def __init__(self, view: View, *, rank: Rank, document: Callable[[str], ToolDocument]) -> None:
+        """The question is taken apart by the common verbs, and by those of the tools that fit it best."""
+        self.question = view.path.question
+        known = [name for name in view.known if name not in META_TOOLS]
+        fitting = choosing.shortlist(known, dict(rank(gist(view))))
+        self.parts = taken_apart(gist(view), parting.commands(map(document, fitting)))
+        self._left: dict[Part, str] = {}
+        self._untaken: dict[Part, Sequence[str]] = {}
+
+    def open(self, view: View) -> list[Part]:
+        """The parts that have no result yet and are not left out."""
+        return self._kept[len(results(view.path.steps)) :]
+
+    def given(self, part: Part, view: View) -> list[Step]:
+        """The results of what the part speaks of, as far as there are any."""
+        done = dict(zip(self._kept, results(view.path.steps), strict=False))
+        return [done[one] for one in part.after if one in done]
+
+    def stuck(self, part: Part) -> str:
+        """Why the part cannot be done, where it speaks of one that is left out; else empty."""
+        missing = next((one for one in part.after if one in self._left), None)
+        return "" if missing is None else f"it speaks of “{missing.text}”, which is left out"
+
+    def leave(self, part: Part, why: str) -> None:
+        """The part will not be done."""
+        self._left[part] = why
+
+    def made(self, part: Part, wanted: filling.Filling, call: Call) -> None:
+        """The part is done by this call, which was made of what was to be filled in."""
+        self._untaken[part] = filling.untaken(wanted.document, wanted.text, call)
+
+    def told(self, undone: Sequence[Part] = ()) -> str:
+        """A line for each thing that is left out, to stand below the answer; `undone` are parts to name beside it."""
+        left = {**self._left, **dict.fromkeys(undone, NO_TOOL)}
+        lines = [f"- “{part.text}”: {why}" for part, why in left.items()]
+        for part, names in self._untaken.items():
+            if names and part not in left:
+                lines.append(f"- {', '.join(f'“{name}”' for name in names)} in “{part.text}”: no call was made for it")
+        if len(self.question) > MOST_CHARACTERS:
+            lines.append(f"- what the question says after its first {MOST_CHARACTERS:,} characters")
+        return "\n".join(("Left out:", *lines)) if lines else ""
+
+    @property
+    def _kept(self) -> list[Part]:
+        return [part for part in self.parts if part not in self._left]
