@@ -35,7 +35,7 @@ from ecoshell.events.plans import (
     PlanState,
     PlanWhy,
 )
-from ecoshell.events.record import AnyEvent, from_json, to_json
+from ecoshell.events.record import from_json, to_json
 from ecoshell.events.turn import (
     Answer,
     BranchLeft,
@@ -57,7 +57,6 @@ from ecoshell.events.turn import (
 
 __all__ = [
     "Answer",
-    "AnyEvent",
     "ApprovalGiven",
     "ApprovalWanted",
     "BranchLeft",

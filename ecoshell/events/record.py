@@ -3,86 +3,14 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 from ecoshell.budget.caps import CapState
+from ecoshell.events import calls, money, plans, turn
 from ecoshell.events.base import Event
-from ecoshell.events.calls import (
-    ApprovalGiven,
-    ApprovalWanted,
-    CallFinished,
-    CallJudged,
-    CallMarked,
-    CallStarted,
-    ToolRegistered,
-    ToolUnregistered,
-)
-from ecoshell.events.money import (
-    BudgetChanged,
-    BudgetHeld,
-    BudgetSettled,
-    CostChosen,
-    CostWanted,
-    LimitChosen,
-    LimitHit,
-    ModelOffer,
-)
-from ecoshell.events.plans import GraphNode, GraphPlanned, NodeChanged, PlanChanged, PlanRow, PlanScored
-from ecoshell.events.turn import (
-    Answer,
-    BranchLeft,
-    CommandRan,
-    Compacted,
-    ErrorHappened,
-    ModeChosen,
-    Notice,
-    Rationale,
-    StepProposed,
-    StepStarted,
-    TextArrived,
-    ToolsOffered,
-    TurnFinished,
-    TurnStarted,
-    TurnUndone,
-)
+from ecoshell.events.money import ModelOffer
+from ecoshell.events.plans import GraphNode, PlanRow
 from ecoshell.messages import Attachment, Usage
-
-AnyEvent = (
-    TurnStarted
-    | ModeChosen
-    | ToolsOffered
-    | StepStarted
-    | TextArrived
-    | Rationale
-    | StepProposed
-    | BranchLeft
-    | GraphPlanned
-    | NodeChanged
-    | PlanScored
-    | ToolRegistered
-    | ToolUnregistered
-    | CallStarted
-    | CallFinished
-    | CallJudged
-    | CallMarked
-    | PlanChanged
-    | BudgetHeld
-    | BudgetSettled
-    | BudgetChanged
-    | ApprovalWanted
-    | ApprovalGiven
-    | LimitHit
-    | LimitChosen
-    | CostWanted
-    | CostChosen
-    | CommandRan
-    | TurnUndone
-    | Compacted
-    | Notice
-    | Answer
-    | ErrorHappened
-    | TurnFinished
-)
 
 
 def _graph_node(**fields: Any) -> GraphNode:
@@ -101,7 +29,12 @@ _NESTED: Mapping[str, Callable[..., Any]] = {
 """Fields that hold several values of their own."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)
 """Types of fields that JSON keeps as they are."""
-_BY_NAME: dict[str, type[Event]] = {cls.type: cls for cls in get_args(AnyEvent)}
+_BY_NAME: dict[str, type[Event]] = {
+    kind.type: kind
+    for room in (turn, calls, plans, money)
+    for kind in vars(room).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+}
 
 
 def to_json(event: Event) -> dict[str, Any]:
