@@ -1,10 +1,12 @@
 """Small models as the caller and the summarizer beside a planner that is none, with stand-ins for them."""
 
+from dataclasses import replace
+
 import pytest
 
 from ecoshell.agent.mode import FillTask, View
 from ecoshell.catalog.presentation import GROW
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import CallBroken, ModelBroken
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, ToolDocument, Usage
 from ecoshell.models.base import PromptSize, Reply, Scores, Traits
 from ecoshell.modes.umi import SmallCaller, SmallRoles, SmallSummarizer, Trio, Umi
@@ -164,4 +166,15 @@ async def test_a_node_of_a_plan_is_filled_in_from_the_part_of_the_question_that_
     asked = view("What is 3 * 4 and what is 5 * 6?", registered=(WORK_OUT,))
     task = FillTask("calculate#2", WORK_OUT, "the plan", use=2, uses=2)
     assert await mode.fill(asked, task, quiet) == Call("calculate", {"expression": "5 * 6"})
+    assert caller.asked == []
+
+
+async def test_a_node_that_speaks_of_a_result_is_filled_in_with_it_or_fails():
+    mode, caller, _ = play("")
+    asked = view("Count the words in a.txt, then multiply that by 3.", registered=(WORK_OUT,))
+    counted = Step("", Call("count_text", {"path": "a.txt"}), Observation("a.txt: 1 line, 4 words, 19 characters"))
+    task = FillTask("calculate", WORK_OUT, "the plan", given=(counted,))
+    assert await mode.fill(asked, task, quiet) == Call("calculate", {"expression": "4 * 3"})
+    with pytest.raises(CallBroken, match="cannot be told"):
+        await mode.fill(asked, replace(task, given=(counted, counted)), quiet)
     assert caller.asked == []

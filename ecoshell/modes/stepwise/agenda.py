@@ -53,7 +53,8 @@ class Agenda:
         lines = [f"- “{part.text}”: {why}" for part, why in left.items()]
         for part, names in self._untaken.items():
             if names and part not in left:
-                lines.append(f"- {', '.join(f'“{name}”' for name in names)} in “{part.text}”: no call was made for it")
+                quoted = ", ".join(f"“{name}”" for name in names)
+                lines.append(f"- {quoted} in “{part.text}”: the call that was made does not seem to cover it")
         if len(self.question) > MOST_CHARACTERS:
             lines.append(f"- what the question says after its first {MOST_CHARACTERS:,} characters")
         return "\n".join(("Left out:", *lines)) if lines else ""

@@ -13,8 +13,8 @@ from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.roles import CALLER, SUMMARIZER
-from ecoshell.modes.stepwise import answering, arguments, choosing, talking
-from ecoshell.modes.stepwise.drafting import taken_apart
+from ecoshell.modes.stepwise import answering, arguments, choosing, filling, talking
+from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import gist, registered, results
 
 Rank = Callable[[str], Sequence[tuple[str, float]]]
@@ -51,9 +51,14 @@ class SmallCaller:
         return await self._filled(arguments.narrowed(document, thought, gist(view)), thought, _error(view, name), emit)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
-        """The call of a node of a plan of branches, for the part of the question that fits its tool; as `call` else."""
+        """The call of a node of a plan of branches, for the part of the question that fits its tool; as `call` else.
+
+        Raises CallBroken where the part speaks of results that do not give what is to be filled in.
+        """
         part = self._part(view, task)
-        return await self._filled(arguments.narrowed(task.document, part, part), part, "", emit)
+        wanted = filling.filling(task.document, part, task.given, part.text)
+        call, fault = await self._filled(wanted.document, wanted.text, "", emit)
+        return call and wanted.checked(call), fault
 
     async def _filled(self, document: ToolDocument, thought: str, error: str, emit: Emit) -> tuple[Call | None, str]:
         """The call to a narrowed tool; `error` is what came of an earlier one."""
@@ -65,12 +70,16 @@ class SmallCaller:
             reply = await self._model.ask(arguments.call_request(document, thought, reply.fault), emit, role=CALLER)
         return reply.call, reply.fault
 
-    def _part(self, view: View, task: FillTask) -> str:
-        """Of the parts of the question that fit the tool best, as many as it has uses, the one for this use."""
-        parts = [part.text for part in taken_apart(gist(view))]
-        fits = [dict(self._rank(part)).get(task.document.name, 0.0) for part in parts]
-        best = sorted(range(len(parts)), key=lambda at: -fits[at])[: task.uses]
-        return parts[sorted(best)[task.use - 1]] if len(best) == task.uses else gist(view)
+    def _part(self, view: View, task: FillTask) -> Part:
+        """Of the parts of the question that fit the tool best, as many as it has uses, the one for this use.
+
+        Of parts that fit alike, a node that waits for results takes one that speaks of some.
+        """
+        parts = taken_apart(gist(view))
+        fits = [dict(self._rank(part.text)).get(task.document.name, 0.0) for part in parts]
+        waits = bool(task.given)
+        best = sorted(range(len(parts)), key=lambda at: (-fits[at], parts[at].refers != waits))[: task.uses]
+        return parts[sorted(best)[task.use - 1]] if len(best) == task.uses else Part(gist(view))
 
     async def _chosen(self, view: View, thought: str, emit: Emit) -> str | None:
         """The tool that the thought names; else the one whose name makes it likeliest."""
