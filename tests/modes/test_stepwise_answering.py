@@ -35,7 +35,7 @@ def test_results_whose_point_is_not_a_number_are_quoted():
 def test_a_single_result_is_quoted_as_it_is_and_several_with_their_calls():
     one = Step("", Call("read", {"path": "a"}), Observation("text\n"))
     assert quotation([one]) == "text"
-    assert quotation([one, one]) == 'read(path="a"):\ntext\n\nread(path="a"):\ntext'
+    assert quotation([one, one]) == '`read(path="a")`:\n\n    text\n\n`read(path="a")`:\n\n    text'
 
 
 def test_a_long_quotation_says_that_it_is_cut():

@@ -6,6 +6,7 @@ Quoting is honest, inventing is not: an answer stands only when its numbers are 
 import re
 from collections.abc import Sequence
 from importlib.resources import files
+from textwrap import indent
 
 from ecoshell.events import Emit
 from ecoshell.messages import Message
@@ -75,10 +76,13 @@ def holds(answer: str, question: str, observation: str) -> bool:
 
 
 def quotation(steps: Sequence[Step]) -> str:
-    """The observations of the steps as they are, each after the call it came from when there are several."""
+    """The observations of the steps as they are, each below the call it came from when there are several.
+
+    These are set as Markdown has what is to stay as it is: else `12*7` and `3*4` would lose their stars.
+    """
     if len(steps) == 1:
         return _shortened(steps[0].observation.text)
-    return "\n\n".join(f"{step.call.signature()}:\n{_shortened(step.observation.text)}" for step in steps)
+    return "\n\n".join(f"{_code(step.call.signature())}:\n\n{_block(step.observation.text)}" for step in steps)
 
 
 def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
@@ -95,6 +99,14 @@ def with_told(answer: str, told: str) -> str:
 def conclusion(steps: Sequence[Step]) -> str:
     """The answer at a limit: what there is, quoted."""
     return quotation(steps) if steps else "Nothing was found out before the limit."
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _block(observation: str) -> str:
+    return indent(_shortened(observation), "    ")
 
 
 def _words(text: str) -> set[str]:
