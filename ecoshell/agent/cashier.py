@@ -105,9 +105,11 @@ class Cashier:
 
     async def _require_prices(self, view: View) -> None:
         """Refuse before anything is paid where a later call of the step would be refused: its price is not known."""
-        refused = unpriced(self._kit.cast.mode.foresee(view), await self._kit.purse.caps())
-        if refused is not None:
-            raise refused
+        foreseen = self._kit.cast.mode.foresee(view)
+        if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
+            refused = unpriced(foreseen, await self._kit.purse.caps())
+            if refused is not None:
+                raise refused
 
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
