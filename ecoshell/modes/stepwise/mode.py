@@ -4,6 +4,7 @@ For models too small to follow a protocol. Each step asks the model one small th
 plan, keep to a format) is done here, and nothing is answered that neither the model said nor a tool returned.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
@@ -116,7 +117,8 @@ class Stepwise:
             self._branches, self._agenda = {}, None
         if self._branches and results(steps):
             return await self._answer(view, emit)
-        part = next(iter(self._parts(view).open(view)), None)
+        agenda = await asyncio.to_thread(self._parts, view)  # its first patterns take 30 ms to be compiled
+        part = next(iter(agenda.open(view)), None)
         if not steps or view.tried or part is None:
             return await self._choose(view, emit)
         last = steps[-1]
@@ -134,7 +136,7 @@ class Stepwise:
         if task.fault:
             return await self.think(view, emit)
         self._agenda, chosen = None, list[tuple[Part, str]]()
-        agenda = self._parts(view)
+        agenda = await asyncio.to_thread(self._parts, view)
         for part in agenda.parts:
             full = len(chosen) == MAX_PLANNED
             why = agenda.stuck(part) or (f"a plan has {MAX_PLANNED} nodes at most" if full else "")
