@@ -69,11 +69,11 @@ class StepStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class TextArrived(Event):
-    """A piece of streamed text; `channel` tells a thought from the answer."""
+    """A piece of streamed text; `channel` tells a thought from the answer, and what a model reasons before either."""
 
     type: ClassVar[str] = "text_arrived"
     text: str
-    channel: Literal["thought", "answer"]
+    channel: Literal["thought", "answer", "reasoning"]
     role: str
     node: str = ""
     """Of a plan of branches, whose texts arrive side by side; empty for a text that belongs to none."""

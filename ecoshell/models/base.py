@@ -66,24 +66,34 @@ class Delta:
 
     text: str
     usage: Usage | None = None
+    reasoning: bool = False
+    """Whether the text is thinking before the answer, which is shown folded and never sent back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished answer of a model: text, at most one call, and the usage if it was reported.
+    """A finished answer of a model: text, calls in the order they are to be made, and the usage if it was reported.
 
-    `fault` is set when a call was attempted and cannot be used (broken JSON, arguments against the schema);
-    it says what is wrong in words the model can act on.
+    `fault` is set when the first call attempted cannot be used (broken JSON, arguments against the schema); it says
+    what is wrong in words the model can act on. Calls after one that cannot be used are left out, as they may rest on
+    it.
     """
 
     text: str
-    call: Call | None = None
+    calls: tuple[Call, ...] = ()
     usage: Usage | None = None
     fault: str = ""
     cut: bool = False
     """Whether `max_tokens` ended it."""
     attempt: Call | None = None
     """The call that was attempted, where it can be read and not be used."""
+    reasoning: str = ""
+    """What was thought before the answer; never part of `text`, and never sent back."""
+
+    @property
+    def call(self) -> Call | None:
+        """The first of the calls."""
+        return self.calls[0] if self.calls else None
 
 
 @runtime_checkable

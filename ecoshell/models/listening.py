@@ -53,18 +53,19 @@ class Listener:
             return replace(piece, usage=self.usage)
         if piece.usage is not None:
             self.usage = piece.usage
-        self._take(piece.text)
+        self._take(piece.text, reasoning=piece.reasoning)
         return None
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str, *, reasoning: bool) -> None:
         if not text:
             self._empty_pieces += 1
             return
         self._pieces += 1
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
-        self._said.append(text)
+        if not reasoning:
+            self._said.append(text)
         if self._request.purpose in _SHOWN:
-            channel = "answer" if self._request.purpose == "answer" else "thought"
+            channel = "reasoning" if reasoning else "answer" if self._request.purpose == "answer" else "thought"
             self._emit(TextArrived(text=text, channel=channel, role=self._role))
 
     def _credible(self, usage: Usage, reply: Reply) -> bool:
@@ -74,5 +75,5 @@ class Listener:
             return False
         if usage.cached + usage.cache_write > usage.input or usage.reasoning > usage.output:
             return False
-        said_something = bool(reply.text) or reply.call is not None
+        said_something = bool(reply.text or reply.reasoning or reply.calls)
         return usage.total > 0 or not said_something or self._local

@@ -165,7 +165,7 @@ class MeteredModel:
                 reply = listener.hear(piece)
                 call.usage = listener.usage
                 if reply is not None:
-                    call.tool = reply.call.subject if reply.call else ""
+                    call.tool = reply.calls[0].subject if reply.calls else ""
                     return reply
                 if listener.endless:
                     return await self._cut_off(listener, call)

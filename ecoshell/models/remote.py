@@ -5,7 +5,7 @@ import difflib
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from ecoshell.budget.pricebook import PriceBook
@@ -121,6 +121,8 @@ class RemoteModel:
         async with aclosing(self._process.ask(body)) as lines:
             async for line in lines:
                 if "delta" in line:
+                    if thought := line.get("reasoning"):
+                        yield Delta(thought, reasoning=True)
                     yield Delta(line["delta"])
                 elif "reply" in line:
                     yield self._reply(line["reply"], request)
@@ -171,13 +173,17 @@ class RemoteModel:
         usage, cut = usage_of(record["usage"]), record["finish"] == "length"
         text: str = record["text"]
         if not self._is_native(request):
-            return parse_reply(text, request, usage, cut)
-        if not record["calls"]:
-            return Reply(text, usage=usage, cut=cut)
-        call, fault = _native_call(record["calls"][0], request)
-        if fault:
-            return Reply(text, usage=usage, fault=fault, cut=cut, attempt=call)
-        return Reply(text, call, usage, cut=cut)
+            return replace(parse_reply(text, request, usage, cut), reasoning=record["reasoning"])
+        reply = Reply(text, usage=usage, cut=cut, reasoning=record["reasoning"])
+        calls: list[Call] = []
+        for one in record["calls"]:
+            call, fault = _native_call(one, request)
+            if fault and not calls:
+                return replace(reply, fault=fault, attempt=call)
+            if fault:
+                break
+            calls.append(call)
+        return replace(reply, calls=tuple(calls))
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""

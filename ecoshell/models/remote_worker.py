@@ -1,9 +1,9 @@
 """The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
 
 It reads `{"id", "ask": {…}}` and `{"id", "cancel": true}` from standard input and ends when that does. For each ask it
-writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text}` for each chunk (the text may
-be empty: thinking, or arguments of a call), and last either `{"id", "reply": {text, calls, usage, finish}}` or
-`{"id", "error": {kind, message, status, billed}}`.
+writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text}` for each
+chunk (both may be empty: arguments of a call), and last either `{"id", "reply": {text, reasoning, calls, usage,
+finish}}` or `{"id", "error": {kind, message, status, billed}}`.
 """
 
 import asyncio
@@ -87,7 +87,8 @@ class Worker:
         answer.began = True
         try:
             async for chunk in stream:
-                self._write({"id": number, "delta": answer.take(chunk)})
+                text, reasoning = answer.take(chunk)
+                self._write({"id": number, "delta": text, "reasoning": reasoning})
                 await asyncio.sleep(0)  # a provider that floods would else leave no room for a cancel to be seen
         except Exception:
             # What follows an answer's end, such as a usage nobody can read, does not undo the answer.
@@ -108,23 +109,40 @@ class _Answer:
 
     began: bool = False
     text: list[str] = field(default_factory=list[str])
-    calls: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    reasoning: list[str] = field(default_factory=list[str])
+    calls: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    open: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    """The call that the pieces of each index belong to by now."""
     finish: str = ""
     usage: dict[str, Any] | None = None
 
-    def take(self, chunk: Any) -> str:
-        """Add one chunk; returns its text."""
+    def take(self, chunk: Any) -> tuple[str, str]:
+        """Add one chunk; returns its text and its reasoning."""
         if not chunk.choices:
-            return ""
+            return "", ""
         choice = chunk.choices[0]
         self.finish = choice.finish_reason or self.finish
         text: str = choice.delta.content or ""
+        reasoning: str = getattr(choice.delta, "reasoning_content", None) or ""
         self.text.append(text)
+        self.reasoning.append(reasoning)
         for part in choice.delta.tool_calls or ():
-            call = self.calls.setdefault(part.index or 0, {"name": "", "arguments": ""})
+            call = self._call(part)
             call["name"] += part.function.name or ""
             call["arguments"] += part.function.arguments or ""
-        return text
+        return text, reasoning
+
+    def _call(self, part: Any) -> dict[str, str]:
+        """The call a piece belongs to: that of its index, unless it begins another under the same one.
+
+        Some servers number every call 0 and tell them apart by their ids alone.
+        """
+        index, given = part.index or 0, part.id or ""
+        call = self.open.get(index)
+        if call is None or (part.function.name and call["name"] and given != call["id"]):
+            call = self.open[index] = {"id": given, "name": "", "arguments": ""}
+            self.calls.append(call)
+        return call
 
     def close(self, stream: Any) -> None:
         """Check that the stream came to its end, and take the usage it carried.
@@ -134,7 +152,7 @@ class _Answer:
         """
         finish = _finish_reason(stream)
         if not finish:
-            if any(self.text) or self.calls:
+            if any(self.text) or any(self.reasoning) or self.calls:
                 raise CutStream("the stream ended before the answer did")
             raise BadStream("it answered with something that is no stream of chat chunks")
         self.finish = self.finish or finish
@@ -142,8 +160,9 @@ class _Answer:
 
     def record(self) -> dict[str, Any]:
         """The reply as it goes over the wire."""
-        calls = [self.calls[index] for index in sorted(self.calls)]
-        return {"text": "".join(self.text), "calls": calls, "usage": self.usage, "finish": self.finish}
+        calls = [{"name": call["name"], "arguments": call["arguments"]} for call in self.calls]
+        text, reasoning = "".join(self.text), "".join(self.reasoning)
+        return {"text": text, "reasoning": reasoning, "calls": calls, "usage": self.usage, "finish": self.finish}
 
 
 def _finish_reason(stream: Any) -> str:

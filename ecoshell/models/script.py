@@ -83,7 +83,7 @@ class ScriptModel:
             await asyncio.sleep(0)  # a place to be cancelled at
         said = "".join(words)
         cut = said != line.text
-        yield Reply(said, None if cut else line.call, self._usage(line, request, said), cut=cut)
+        yield Reply(said, () if cut or line.call is None else (line.call,), self._usage(line, request, said), cut=cut)
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -67,7 +67,7 @@ def parse_reply(text: str, request: Request, usage: Usage | None = None, cut: bo
     fault = call_fault(call, request.callable_now)
     if fault:
         return Reply(thought, usage=usage, cut=cut, fault=fault, attempt=call)
-    return Reply(thought, call, usage, cut=cut)
+    return Reply(thought, (call,), usage, cut=cut)
 
 
 def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:

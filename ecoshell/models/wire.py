@@ -29,12 +29,12 @@ def plain_body(request: Request) -> dict[str, Any]:
 
 
 def native_body(request: Request) -> dict[str, Any]:
-    """The request for a model with native tool calls, one call to a reply."""
+    """The request for a model with native tool calls; one call alone where a call is what is wanted."""
     return {
         "messages": _chat_messages(request.messages),
         "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
         "tool_choice": _CHOICE[request.want],
-        "parallel_tool_calls": False,
+        "parallel_tool_calls": request.want == "either",
     }
 
 

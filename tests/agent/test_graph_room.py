@@ -35,7 +35,7 @@ def filled_by(shell, before):
             return
         tool = request.callable_now[-1].name
         await before(tool)
-        yield Reply("", Call(tool, {"path": "notes.txt"}), Usage(300, 20))
+        yield Reply("", (Call(tool, {"path": "notes.txt"}),), Usage(300, 20))
 
     model.stream = stream
 

@@ -394,7 +394,7 @@ async def test_scoring_passes_the_same_gate(metered: Metered, ledger: Ledger, ev
 
 
 async def test_traits_counts_and_closing_are_the_models_own(metered: Metered) -> None:
-    odd = Odd(says(Reply("", call=Call("t"))))
+    odd = Odd(says(Reply("", calls=(Call("t"),))))
     model = metered(odd)
     assert (model.traits.name, model.count("abc"), model.size(REQUEST).bound) == ("odd", 3, BOUND)
     await model.aclose()
@@ -402,7 +402,7 @@ async def test_traits_counts_and_closing_are_the_models_own(metered: Metered) ->
 
 
 async def test_a_call_is_booked_on_the_tool_it_is_about(metered: Metered, ledger: Ledger, events: list[Event]) -> None:
-    reply = Reply("", Call("tool_register", {"tool_name": "read_file"}), Usage(80, 2))
+    reply = Reply("", (Call("tool_register", {"tool_name": "read_file"}),), Usage(80, 2))
     await metered(Odd(says(reply), FINE)).ask(REQUEST, events.append)
     assert [row.key for row in ledger.rows("tool")] == ["read_file"]
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
+NATIVE += ("two-calls-numbered-alike", "second-call-broken")
 READ_FILE = ToolDocument(
     "files.read_file",
     "Reads a file.",
@@ -250,10 +251,26 @@ async def test_a_native_call_arrives_with_its_real_name_and_arguments(model, ser
     assert sent.replace("_", "").replace("-", "").isalnum()
 
 
-async def test_of_two_calls_the_first_counts(model, server):
-    reply, _ = await ask(model("openai/two-calls"), ASK_WITH_TOOL)
-    assert reply.call == Call("files.read_file", {"path": "first.txt"})
-    assert server.asked[0]["parallel_tool_calls"] is False
+@pytest.mark.parametrize("behaviour", ["two-calls", "two-calls-numbered-alike"])
+async def test_two_calls_in_one_reply_are_both_read_in_their_order(model, server, behaviour):
+    reply, _ = await ask(model(f"openai/{behaviour}"), ASK_WITH_TOOL)
+    assert [call.arguments["path"] for call in reply.calls] == ["first.txt", "second.txt"]
+    assert {call.name for call in reply.calls} == {"files.read_file"}
+    assert server.asked[0]["parallel_tool_calls"] is (ASK_WITH_TOOL.want == "either")
+
+
+async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):
+    reply, _ = await ask(model("openai/second-call-broken"), ASK_WITH_TOOL)
+    assert reply.calls == (Call("files.read_file", {"path": "first.txt"}),)
+    assert not reply.fault
+
+
+async def test_what_a_provider_calls_reasoning_streams_as_such_and_is_no_part_of_the_answer(model):
+    pieces = [piece async for piece in model("openai/reasoner").stream(ASK)]
+    thought = "".join(piece.text for piece in pieces[:-1] if piece.reasoning)
+    assert thought == pieces[-1].reasoning == "Let me think."
+    assert pieces[-1].text == "The answer."
+    assert "".join(piece.text for piece in pieces[:-1] if not piece.reasoning) == "The answer."
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_an_answer_in_the_place_of_a_plan_is_a_thought(text):
 
 def test_a_call_in_the_place_of_a_plan_is_a_thought_and_all_else_is_looked_at_as_a_plan():
     call = Call("count_text", {})
-    assert drafted(Reply("Look.", call)) == Thought("Look.", call)
+    assert drafted(Reply("Look.", (call,))) == Thought("Look.", call)
     assert drafted(Reply(' ["a", ["<task>"]]\n')) == '["a", ["<task>"]]'
     assert drafted(Reply("I would count.")) == "I would count."
 

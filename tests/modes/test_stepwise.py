@@ -147,7 +147,7 @@ async def test_each_part_of_a_question_gets_its_own_call(root):
 
 
 async def test_what_the_request_does_not_decide_is_asked_under_a_grammar_of_its_own_words(root):
-    model = StandIn("search_text", Reply("", Call("search_text", {"text": "milk"})))
+    model = StandIn("search_text", Reply("", (Call("search_text", {"text": "milk"}),)))
     outcome = await Run(model, root).ask("Find milk in all of it")
     request = model.asked[0]
     offered = request.callable_now[0].parameters["properties"]["text"]["enum"]
@@ -167,7 +167,7 @@ async def test_a_huge_paste_is_searched_for_its_request_in_no_time(root):
 
 
 async def test_a_failed_call_is_tried_once_more_with_the_error_and_then_given_up(root):
-    first, second = (Reply("", Call("calculate", {"expression": text})) for text in ("{x}", "{y}"))
+    first, second = (Reply("", (Call("calculate", {"expression": text}),)) for text in ("{x}", "{y}"))
     model = StandIn("calculate", first, second)
     run = Run(model, root)
     outcome = await run.ask("Calculate a lot")

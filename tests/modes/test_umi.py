@@ -58,7 +58,7 @@ def quiet(event):
 
 
 async def test_each_role_sees_the_same_lines_and_what_is_its_own():
-    model, mode = play("Read b. Next: caller.", Reply("", CALL), "Enough. Next: conclusion.", "conclusion: A poem.")
+    model, mode = play("Read b. Next: caller.", Reply("", (CALL,)), "Enough. Next: conclusion.", "conclusion: A poem.")
     assert await mode.think(view(), quiet) == Thought("Read b.", CALL)
     assert await mode.think(view(), quiet) == Thought("Enough.", Call(FINISH, {"answer": "A poem."}))
     assert [role for role, _ in model.asked] == ["planner", "caller", "planner", "summarizer"]
@@ -78,7 +78,7 @@ async def test_each_role_sees_the_same_lines_and_what_is_its_own():
 
 @pytest.mark.parametrize("native", [True, False])
 async def test_roles_of_one_model_are_sent_the_same_up_to_their_tasks(native):
-    call = Reply("", CALL)
+    call = Reply("", (CALL,))
     model, mode = play("Read b. Next: caller.", call, "Enough. Next: conclusion.", "A poem.", native=native)
     await mode.think(view(), quiet)
     await mode.think(view(), quiet)
@@ -109,14 +109,14 @@ async def test_a_planner_that_gives_up_says_why():
 
 
 async def test_a_malformed_plan_is_repaired_once():
-    model, mode = play("Hm.", "Read it. Next: caller.", Reply("", CALL))
+    model, mode = play("Hm.", "Read it. Next: caller.", Reply("", (CALL,)))
     assert await mode.think(view(), quiet) == Thought("Read it.", CALL)
     assert [(role, request.purpose) for role, request in model.asked][1] == ("planner", "repair")
 
 
 async def test_a_plan_that_stays_malformed_is_for_the_caller_or_the_turn_ends_and_says_so():
     told = []
-    _, mode = play("Hm.", "Read it.", Reply("", CALL))
+    _, mode = play("Hm.", "Read it.", Reply("", (CALL,)))
     assert await mode.think(view(), told.append) == Thought("Read it.", CALL)
     assert isinstance(told[0], Notice)
     _, mode = play("Hm.", "Read it.", "no", "no")
@@ -143,7 +143,7 @@ async def test_a_call_in_the_callers_own_format_is_read_and_one_that_cannot_be_u
 
 
 async def test_what_is_forbidden_is_not_to_be_called_and_where_all_is_only_the_answer_is_left():
-    model, mode = play("Next: caller.", Reply("", CALL), "That is all.")
+    model, mode = play("Next: caller.", Reply("", (CALL,)), "That is all.")
     await mode.think(view(forbidden=frozenset({"read_file"})), quiet)
     assert "read_file" not in [document.name for document in model.asked[1][1].callable_now]
     thought = await mode.think(view(closed=True), quiet)
@@ -164,7 +164,7 @@ async def test_old_results_are_cut_where_the_context_is_short_and_documents_neve
 
 
 async def test_what_was_tried_is_told_to_the_planner_and_the_caller():
-    model, mode = play("Other. Next: caller.", Reply("", Call("read_file", {"path": "b"})))
+    model, mode = play("Other. Next: caller.", Reply("", (Call("read_file", {"path": "b"}),)))
     await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), quiet)
     for _, request in model.asked:
         assert "given up: empty" in "\n".join(message.text for message in request.messages)
@@ -174,7 +174,8 @@ LIMIT = LimitReached("The cap has no room for it.", scope="session", need=2, lef
 
 
 async def test_a_decision_that_a_limit_stood_in_the_way_of_is_carried_out_later_and_not_bought_again():
-    model, mode = play("Read b. Next: caller.", LIMIT, Reply("", CALL), "Enough. Next: conclusion.", LIMIT, "A poem.")
+    replies = ("Read b. Next: caller.", LIMIT, Reply("", (CALL,)), "Enough. Next: conclusion.", LIMIT, "A poem.")
+    model, mode = play(*replies)
     for answer in (Thought("Read b.", CALL), Thought("Enough.", Call(FINISH, {"answer": "A poem."}))):
         with pytest.raises(LimitReached):
             await mode.think(view(), quiet)
@@ -184,7 +185,7 @@ async def test_a_decision_that_a_limit_stood_in_the_way_of_is_carried_out_later_
 
 
 async def test_a_decision_is_kept_for_its_own_path_and_turn_alone():
-    call = Reply("", CALL)
+    call = Reply("", (CALL,))
     model, mode = play("One. Next: caller.", LIMIT, "Two. Next: caller.", call, "Three. Next: caller.", LIMIT)
     with pytest.raises(LimitReached):
         await mode.think(view(), quiet)
@@ -233,7 +234,7 @@ def marked_blocks(request):
 
 
 async def test_what_one_role_has_cached_is_read_by_the_next_and_at_the_next_step():
-    lines, call = ["Read b. Next: caller.", "Enough. Next: conclusion."], Reply("", CALL)
+    lines, call = ["Read b. Next: caller.", "Enough. Next: conclusion."], Reply("", (CALL,))
     model, mode = play(lines[0], call, lines[0], call, lines[1], "A poem.")
     further = PATH.then(Step("Read b.", CALL, Observation("two lines\n")))
     for path in (PATH, further, further):
@@ -248,7 +249,7 @@ async def test_what_one_role_has_cached_is_read_by_the_next_and_at_the_next_step
 
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_plan_its_nodes_and_a_repair_read_what_was_cached_before_their_tasks(alone):
-    model, mode = play("[]", Reply("", fault="no"), Reply("", CALL))
+    model, mode = play("[]", Reply("", fault="no"), Reply("", (CALL,)))
     mode = Single(model, max_tokens=100, answer_tokens=50) if alone else mode
     await mode.draft(view(), DraftTask(), quiet)
     await mode.fill(view(), FillTask("read_file", READ, "[]", given=PATH.steps), quiet)

@@ -83,7 +83,7 @@ async def test_a_call_that_the_thought_leaves_no_choice_about_is_made_without_as
 
 
 async def test_the_model_fills_in_what_is_open_shown_the_thought_alone_and_held_to_one_tool():
-    made = Reply("", Call("calculate", {"expression": "3 * 4"}))
+    made = Reply("", (Call("calculate", {"expression": "3 * 4"}),))
     mode, caller, _ = play("calculate 3 * 4, or else 5 * 6. Next: caller.", made)
     thought = await mode.think(view("A question " * 40, registered=(COUNT, WORK_OUT)), quiet)
     assert thought.call == made.call
@@ -103,7 +103,7 @@ async def test_a_tool_that_is_not_named_is_the_one_whose_name_makes_the_thought_
 
 async def test_a_failed_call_is_shown_to_the_caller_that_makes_it_again():
     failed = Step("", Call("calculate", {"expression": "3 *"}), Observation("3 * is cut short", ok=False))
-    made = Reply("", Call("calculate", {"expression": "5 * 6"}))
+    made = Reply("", (Call("calculate", {"expression": "5 * 6"}),))
     mode, caller, _ = play("calculate 3 * 4, or else 5 * 6. Next: caller.", made)
     await mode.think(view("q", failed, registered=(WORK_OUT,)), quiet)
     assert "3 * is cut short" in caller.asked[0][1].messages[-1].text

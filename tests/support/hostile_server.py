@@ -225,6 +225,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(_call_chunk(index, _safe_tool(body), json.dumps({"path": path})))
         self._end("tool_calls", usage=GOOD_USAGE)
 
+    def do_as_two_calls_numbered_alike(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        for path in ("first.txt", "second.txt"):
+            self._event(_call_chunk(0, _safe_tool(body), '{"path": ', given=path))
+            self._event(_call_chunk(0, "", json.dumps(path) + "}", given=""))
+        self._end("tool_calls", usage=GOOD_USAGE)
+
+    def do_as_second_call_broken(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        for index, arguments in enumerate(('{"path": "first.txt"}', '{"path": ')):
+            self._event(_call_chunk(index, _safe_tool(body), arguments))
+        self._end("tool_calls", usage=GOOD_USAGE)
+
+    def do_as_reasoner(self, body: dict[str, Any]) -> None:
+        self._head(200, "text/event-stream")
+        for piece in ("Let me ", "think."):
+            delta = {"role": "assistant", "content": None, "reasoning_content": piece}
+            self._event(_chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]))
+        self._event(_chunk("The answer."))
+        self._end(usage=GOOD_USAGE)
+
     def do_as_half_a_call(self, body: dict[str, Any]) -> None:
         self._call_tool('{"path": "no')
 
@@ -314,9 +335,9 @@ def _chunk(
     return {**chunk, "choices": said if choices is None else choices, **({"usage": usage} if usage else {})}
 
 
-def _call_chunk(index: int, name: str, arguments: str) -> dict[str, Any]:
+def _call_chunk(index: int, name: str, arguments: str, given: str | None = None) -> dict[str, Any]:
     function = {"name": name or None, "arguments": arguments}
-    call = {"index": index, "id": f"c{index}", "type": "function", "function": function}
+    call = {"index": index, "id": f"c{index}" if given is None else given, "type": "function", "function": function}
     return _chunk(choices=[{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": None}])
 
 

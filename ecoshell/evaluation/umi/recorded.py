@@ -56,7 +56,7 @@ class RecordedModel:
         self._sent.append(prompt)
         text, call = self._said(request.role)
         usage = Usage(input=self._tokens(prompt), cached=cached, output=self._written(text, call))
-        yield Reply(text, call, usage)
+        yield Reply(text, () if call is None else (call,), usage)
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -69,7 +69,7 @@ class Arriving:
                 role = f"{event.role}  " if event.role in ROLES else ""
                 text = f"{start}{role}{text.lstrip()}"
             self._end.stream(text, THINKING, "thought")
-        self._thinking = event.channel == "thought"
+        self._thinking = event.channel != "answer"
         self._anything, self._begins = True, False
 
     def _think(self, event: Rationale) -> None:
