@@ -126,8 +126,8 @@ class Observation:
     truncated: bool = False
     seconds: float = 0.0
     refused: str = ""
-    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved); empty when the tool
-    ran."""
+    """Which guard kept the tool from running (unknown, repeated, unregistered, forbidden, unaffordable, unapproved);
+    empty when it ran."""
     changes: str = ""
     """What changed in files, as a unified diff: for the person, not for the model."""
     note: str = ""

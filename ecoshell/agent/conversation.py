@@ -13,7 +13,7 @@ from ecoshell.agent.compaction import Compaction
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.costs import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
-from ecoshell.agent.guards import Affordable, Approved, Known, Paid, Registered, Runner, Source, Told
+from ecoshell.agent.guards import Affordable, Approved, Known, Paid, Registered, Repeated, Runner, Source, Told
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
 from ecoshell.agent.meta import Meta
@@ -410,7 +410,7 @@ class Conversation:
         row: Source = Paid(Runner(kit.catalog), kit.catalog, kit.purse)
         row = Approved(row, kit.catalog, kit.approvals, searching=kit.way.searches)
         row = Affordable(row, kit.catalog, kit.purse)
-        row = Known(Planned(Registered(row), plan), kit.catalog)
+        row = Known(Repeated(Planned(Registered(row), plan), kit.catalog), kit.catalog)
         recorder = Recorder(kit, self.session, self._turns, plan.outset.question)
         return Meta(
             Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),

@@ -1,13 +1,15 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: meta-tools → judged → told → known → in the plan → registered → affordable → approved → paid → the tool itself.
+Order: meta-tools → judged → told → known → not made before → in the plan → registered → affordable → approved → paid
+→ the tool itself.
 """
 
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, Protocol, cast
 
 from ecoshell.agent.approval import Approvals, Petition, Ruling
 from ecoshell.agent.plan.tool_costs import Thought
@@ -15,14 +17,17 @@ from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import LimitReached
 from ecoshell.events import CallFinished, CallStarted, Emit
-from ecoshell.messages import Call, Footprint, Observation
+from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
 from ecoshell.planning.catp.price import TABLE_B2
-from ecoshell.strategies.base import Path
-from ecoshell.tools.base import limits_of
+from ecoshell.strategies.base import Path, Step, same
+from ecoshell.tools.base import LASTING, limits_of
 from ecoshell.tools.containing import contained
 from ecoshell.tools.limits import UNSTATED, Limits, clip
 from ecoshell.tools.results import failed
 
+_MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
+_OTHERS_NAMED = 6
+"""Other tools that a model is reminded of when a call is refused."""
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
 
@@ -51,6 +56,8 @@ class Scene:
     """The meta-tool that carries the call."""
     role: str = ""
     """Who made the call; empty where no model did."""
+    node: bool = False
+    """Whether it is a node of a parallel plan, which decides itself what is made again."""
     thought: Thought | None = None
     """What thinking of the call took; None is all that was thought since the call before it."""
 
@@ -134,6 +141,46 @@ class Known:
         if call.name not in self._catalog:
             return refuse("unknown", unknown_tool(call.name, self._catalog))
         return await self._inner.act(call, scene)
+
+
+class Repeated:
+    """Answers a call from memory that was made before while nothing has changed since, and then refuses it.
+
+    A call that writes or executes may change what any other call would see, so after one a call is made anew.
+    """
+
+    def __init__(self, inner: Source, catalog: Catalog) -> None:
+        self._inner = inner
+        self._catalog = catalog
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        steps = [(at, step) for at, step in enumerate(scene.path.steps) if not scene.node and self._is(step, call)]
+        made = [(at, step) for at, step in steps if not step.observation.refused]
+        if not made:
+            return await self._inner.act(call, scene)
+        at, last = made[-1]
+        seen = last.observation
+        if not any(self._changes(step) for step in scene.path.steps[at + 1 :]):
+            if len(steps) == 1:
+                told = f"{_MADE_BEFORE} This is its result again:\n{seen.text}"
+                return replace(seen, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
+            return refuse("repeated", f"{call.name} was not run again. {_MADE_BEFORE} {self._elsewhere(call, scene)}")
+        return await self._inner.act(call, scene)
+
+    def _is(self, step: Step, call: Call) -> bool:
+        made = unwrap(step.call) if step.call.name == TOOL_CALL else step.call
+        return same(made, call) and step.observation.refused in ("", "repeated")
+
+    def _changes(self, step: Step) -> bool:
+        subject, seen = step.call.subject, step.observation
+        lasting = subject in self._catalog and self._catalog.tool(subject).effects & LASTING
+        return bool(lasting) and seen.ok and not seen.refused
+
+    def _elsewhere(self, call: Call, scene: Scene) -> str:
+        known = (name for name in self._catalog.names if name in scene.registered and name != call.name)
+        others = list(islice(known, _OTHERS_NAMED))
+        ways = f"use another tool ({', '.join(others)}), or " if others else ""
+        return f"Change the arguments, {ways}answer from the results above."
 
 
 class Registered:
@@ -241,6 +288,13 @@ def _edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     parts = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
     parts += [f"{name} left out" for name in removed]
     return f"The person changed the arguments to {clip(', '.join(parts), _EDIT_SHOWN)[0]}.\n"
+
+
+def unwrap(call: Call) -> Call:
+    """The call inside a `tool_call`."""
+    inside: object = call.arguments.get("arguments")
+    arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
+    return Call(str(call.arguments.get("name", "")), arguments, call.id)
 
 
 def unknown_tool(name: str, catalog: Catalog) -> str:

@@ -80,6 +80,8 @@ class _OpenTurn:
     rationale: str = ""
     calls: dict[str, tuple[str, Call]] = field(default_factory=dict[str, tuple[str, Call]])
     """The calls that are under way, by their ids, each after why it is made."""
+    order: list[str] = field(default_factory=list[str])
+    """The ids of the calls in the order they were made, which those made side by side may not come back in."""
     graph: tuple[str, ...] = ()
     """The labels of the branching plan that was made last, in its order."""
     graphs: int = 0
@@ -100,6 +102,7 @@ class _OpenTurn:
     def begin(self, call: Call) -> None:
         """A call is under way."""
         self.calls[call.id] = (self.rationale, call)
+        self.order.append(call.id)
         self.rationale = ""
 
     def end(self, call: str, seen: Observation) -> None:
@@ -122,13 +125,19 @@ class _OpenTurn:
             self.places.setdefault(changed.call, (self.graphs, self.graph.index(changed.label)))
 
     def _add(self, step: Step) -> None:
-        """Put the step at the end or, as one of a branching plan, where its node stands."""
+        """Put the step at the end, before those made after it or, as one of a parallel plan, where its node stands."""
         self.steps[step.call.id] = step
         steps, place = self.path.steps, self.places.get(step.call.id)
         at = len(steps)
         while place is not None and at and self.places.get(steps[at - 1].call.id, (0, 0)) > place:
             at -= 1
+        while place is None and at and self._made_after(steps[at - 1].call.id, step.call.id):
+            at -= 1
         self.path = replace(self.path, steps=(*steps[:at], step, *steps[at:]))
+
+    def _made_after(self, one: str, other: str) -> bool:
+        places = {call: number for number, call in enumerate(self.order)}
+        return one in places and other in places and one not in self.places and places[one] > places[other]
 
     def go_on_from(self, calls: Iterable[str]) -> None:
         """Follow the path of these calls: later turns are told of the one that led to the answer."""

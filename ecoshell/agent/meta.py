@@ -1,12 +1,11 @@
 """The meta-tools: registering, searching, and the one call of the `stable` presentation (SPEC §1)."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
-from typing import Any, cast
 
-from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool
+from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool, unwrap
 from ecoshell.agent.plan.guard import barred_text
 from ecoshell.agent.steering import Steering
 from ecoshell.catalog.catalog import Catalog
@@ -75,10 +74,3 @@ class Meta:
         scene.emit(CallStarted(call.id, call.name, call.arguments, role=scene.role))
         scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
         return seen
-
-
-def unwrap(call: Call) -> Call:
-    """The call inside a `tool_call`."""
-    inside: object = call.arguments.get("arguments")
-    arguments: Mapping[str, Any] = cast("Mapping[str, Any]", inside) if isinstance(inside, Mapping) else {}
-    return Call(str(call.arguments.get("name", "")), arguments, call.id)

@@ -1,6 +1,7 @@
 """The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -10,12 +11,13 @@ from ecoshell.agent.graph.branches import Branches
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.trail import Trail
-from ecoshell.errors import BudgetError, LimitReached, ModelBroken, StoreError
+from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
 from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted
-from ecoshell.messages import FINISH, Observation
+from ecoshell.messages import FINISH, Call, Observation
 from ecoshell.strategies.base import (
     FOUND_MOST,
     Act,
+    ActAll,
     Draft,
     Drafted,
     Gathered,
@@ -23,6 +25,7 @@ from ecoshell.strategies.base import (
     Outcome,
     Path,
     Rank,
+    Step,
     Strategy,
     Think,
     Thinking,
@@ -30,13 +33,17 @@ from ecoshell.strategies.base import (
     Together,
     Tried,
     Want,
+    same,
 )
 from ecoshell.strategies.react import onward
 
 T = TypeVar("T")
-Reply = Thought | Observation | Drafted | Gathered | None
+Reply = Thought | Observation | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
 
+
+MOST_CALLS = 16
+"""Calls of one reply that are made."""
 
 TakeOver = Callable[[str, View], Awaitable[bool]]
 """Asked why a mode has given up and at which view: whether another goes on from there."""
@@ -98,6 +105,11 @@ class Turn:
             return await self._end(outcome)
         except AnswerNow:
             return await self._conclude()
+        except CallBroken as broken:
+            if not self._trail.best.found:
+                raise
+            self._emit(Notice(f"{broken.message} The answer comes from what there is."))
+            return await self._conclude()
         except StopNow:
             return self.so_far("limit")
         finally:
@@ -137,8 +149,8 @@ class Turn:
         match want:
             case Think():
                 return await self._think(want)
-            case Act():
-                return await self._act(want)
+            case Act() | ActAll():
+                return await (self._act(want) if isinstance(want, Act) else self._act_all(want))
             case Rank():
                 return await self._prefer(want)
             case Leave():
@@ -155,6 +167,31 @@ class Turn:
         role = self._callers.pop(want.call.id, "")
         scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale, role=role)
         return await self._source.act(want.call, scene)
+
+    async def _act_all(self, want: ActAll) -> tuple[Observation, ...]:
+        """The calls of one reply: in order, and those side by side that follow one another and only read."""
+        path, seen = want.path, list[Observation]()
+        for calls in self._groups(want.calls):
+            self._trail.follow(path)
+            group = await asyncio.gather(*(self._act(Act(path, call)) for call in calls))
+            path = path.then(*(Step("", call, one) for call, one in zip(calls, group, strict=True)))
+            seen += group
+        return tuple(seen)
+
+    def _groups(self, calls: Sequence[Call]) -> list[list[Call]]:
+        groups: list[list[Call]] = []
+        for call in calls:
+            last = groups[-1] if groups else []
+            together = self._reads(call) and all(self._reads(one) and not same(one, call) for one in last)
+            if last and together:
+                last.append(call)
+            else:
+                groups.append([call])
+        return groups
+
+    def _reads(self, call: Call) -> bool:
+        catalog = self._frame.catalog
+        return call.name in catalog and catalog.tool(call.name).effects <= {"read"}
 
     async def _prefer(self, want: Rank) -> Thought | None:
         """The better of two thoughts; where no cap has room to compare them, the turn goes on without.
@@ -218,13 +255,24 @@ class Turn:
             return thought
         if thought.rationale and not thought.told and not proposal:
             self._emit(Rationale(thought.rationale, self._mode.role))
-        given = thought.call.id
-        call = replace(thought.call, id=given if given and given not in self._ids else f"c{self._steps}")
-        self._ids.add(call.id)
-        self._rationales[call.id], self._callers[call.id] = thought.rationale, role
+        call = self._identified(thought.call, role)
+        self._rationales[call.id] = thought.rationale
         if proposal:
             self._proposed.add(call.id)
-        return replace(thought, call=call)
+        more = tuple(self._identified(one, role) for one in thought.more[: MOST_CALLS - 1])
+        if len(more) < len(thought.more):
+            made = 1 + len(thought.more)
+            self._emit(Notice(f"The model made {made} calls at once; the first {MOST_CALLS} are made."))
+        return replace(thought, call=call, more=more)
+
+    def _identified(self, call: Call, role: str) -> Call:
+        """The call with an id that no other of the turn has."""
+        number, id_ = 1, call.id or f"c{self._steps}"
+        while id_ in self._ids:
+            number, id_ = number + 1, f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}"
+        self._ids.add(id_)
+        self._callers[id_] = role
+        return replace(call, id=id_)
 
     def _hushed(self, event: Event) -> None:
         """Tell everything but the rationale of a proposal, which is told with the step and when that is taken."""
@@ -241,35 +289,53 @@ class Turn:
         self._trail.follow(outcome.path)
         if outcome.ending == "exhausted":
             limit = f"The step limit of {self._most} was reached"
-            why = limit if self._steps >= self._most else "Every way that was tried came to nothing"
+            why = outcome.why or (limit if self._steps >= self._most else "Every way that was tried came to nothing")
             self._emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
-        if outcome.ending == "answered" and not outcome.answer.strip():
-            alone = self._answerer == self._mode.role
-            who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
-            raise ModelBroken(
-                f"{who} gave an empty answer.",
-                kept="The session is kept.",
-                fix=f"Ask again, or choose another model with {command}.",
-            )
-        self._emit(Answer(outcome.answer, role=self._answerer))
-        return self.so_far(outcome.ending, outcome.answer)
+        answer, role = outcome.answer, self._answerer
+        if outcome.ending == "answered" and not answer.strip():
+            answer, role = await self._asked_again()
+        self._emit(Answer(answer, role=role))
+        return self.so_far(outcome.ending, answer)
+
+    async def _asked_again(self) -> tuple[str, str]:
+        """The answer of a model that ended with nothing to say, and who wrote it: asked once more, else the result."""
+        found = self._trail.path.found
+        try:
+            text, role = await self._concluding()
+        except ModelBroken:
+            if not found:
+                raise
+            text, role = "", ""
+        if text or found:
+            return text or found[-1].observation.text, role
+        alone = self._answerer == self._mode.role
+        who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
+        raise ModelBroken(
+            f"{who} gave an empty answer, also when it was asked once more.",
+            kept="The session is kept.",
+            fix=f"Ask again, or choose another model with {command}.",
+        )
 
     async def _conclude(self) -> Ended:
-        """Answer from what there is, paid from what was set aside; without such an answer, quote the last result."""
-        text = ""
+        """Answer from what there is; without such an answer, quote the last result."""
         await self._follow()
         self._trail.leave(self._trail.best, FOUND_MOST)
-        aside = self._mode.aside
-        try:
-            text = await self._mode.conclude(self.view, self._emit)
-        except BudgetError as refused:
-            self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
-        role = aside.account.role if text and aside is not None else ""
+        text, role = await self._concluding()
         text = text or _last_result(self._trail.path)
         if text:
             self._emit(Answer(text, partial=True, role=role))
         return self.so_far("limit", text)
+
+    async def _concluding(self) -> tuple[str, str]:
+        """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""
+        aside = self._mode.aside
+        try:
+            text = (await self._mode.conclude(self.view, self._emit)).strip()
+        except BudgetError as refused:
+            self._emit(Notice(f"No model call fits under the cap any more. {refused.message}"))
+            return "", ""
+        return text, aside.account.role if text and aside is not None else ""
 
     async def _give_back(self) -> None:
         """Release what the mode had set aside; where that fails it keeps counting, and the turn goes on."""

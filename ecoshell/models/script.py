@@ -1,8 +1,8 @@
 """Models that answer with fixed replies from a JSON Lines file: for tests and demonstrations, gated like every other.
 
 Each line is one reply: `{"text": "…", "call": {"name": "…", "arguments": {…}}, "usage": {"input": …, "cached": …,
-"output": …}}`, with a text or a call or both; the usage may be missing and is then counted. A token is taken to be four
-bytes of UTF-8, rounded up; no prompt has more tokens than bytes, plus eight for each message.
+"output": …}}`, with a text or a call or both, or with several `calls`; the usage may be missing and is then counted. A
+token is taken to be four bytes of UTF-8, rounded up; no prompt has more tokens than bytes, plus eight for each message.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class _Line:
     """One reply of a script."""
 
     text: str
-    call: Call | None
+    calls: tuple[Call, ...]
     usage: Usage | None
 
 
@@ -83,7 +83,7 @@ class ScriptModel:
             await asyncio.sleep(0)  # a place to be cancelled at
         said = "".join(words)
         cut = said != line.text
-        yield Reply(said, () if cut or line.call is None else (line.call,), self._usage(line, request, said), cut=cut)
+        yield Reply(said, () if cut else line.calls, self._usage(line, request, said), cut=cut)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -100,8 +100,8 @@ class ScriptModel:
 
     def _usage(self, line: _Line, request: Request, said: str) -> Usage:
         """What the line says it took, else what was counted; like any model, a script stops at `max_tokens`."""
-        call = "" if line.call is None else line.call.signature()
-        usage = line.usage or Usage(input=self.size(request).count, output=self.count(said + call))
+        calls = "".join(call.signature() for call in line.calls)
+        usage = line.usage or Usage(input=self.size(request).count, output=self.count(said + calls))
         output = min(usage.output, request.max_tokens)
         return replace(usage, output=output, reasoning=min(usage.reasoning, output))
 
@@ -140,15 +140,18 @@ def _line(text: str, where: str) -> _Line:
         record = _object(json.loads(text), where, "a reply")
     except (ValueError, RecursionError) as error:
         raise _broken(where, f"is not JSON ({error})") from error
-    _only(record, {"text", "call", "usage"}, where)
+    _only(record, {"text", "call", "calls", "usage"}, where)
     said = record.get("text", "")
     if not isinstance(said, str):
         raise _broken(where, "has a text that is not a string")
-    call = record.get("call")
-    if not said and call is None and "text" not in record:
+    calls = record.get("calls", [record["call"]] if record.get("call") is not None else [])
+    if not isinstance(calls, list):
+        raise _broken(where, "has calls that are not a list")
+    if not said and not calls and "text" not in record:
         raise _broken(where, "has neither text nor call")
+    made = tuple(_call(call, where) for call in cast("list[object]", calls))
     usage = record.get("usage")
-    return _Line(said, None if call is None else _call(call, where), None if usage is None else _usage(usage, where))
+    return _Line(said, made, None if usage is None else _usage(usage, where))
 
 
 def _call(value: object, where: str) -> Call:

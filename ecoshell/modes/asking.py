@@ -6,9 +6,10 @@ from dataclasses import replace
 from ecoshell.agent.context import fit
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import Call, Message
+from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.strategies.base import Thought
 
 Messages = tuple[Message, ...]
 Make = Callable[[Messages], Request]
@@ -42,6 +43,13 @@ def in_context(model: MeteredModel, said: Messages, make: Make, most: int | None
             fix=f"Ask something shorter, put long text in a file{other}",
         )
     return cut
+
+
+def thought_of(reply: Reply, *, by: str = "") -> Thought:
+    """A reply as a thought: all of its calls, though none that would end the turn before the others have come back."""
+    ends = reply.call is not None and reply.call.name == FINISH
+    more = () if ends else tuple(call for call in reply.calls[1:] if call.name != FINISH)
+    return Thought(reply.text.strip(), reply.call, by=by, more=more)
 
 
 def repair_request(request: Request, reply: Reply, told: str) -> Request:

@@ -11,7 +11,7 @@ from ecoshell.models.base import Reply, Request
 from ecoshell.models.grammar import MAX_ANSWER
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.textcalls import call_fault
-from ecoshell.modes.asking import broken_call, repair_request, unusable_call
+from ecoshell.modes.asking import broken_call, repair_request, thought_of, unusable_call
 from ecoshell.modes.prompts import prompt
 from ecoshell.strategies.base import Thought
 
@@ -44,7 +44,7 @@ def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
 def drafted(reply: Reply) -> Thought | str:
     """The plan in a reply; a thought where the model made a call, or answered, in its place."""
     if reply.call is not None:
-        return Thought(reply.text.strip(), reply.call)
+        return thought_of(reply)
     answer = _ANSWER.match(reply.text)
     return Thought(reply.text[answer.end() :].strip()) if answer else reply.text.strip()
 

@@ -12,7 +12,7 @@ from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import broken_call, in_context, repair_request, tell_if_cut, unusable_call
+from ecoshell.modes.asking import broken_call, in_context, repair_request, tell_if_cut, thought_of, unusable_call
 from ecoshell.modes.branching import (
     call_in_question,
     draft_grammar,
@@ -74,7 +74,7 @@ class Single:
         if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
         tell_if_cut(reply, emit)
-        return Thought(reply.text.strip(), reply.call)
+        return thought_of(reply)
 
     async def prefer(self, view: View, one: Thought, other: Thought, emit: Emit) -> Thought | None:
         reply = await self._model.ask(ranking_request(view, one, other), emit, role=RANKER)

@@ -1,7 +1,7 @@
 """What strategies yield, what they are sent, and the path they build.
 
-A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Leave`, `Draft`, `Together`), is sent what became
-of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without a model.
+A strategy is a generator: it yields a wish (`Think`, `Act`, `ActAll`, `Rank`, `Leave`, `Draft`, `Together`), is sent
+what became of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without one.
 """
 
 from collections.abc import Callable, Generator
@@ -12,13 +12,15 @@ from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
+STALLED_AFTER = 3
+"""Thoughts in a row that brought nothing new, after which there is no use in going on."""
 FOUND_MOST = "the search is over, and this way found most"
 """Why a search without an answer goes back to its best path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """What a mode came up with: a rationale and, unless it only spoke, one call."""
+    """What a mode came up with: a rationale and, unless it only spoke, one call or several."""
 
     rationale: str
     call: Call | None = None
@@ -26,6 +28,8 @@ class Thought:
     """The role that made the call or wrote the answer; empty is the one that thinks each step."""
     told: bool = field(default=False, compare=False)
     """Whether the rationale was told of while the rest came about."""
+    more: tuple[Call, ...] = ()
+    """Further calls of the same reply, to be made after the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,8 @@ class Path:
 
     @property
     def found(self) -> tuple[Step, ...]:
-        """Those of its steps that gave a result: registrations, searches for tools and failures do not."""
-        return tuple(step for step in self.steps if step.observation.ok and step.call.name not in _NO_RESULTS)
+        """Those of its steps that gave a result: registrations, searches for tools, repeats and failures do not."""
+        return tuple(step for step in self.steps if _gave_result(step))
 
     @property
     def results(self) -> int:
@@ -95,6 +99,14 @@ class Act:
 
     path: Path
     call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class ActAll:
+    """Asks for the calls of one reply to be made, in order, reads side by side; the reply is their observations."""
+
+    path: Path
+    calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,7 @@ class Gathered:
     """What failed, and what was skipped for it, each with its reason."""
 
 
-Want = Think | Act | Rank | Leave | Draft | Together
+Want = Think | Act | ActAll | Rank | Leave | Draft | Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +174,8 @@ class Outcome:
     answer: str
     path: Path
     """The path that led there; without an answer, the one with the most results."""
+    why: str = ""
+    """Why it is exhausted, where that is not the step limit."""
 
 
 Thinking = Generator[Want, Any, Outcome]
@@ -183,14 +197,37 @@ class Way:
     """Whether it runs calls side by side."""
 
 
+def _gave_result(step: Step) -> bool:
+    return step.observation.ok and not step.observation.refused and step.call.name not in _NO_RESULTS
+
+
 def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Want, Any, Thought]:
     """Yield for the next thought, with the reply's type."""
     return (yield Think(path, tried, proposal))
 
 
-def act(path: Path, call: Call) -> Generator[Want, Any, Observation]:
-    """Yield for a call, with the reply's type."""
-    return (yield Act(path, call))
+def act(path: Path, thought: Thought) -> Generator[Want, Any, tuple[Step, ...]]:
+    """Yield for a thought's calls; gives the steps they become, of which the first has the rationale."""
+    if thought.call is None:
+        return ()
+    if not thought.more:
+        return (Step(thought.rationale, thought.call, (yield Act(path, thought.call))),)
+    calls = (thought.call, *thought.more)
+    observations: tuple[Observation, ...] = yield ActAll(path, calls)
+    told = (thought.rationale, *("" for _ in thought.more))
+    return tuple(Step(*step) for step in zip(told, calls, observations, strict=True))
+
+
+def same(one: Call, other: Call) -> bool:
+    """Whether two calls do the same."""
+    return one.name == other.name and dict(one.arguments) == dict(other.arguments)
+
+
+def is_new(step: Step, path: Path) -> bool:
+    """Whether a step that follows this path brings something: it was made, and is not a known failure or call."""
+    seen = step.observation
+    alike = (one for one in path.steps if one.observation.text == seen.text)
+    return not seen.refused and not any(same(one.call, step.call) or not seen.ok for one in alike)
 
 
 def together(path: Path) -> Generator[Want, Any, Gathered]:

@@ -1,6 +1,6 @@
 """ReAct: one path, thought and action in turn (EcoAct §3.1)."""
 
-from ecoshell.strategies.base import Outcome, Path, Step, Thinking, Thought, Way, act, ending, think
+from ecoshell.strategies.base import STALLED_AFTER, Outcome, Path, Thinking, Thought, Way, act, ending, is_new, think
 
 
 def react(question: str, max_steps: int) -> Thinking:
@@ -9,14 +9,21 @@ def react(question: str, max_steps: int) -> Thinking:
 
 
 def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinking:
-    """The same from this path on; a thought that was had on it already is the first."""
+    """The same from this path on; a thought that was had on it already is the first.
+
+    Steps that bring nothing new end it, as the model would only go on with them.
+    """
+    idle = 0
     for _ in range(max_steps):
         thought = thought or (yield from think(path))
         outcome = ending(thought, path)
         if outcome is not None or thought.call is None:
             return outcome or Outcome("answered", thought.rationale, path)
-        observation = yield from act(path, thought.call)
-        path, thought = path.then(Step(thought.rationale, thought.call, observation)), None
+        steps = yield from act(path, thought)
+        idle = 0 if any(is_new(step, path) for step in steps) else idle + 1
+        path, thought = path.then(*steps), None
+        if idle == STALLED_AFTER:
+            return Outcome("exhausted", "", path, f"The last {STALLED_AFTER} steps brought nothing new")
     return Outcome("exhausted", "", path)
 
 

@@ -22,6 +22,7 @@ from ecoshell.strategies.base import (
     Want,
     act,
     ending,
+    same,
     think,
 )
 
@@ -135,8 +136,8 @@ def depth_first(
             return outcome or Outcome("answered", thought.rationale, path)
         end = search.refuse(call, outcome)
         if end is None:
-            observation = yield from act(path, call)
-            end = search.enter(Step(thought.rationale, call, observation))
+            for step in (yield from act(path, thought)):
+                end = search.enter(step)
             path = search.here.path
         if end is not None and not search.back(end):
             best = yield from search.settle(path)
@@ -144,8 +145,3 @@ def depth_first(
         if end is not None and search.left > 0:
             yield Leave(path, search.here.path, end.reason)
     return Outcome("exhausted", "", (yield from search.settle(path)))
-
-
-def same(one: Call, other: Call) -> bool:
-    """Whether two calls do the same."""
-    return one.name == other.name and dict(one.arguments) == dict(other.arguments)

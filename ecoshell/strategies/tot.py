@@ -3,8 +3,8 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Thinking, Thought, Tried, Want, Way, ending, is_better
-from ecoshell.strategies.search import Search, depth_first, same
+from ecoshell.strategies.base import Thinking, Thought, Tried, Want, Way, ending, is_better, same
+from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 8
 

@@ -96,8 +96,8 @@ async def test_an_aside_that_cannot_be_given_back_takes_no_answer_away(play, mon
 
 
 @pytest.mark.parametrize("line", [say(""), say("  \n"), finish(""), finish("   ")])
-async def test_an_empty_reply_is_an_error_and_no_answer(play, line):
-    async with play([line]) as shell:
+async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line):
+    async with play([line, say("")]) as shell:
         events = await turn(shell)
     assert events[-1].status == "error"
     assert not of(events, Answer)

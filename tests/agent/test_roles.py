@@ -220,7 +220,7 @@ async def test_no_question_is_asked_while_those_who_think_are_changing(cast, mon
 
 
 async def test_an_empty_answer_is_told_of_the_role_that_gave_it(cast):
-    async with cast(planner=[ENOUGH], summarizer=[say("")], registration="all") as shell:
+    async with cast(planner=[ENOUGH], summarizer=[say(""), say("")], registration="all") as shell:
         events = await turn(shell)
     (error,) = of(events, ErrorHappened)
     assert error.message.startswith("The summarizer gave an empty answer")

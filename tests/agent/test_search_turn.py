@@ -127,8 +127,8 @@ async def test_calls_that_a_provider_numbers_anew_are_told_apart(play):
 
         async def same_ids(request):
             async for piece in stream(request):
-                call = getattr(piece, "call", None)
-                yield replace(piece, call=replace(call, id="call_0")) if call else piece
+                calls = getattr(piece, "calls", ())
+                yield replace(piece, calls=tuple(replace(one, id="call_0") for one in calls)) if calls else piece
 
         shell.kit.cast.model._model.stream = same_ids
         events = await turn(shell)
@@ -315,7 +315,7 @@ async def test_the_strategy_is_not_changed_while_a_turn_runs(play):
 
 
 async def test_a_path_that_goes_on_for_ever_is_left_at_its_depth(play):
-    steps = [say("", "count_text", path="notes.txt") for _ in range(DEPTH + 1)]
+    steps = [say("", "calculate", expression=f"{number} + 1") for number in range(DEPTH + 1)]
     async with play([*steps, finish("3")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
     assert (events[-1].status, len(of(events, CallFinished))) == ("answered", DEPTH)

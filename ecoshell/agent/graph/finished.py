@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ecoshell.agent.meta import unwrap
+from ecoshell.agent.guards import unwrap
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.messages import TOOL_CALL, Call
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node

@@ -173,6 +173,7 @@ class Run:
             frozenset(self._frame.registered(self._base)),
             self._emit,
             rationale=f"It is {node.label} in the plan {self._text}",
+            node=True,
             thought=replace(self._share, seconds=0.0) + costs.filled,  # a node's clock does not run while it is drafted
         )
         try:

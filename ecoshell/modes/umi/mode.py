@@ -18,7 +18,15 @@ from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.textcalls import call_fault
-from ecoshell.modes.asking import Messages, broken_call, in_context, repair_request, tell_if_cut, unusable_call
+from ecoshell.modes.asking import (
+    Messages,
+    broken_call,
+    in_context,
+    repair_request,
+    tell_if_cut,
+    thought_of,
+    unusable_call,
+)
 from ecoshell.modes.branching import (
     call_in_question,
     draft_grammar,
@@ -189,7 +197,7 @@ class Umi:
             again = decision(reply.text)
             decided = again if again.next or again.rationale else decided
         tell_if_cut(reply, emit)
-        return decided if reply.call is None else Thought(decided.rationale, reply.call, by=PLANNER)
+        return decided if reply.call is None else replace(thought_of(reply, by=PLANNER), rationale=decided.rationale)
 
     async def _call(self, view: View, decided: Decision, emit: Emit) -> Thought:
         """The caller's call, also for a planner that did not say how to go on; giving up where none can be made."""
@@ -198,20 +206,20 @@ class Umi:
         if decided.next is None:
             emit(Notice(f"{_UNDECIDED} The caller makes what it can of it."))
         try:
-            call = await self._make_call(view, decided.rationale, emit)
+            call, *more = await self._make_calls(view, decided.rationale, emit)
         except CallBroken:
             if decided.next is not None:
                 raise
             return _given_up(f"{_UNDECIDED} {decided.rationale}".strip())
-        return Thought(decided.rationale, call, by=CALLER)
+        return Thought(decided.rationale, call, by=CALLER, more=tuple(more))
 
-    async def _make_call(self, view: View, rationale: str, emit: Emit) -> Call:
-        """The call that the caller makes of a thought; raises CallBroken where it twice made none."""
+    async def _make_calls(self, view: View, rationale: str, emit: Emit) -> tuple[Call, ...]:
+        """The calls that the caller makes of a thought; raises CallBroken where it twice made none."""
         if self._small.caller is not None:
             call, fault = await self._small.caller.call(view, rationale, emit)
             if call is None:
                 raise broken_call(self._models.caller, fault)
-            return call
+            return (call,)
         model, make = self._models.caller, partial(self._calling, view, rationale)
         request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
         reply = await model.ask(request, emit, role=CALLER)
@@ -222,7 +230,7 @@ class Umi:
         tell_if_cut(reply, emit)
         if call is None:
             raise broken_call(model, fault, reply.attempt or action_in(reply.text))
-        return call
+        return (call, *thought_of(reply).more)
 
     async def _fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
         """The caller's call for a node, and what is wrong with it."""

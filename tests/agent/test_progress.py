@@ -1,0 +1,125 @@
+"""A turn gets on: several calls of one reply, nothing made twice for nothing, and no result lost for a formality."""
+
+import json
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell.events import Answer, CallFinished, CallStarted, ErrorHappened, Notice, StepStarted
+from ecoshell.strategies.react import STALLED_AFTER
+
+COUNT = say("", "count_text", path="notes.txt")
+
+
+def calls(*made, text=""):
+    """One reply with several calls, each a name and its arguments."""
+    return {"text": text, "calls": [{"name": name, "arguments": arguments} for name, arguments in made]}
+
+
+async def test_all_calls_of_a_reply_are_made_in_their_order(play):
+    both = calls(("count_text", {"path": "notes.txt"}), ("calculate", {"expression": "6 * 7"}), text="Both at once.")
+    async with play([both, finish("3 and 42")], registration="all") as shell:
+        events = await turn(shell)
+        told = shell.requests[1].messages
+        again = shell.conversation.memory.messages
+        await shell.open(shell.session)
+        assert shell.conversation.memory.messages == again
+    assert (events[-1].status, events[-1].steps) == ("answered", 2)
+    assert [event.name for event in of(events, CallStarted)] == ["count_text", "calculate"]
+    results = [message.text for message in told if message.speaker == "tool"]
+    assert "3 lines" in results[0]
+    assert "42" in results[1]
+    assert [message.text for message in told if message.call and message.speaker == "assistant"] == [
+        "Both at once.",
+        "",
+    ]
+
+
+async def test_a_call_after_a_registration_in_the_same_reply_may_use_it(play):
+    both = calls(("tool_register", {"tool_name": "count_text"}), ("count_text", {"path": "notes.txt"}))
+    async with play([both, finish("3")], registration="names") as shell:
+        events = await turn(shell)
+    assert [event.ok for event in of(events, CallFinished)] == [True]
+    assert events[-1].registered == ("count_text",)
+
+
+async def test_an_answer_beside_calls_waits_for_their_results(play):
+    both = calls(("count_text", {"path": "notes.txt"}), ("finish", {"answer": "I guess 7"}))
+    async with play([both, finish("3")], registration="all") as shell:
+        events = await turn(shell)
+    assert events[-1].answer == "3"
+
+
+async def test_more_calls_than_a_reply_may_hold_are_cut_and_said_so(play):
+    many = calls(*(("calculate", {"expression": f"{number} + 1"}) for number in range(40)))
+    async with play([many, finish("done")], registration="all") as shell:
+        events = await turn(shell)
+    assert len(of(events, CallFinished)) == 16
+    assert "40 calls at once" in of(events, Notice)[0].text
+
+
+async def test_a_call_made_before_is_answered_from_memory_and_then_refused(play):
+    async with play([COUNT, COUNT, COUNT, finish("3")], registration="all") as shell:
+        events = await turn(shell)
+        told = [message.text for message in shell.requests[3].messages if message.speaker == "tool"]
+    assert [event.refused for event in of(events, CallFinished)] == ["", "repeated", "repeated"]
+    assert "3 lines" in told[1]
+    assert "was made before" in told[1]
+    assert "was not run again" in told[2]
+    assert "read_file" in told[2]
+
+
+async def test_a_call_is_made_again_once_something_was_written(play):
+    write = say("", "write_file", path="notes.txt", content="one\ntwo\nthree\nfour\n")
+    async with play([COUNT, write, COUNT, finish("4")], registration="all", yes=True) as shell:
+        events = await turn(shell)
+    finished = of(events, CallFinished)
+    assert [event.refused for event in finished] == ["", "", ""]
+    assert "4 lines" in finished[2].observation
+
+
+@pytest.mark.parametrize("strategy", ["react", "dfsdt"])
+async def test_a_stubborn_model_is_stopped_after_a_few_steps_and_the_result_is_kept(play, strategy):
+    script = [COUNT] * 24
+    async with play(script, registration="all", strategy=strategy) as shell:
+        events = await turn(shell)
+        steps = len(of(events, StepStarted))
+    made = [event for event in of(events, CallFinished) if not event.refused]
+    assert len(made) == 1
+    assert "3 lines" in events[-1].answer
+    assert steps <= 2 * (1 + STALLED_AFTER)
+
+
+async def test_a_failure_that_comes_back_in_other_words_ends_the_search_too(play):
+    lines = [say("", "convert_units", value=number, from_unit="parsnip", to_unit="m") for number in range(24)]
+    async with play([*lines[:5], say("That is no unit.")], registration="all") as shell:
+        events = await turn(shell)
+    assert [event.ok for event in of(events, CallFinished)] == [False] * (1 + STALLED_AFTER)
+    assert "nothing new" in of(events, Notice)[-1].text
+
+
+@pytest.mark.parametrize("empty", [say(""), finish("  ")])
+async def test_a_model_with_nothing_to_say_after_a_result_is_asked_once_more(play, empty):
+    async with play([COUNT, empty, say("It has 3 lines.")], registration="all") as shell:
+        events = await turn(shell)
+    assert (events[-1].status, events[-1].answer) == ("answered", "It has 3 lines.")
+    assert not of(events, ErrorHappened)
+
+
+@pytest.mark.parametrize("last", [[say("")], []])
+async def test_a_model_with_nothing_to_say_twice_leaves_the_result_as_the_answer(play, last):
+    async with play([COUNT, say(""), *last], registration="all") as shell:
+        events = await turn(shell)
+    assert events[-1].status == "answered"
+    assert "3 lines" in events[-1].answer
+    assert [event.text for event in of(events, Answer)] == [events[-1].answer]
+
+
+def test_a_script_whose_calls_are_no_list_is_refused_by_its_line(tmp_path):
+    from ecoshell.errors import UsageError
+    from ecoshell.models.script import ScriptModel
+
+    file = tmp_path / "script.jsonl"
+    file.write_text(json.dumps({"calls": "read_file"}))
+    with pytest.raises(UsageError, match="line 1"):
+        ScriptModel(file)
