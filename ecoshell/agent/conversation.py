@@ -367,6 +367,7 @@ class Conversation:
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,
+            searching=kit.way.searches,
             costs=await asyncio.to_thread(self._costs, asked, plan, offer) if kit.way.branches else "",
             plan=plan,
         )

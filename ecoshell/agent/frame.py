@@ -25,6 +25,8 @@ class Frame:
     large: bool = False
     along: str = ""
     """What goes along with the question: attachments, and what commands put out."""
+    searching: bool = False
+    """Whether the strategy goes back and tries another way."""
     costs: str = ""
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
     plan: Steering = field(default_factory=Unsteered)
@@ -49,5 +51,6 @@ class Frame:
             along=self.along,
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
+            searching=self.searching,
             tried=tried,
         )

@@ -92,6 +92,11 @@ class Cast:
         """Whether registering takes no thought of its own: a small model is asked one small thing at a time anyway."""
         return len(self.models) == 1 and self.model.traits.small
 
+    @property
+    def calls_undeclared(self) -> bool:
+        """Whether all who read everything may call a tool that their array does not hold."""
+        return all(model.traits.calls_undeclared for model in self._readers)
+
     async def warm(self) -> None:
         """Have models that are slow to load begin to; returns at once."""
         for model in self.models:

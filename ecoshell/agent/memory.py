@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.context import finished_messages
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.catalog.presentation import PRESENTATIONS, STABLE, Presentation
+from ecoshell.catalog.presentation import STABLE, Direct, Presentation, presentation_of
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import UsageError
 from ecoshell.events import (
@@ -305,11 +305,19 @@ class Memory:
         self.shown = replace(self.shown, documents=documents)
 
     def _shown_with(self, event: ToolsOffered) -> Shown:
-        presentation = PRESENTATIONS.get(event.presentation)
+        presentation = self._presentation_of(event)
         if not event.listing:
             return replace(self.shown, presentation=presentation)
-        documents = self.shown.documents | set(event.upfront) | set(self.library.names)
+        declared = presentation.declared if isinstance(presentation, Direct) else frozenset[str]()
+        documents = self.shown.documents | (set(event.upfront) | set(self.library.names)) - declared
         return Shown(self.shown.names | set(event.names), documents, presentation)
+
+    def _presentation_of(self, event: ToolsOffered) -> Presentation | None:
+        """How this turn put its tools; what the array declares was settled in the first turn that put them so."""
+        before = self.shown.presentation
+        if before is not None and before.name == event.presentation:
+            return before
+        return presentation_of(event.presentation, (*self.library.names, *event.upfront), self._catalog.names)
 
 
 def opening_text(listing: str, asked: str, *, advice: str = "") -> str:

@@ -35,8 +35,15 @@ class View:
     """Names that the plan does not allow now."""
     closed: bool = False
     """Whether no tool of the catalog may be used any more, so that only answering is left."""
+    searching: bool = False
+    """Whether giving up on a way leads to another one, so that `finish` is offered, which says so."""
     tried: tuple[Tried, ...] = ()
     """Next steps from here that are known already; the thought is to be another."""
+
+    @property
+    def array(self) -> tuple[ToolDocument, ...]:
+        """The tool array of a request."""
+        return self.presentation.array(self.registered, large=self.large, finish=self.searching)
 
     @property
     def usable(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Shown
 from ecoshell.agent.plan.live import LivePlan
-from ecoshell.catalog.presentation import PLAIN, Presentation
+from ecoshell.catalog.presentation import PLAIN, Direct, Presentation, presentation_of
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
@@ -70,7 +70,7 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
 
     unregistered = [catalog.document(name) for name in names if name not in library]
     decision = _decide(plan, kit, unregistered, _policy(kit, shown, large=large), told)
-    presentation = _presentation(kit, shown, decision, frozenset((*library.names, *decision.upfront)))
+    presentation = _presentation(kit, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
@@ -110,8 +110,9 @@ def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
     policy = Policy(kit.registration, kit.presentation, whole=not large)
     if context is not None:
         policy = replace(policy, room=context // _DOCUMENTS_SHARE)
-    if shown.presentation is not None and shown.presentation.name != PLAIN.name:
-        policy = replace(policy, presentation=shown.presentation.name)
+    before = shown.presentation
+    if before is not None and before.name in ("grow", "stable"):
+        policy = replace(policy, presentation=before.name)
     if _registers_by_itself(kit):
         policy = replace(policy, registration="names")
     return policy
@@ -122,11 +123,15 @@ def _registers_by_itself(kit: Kit) -> bool:
     return kit.registers_freely and kit.registration == "auto"
 
 
-def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: frozenset[str]) -> Presentation:
-    """The session's presentation; `plain` only while there is nothing left to register."""
-    complete = all(name in registered for name in kit.catalog.names)
-    if shown.presentation is not None and (complete or shown.presentation.name != PLAIN.name):
-        return shown.presentation
+def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
+    """The session's presentation, while the models can take it; `plain` only while nothing is left to register."""
+    before, complete = shown.presentation, set(registered).issuperset(kit.catalog.names)
+    if isinstance(before, Direct):
+        return before if kit.cast.calls_undeclared else decision.presentation
+    if before is not None and (complete or before.name != PLAIN.name):
+        return before
+    if kit.presentation == "auto" and kit.cast.calls_undeclared and not kit.registers_freely:
+        return presentation_of("direct", registered, kit.catalog.names) or decision.presentation
     return decision.presentation
 
 

@@ -1,22 +1,24 @@
 """What a model sees of the tools: the array of a request, the text beside the question, and what registering returns.
 
-Three ways (SPEC §1), each a frozen object with the same interface:
+Four ways (SPEC §1), each a frozen object with the same interface:
 
 - `GROW`, EcoAct as published: the array grows with every registration, which returns a short acknowledgment.
 - `STABLE`: the array stays byte for byte the same for a session, so that a cached prefix stays valid; documents are
   text, and calls go through `tool_call`.
+- `Direct`, for models that may call what their array does not hold, as local ones: the array keeps what was registered
+  when the session began, later documents are text, and every tool is called by its own name.
 - `PLAIN`, the agent without EcoAct: every document is in the array from the start, and there is nothing to register.
 
 A document stands in the context once: in the array or in the text, never in both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
-PresentationName = Literal["grow", "stable", "plain"]
+PresentationName = Literal["grow", "stable", "direct", "plain"]
 
 
 def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolDocument:
@@ -48,8 +50,15 @@ class Presentation(Protocol):
     @property
     def name(self) -> PresentationName: ...
 
-    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
-        """The tool array of a request; `large` says that `tool_search` is offered."""
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        """The tool array of a request; `large` and `finish` say that `tool_search` and `finish` are offered."""
+        ...
+
+    @property
+    def registers(self) -> bool:
+        """Whether there are tools known by name alone."""
         ...
 
     def registration_result(self, document: ToolDocument) -> str:
@@ -70,9 +79,12 @@ class Grow:
     """EcoAct as published: the array grows with each registration."""
 
     name: PresentationName = "grow"
+    registers: bool = True
 
-    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
-        return (REGISTER_DOCUMENT, FINISH_DOCUMENT, *_search(large), *registered)
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        return (REGISTER_DOCUMENT, *_finish(finish), *_search(large), *registered)
 
     def registration_result(self, document: ToolDocument) -> str:
         return "Registered."
@@ -89,9 +101,12 @@ class Stable:
     """The array never changes; documents are text in the conversation."""
 
     name: PresentationName = "stable"
+    registers: bool = True
 
-    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
-        return (REGISTER_DOCUMENT, CALL_DOCUMENT, FINISH_DOCUMENT, *_search(large))
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        return (REGISTER_DOCUMENT, CALL_DOCUMENT, *_finish(finish), *_search(large))
 
     def registration_result(self, document: ToolDocument) -> str:
         return document.as_text()
@@ -106,13 +121,43 @@ class Stable:
 
 
 @dataclass(frozen=True, slots=True)
+class Direct:
+    """The array never changes, as in `Stable`, and tools are called by their own names, as in `Grow`."""
+
+    declared: frozenset[str] = frozenset()
+    """Names of the tools whose documents the array holds."""
+    registers: bool = True
+    name: PresentationName = "direct"
+
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        declared = (document for document in registered if document.name in self.declared)
+        return (*declared, *([REGISTER_DOCUMENT] if self.registers else []), *_finish(finish), *_search(large))
+
+    def registration_result(self, document: ToolDocument) -> str:
+        return document.as_text()
+
+    def shown(self, document: ToolDocument) -> str:
+        return document.as_entry() if document.name in self.declared else document.as_text()
+
+    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+        later = [document for document in upfront if document.name not in self.declared]
+        listed = [name for name in names if name not in self.declared]
+        return STABLE.opening(listed, later, large=large)
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """Everything is registered from the start: no names, no registering."""
 
     name: PresentationName = "plain"
+    registers: bool = False
 
-    def array(self, registered: Sequence[ToolDocument], *, large: bool = False) -> tuple[ToolDocument, ...]:
-        return (FINISH_DOCUMENT, *registered)
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        return (*_finish(finish), *registered)
 
     def registration_result(self, document: ToolDocument) -> str:
         return "Registered."
@@ -128,6 +173,18 @@ GROW = Grow()
 STABLE = Stable()
 PLAIN = Plain()
 PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN)}
+
+
+def presentation_of(name: str, declared: Iterable[str], known: Iterable[str]) -> Presentation | None:
+    """The presentation of this name for a session that begins with `declared` tools of those `known`."""
+    if name != "direct":
+        return PRESENTATIONS.get(name)
+    there = frozenset(declared)
+    return Direct(there, registers=not there.issuperset(known))
+
+
+def _finish(offered: bool) -> tuple[ToolDocument, ...]:
+    return (FINISH_DOCUMENT,) if offered else ()
 
 
 def _search(large: bool) -> tuple[ToolDocument, ...]:

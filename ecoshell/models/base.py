@@ -22,6 +22,8 @@ class Traits:
     native_tools: bool
     """Takes a tool array and answers with tool calls of its own; otherwise calls are JSON in the text."""
     local: bool
+    calls_undeclared: bool = False
+    """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
     small: bool = False
     """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
 

@@ -8,6 +8,7 @@ from typing import Literal
 from ecoshell.agent.context import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.gate import Hold
+from ecoshell.catalog.presentation import FINISH_DOCUMENT
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
@@ -44,7 +45,6 @@ class Single:
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._aside: Hold | None = None
-        self._system = Message("system", prompt("single"))
 
     @property
     def model(self) -> str:
@@ -143,12 +143,14 @@ class Single:
         return self._in_context(self._concluding(self._request(view)), aside.prompt_tokens if aside else None)
 
     def _request(self, view: View) -> Request:
-        array = view.presentation.array(view.registered, large=view.large)
+        array = view.array
         shown = {document.name for document in array}
         told = (tried_message(view),) if view.tried else ()
         may = (*array, *(document for document in view.registered if document.name not in shown))
+        if FINISH not in shown and not self._model.traits.calls_undeclared:
+            may = (*may, FINISH_DOCUMENT)  # it is how many models end, whether it is offered or not
         return Request(
-            messages=(self._system, *view.history, *path_messages(view.opening, view.path), *told),
+            messages=(_system(view), *view.history, *path_messages(view.opening, view.path), *told),
             tools=array,
             callable_now=tuple(document for document in may if document.name not in view.forbidden),
             max_tokens=self._max_tokens,
@@ -156,6 +158,16 @@ class Single:
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
         return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)
+
+
+def _system(view: View) -> Message:
+    """The system's text, which is the same for all of a session."""
+    parts = [prompt("single")]
+    if view.presentation.registers:
+        parts.append(prompt("registering"))
+    if view.searching:
+        parts.append(prompt("finishing"))
+    return Message("system", "\n\n".join(parts))
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

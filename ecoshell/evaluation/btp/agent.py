@@ -20,6 +20,7 @@ from ecoshell.messages import FINISH, Call, Observation
 from ecoshell.planning.btp.plan import TaskPlan
 from ecoshell.strategies.base import (
     Act,
+    ActAll,
     Draft,
     Leave,
     Path,
@@ -158,5 +159,7 @@ def _fulfil(want: Want, agent: RecordedAgent, tools: Tools) -> Thought | Observa
             return tools.act(want.call)
         case Rank():
             return agent.prefer(want.one, want.other)
-        case Leave() | Draft() | Together():  # a recording plans no branches, so that a strategy thinks step by step
+        case (
+            ActAll() | Leave() | Draft() | Together()
+        ):  # a recording makes one call at a time and plans no branches, so that a strategy thinks step by step
             return None

@@ -312,7 +312,7 @@ class Umi:
 
         A model without tool calls of its own has the documents in the text, and how the caller is to write.
         """
-        array = view.presentation.array(view.registered, large=view.large)
+        array = view.array
         if model.traits.native_tools:
             return self._system, array
         documents = "\n".join(document.as_text() for document in array if document.name != FINISH)
@@ -338,7 +338,7 @@ def _tasked(told: Request, task: str) -> Request:
 
 def _callable(view: View) -> tuple[ToolDocument, ...]:
     """What the caller may call now: meta-tools, and what is registered and not forbidden."""
-    array = view.presentation.array(view.registered, large=view.large)
+    array = view.array
     shown = {document.name for document in array}
     may = (*array, *(document for document in view.registered if document.name not in shown))
     return tuple(one for one in may if one.name != FINISH and one.name not in view.forbidden)
