@@ -1,7 +1,7 @@
 """A shell from options and settings."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.graph import GRAPH
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.tot import TOT
+from ecoshell.tools.base import Tool
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -49,11 +50,26 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
 STRATEGIES: Mapping[str, Way] = {way.name: way for way in (REACT, DFSDT, TOT, GRAPH)}
 
 
-async def assemble(options: Options, person: Person | None = None) -> Shell:
-    """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError."""
-    paths = user_paths()
-    settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(build, options, settings, paths, person=person)
+ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]
+"""Makes the tools of a session in a workspace."""
+
+
+async def assemble(
+    options: Options,
+    person: Person | None = None,
+    *,
+    paths: Paths | None = None,
+    settings: "Settings | None" = None,
+    casting: type[Casting] = Casting,
+    tools: ToolsOf = tools_of,
+) -> Shell:
+    """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError.
+
+    A bench gives a home, settings, models and tools of its own; without them they are the user's.
+    """
+    paths = paths or user_paths()
+    settings = settings or await asyncio.to_thread(load_settings, paths)
+    shell = await asyncio.to_thread(build, options, settings, paths, person=person, casting=casting, tools=tools)
     try:
         await shell.open(options.resume)
         if shell.read_only is None:
@@ -71,12 +87,13 @@ def build(
     *,
     person: Person | None = None,
     casting: type[Casting] = Casting,
+    tools: ToolsOf = tools_of,
 ) -> Shell:
     """A shell in which no session is open yet; may block; raises as `assemble` does."""
     workspace = (options.workspace or Path.cwd()).absolute()
     undo = undo_log(paths)
     ground = Workspace(workspace, undo=undo)
-    catalog = Catalog(tools_of(settings, ground))
+    catalog = Catalog(tools(settings, ground))
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     purse = Purse(Gate(ledger))

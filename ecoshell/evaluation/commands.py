@@ -15,6 +15,7 @@ from ecoshell.budget.price import Rates
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.btp.arguments import add_btp, run_btp
 from ecoshell.evaluation.catp.arguments import add_catp, run_catp
+from ecoshell.evaluation.tasks.arguments import add_tasks, run_tasks
 from ecoshell.evaluation.umi.arguments import add_umi, run_umi
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
     speed.add_argument("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
-    for benchmark in (ecoact, add_btp(benchmarks), add_umi(benchmarks), add_catp(benchmarks), speed):
+    others = (add_tasks(benchmarks), add_btp(benchmarks), add_umi(benchmarks), add_catp(benchmarks))
+    for benchmark in (ecoact, *others, speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -55,6 +57,10 @@ def run(args: argparse.Namespace) -> int:
     match args.benchmark:
         case "ecoact":
             return _ecoact(args)
+        case "tasks":
+            text, status = run_tasks(args)
+            _print(text)
+            return status
         case "btp":
             _print(run_btp(args))
             return 0
