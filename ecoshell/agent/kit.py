@@ -158,6 +158,14 @@ class Caster(Protocol):
         """Names of models worth offering in the place of this one; may block."""
         ...
 
+    def introduction(self, present: str) -> str:
+        """Which model answers, and how to get a better one, in a sentence or two; may block."""
+        ...
+
+    def ask_servers(self, ask: bool) -> None:
+        """Say whether servers of this machine may be asked for their models from now on."""
+        ...
+
     async def aclose(self) -> None:
         """Let go of what the models shared."""
         ...

@@ -227,6 +227,10 @@ class Shell:
         """Every model one could go on with."""
         return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
 
+    async def introduction(self) -> str:
+        """Which model answers, and how to get a better one."""
+        return await asyncio.to_thread(self.kit.caster.introduction, self.kit.model)
+
     def _dossier(self, document: ToolDocument) -> Dossier:
         talk, tool = self.conversation, self.kit.catalog.tool(document.name)
         skill = talk.library.get(document.name)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.purse import Purse
-from ecoshell.assembly.inventory import Inventory
+from ecoshell.assembly.inventory import Inventory, introduction
 from ecoshell.assembly.parts import price_book
 from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
@@ -20,6 +20,7 @@ from ecoshell.models.keys import Keys
 from ecoshell.models.listing import ModelRow
 from ecoshell.models.local_names import LocalFiles, is_embedded, local_files
 from ecoshell.models.metered import MeteredModel
+from ecoshell.models.servers import Servers
 from ecoshell.modes.roles import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import user_paths
@@ -47,6 +48,8 @@ class Casting:
         self._book = price_book(settings, self._told)
         self._keys = Keys()
         self._process: RemoteProcess | None = None
+        self._servers = Servers()
+        self._ask_servers = settings.local.ask_servers
 
     def cast(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
@@ -133,8 +136,25 @@ class Casting:
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
         """Every model that could be cast, its price as told for this run; may block."""
-        folder = user_paths().models_folder
-        return Inventory(self._settings, folder, barred=barred, keys=self._keys, told=self._told).rows()
+        return self._inventory(barred).rows()
+
+    def introduction(self, present: str) -> str:
+        """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
+        return introduction(present, self._inventory({}).here(), self._keys.at_hand())
+
+    def ask_servers(self, ask: bool) -> None:
+        """Say whether servers of this machine may be asked for their models from now on."""
+        self._ask_servers = ask
+
+    def _inventory(self, barred: Mapping[str, str]) -> Inventory:
+        return Inventory(
+            self._settings,
+            user_paths().models_folder,
+            barred=barred,
+            keys=self._keys,
+            told=self._told,
+            servers=self._servers if self._ask_servers else None,
+        )
 
     def substitutes(self, present: str) -> tuple[str, ...]:
         """Names of models worth offering in the place of this one; may block, and leaves the keyring alone."""
@@ -149,7 +169,8 @@ class Casting:
     def _model(self, name: str) -> Model:
         if not name:
             raise UsageError(
-                "No model is named.", fix="Give embedded, local:PATH.gguf, script:FILE.jsonl or a litellm name."
+                "No model is named.",
+                fix="Give embedded, local:PATH.gguf, hf:OWNER/REPO, script:FILE.jsonl or a litellm name.",
             )
         if files := local_files(name):
             return self._local(files, name)
@@ -166,6 +187,12 @@ class Casting:
         self._process = self._process or RemoteProcess()
         given = self._settings.models.get(name)
         options = RemoteOptions(given.base_url, given.native_tools, given.context) if given else RemoteOptions()
+        if options.base_url is None and (served := self._servers.served(name, ask=self._ask_servers)):
+            options = RemoteOptions(
+                served.base_url,
+                served.native_tools if options.native_tools is None else options.native_tools,
+                options.context or served.context,
+            )
         model = RemoteModel(name, book=self._book, keys=self._keys, process=self._process, options=options)
         model.check()
         return model

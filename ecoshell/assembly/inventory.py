@@ -1,6 +1,7 @@
 """Everything that can be talked with: what is on this machine, what has a key, what it costs, and what is barred."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,17 +10,24 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.gguf_header import model_files
+from ecoshell.models.gguf_places import ModelFile, model_files
+from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.listing import HERE, ModelRow
-from ecoshell.models.local_names import LOCAL
+from ecoshell.models.local_names import local_name
+from ecoshell.models.servers import Served, Servers
 
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
 
+_LLAMA = "llama_cpp"
+_GET_LLAMA = 'Install llama.cpp with: pip install "ecoshell[local]"'
+_SHOWN = 2
+"""Models that the introduction names."""
+
 
 class Inventory:
-    """The models there are; its methods read files and the keyring, and may block."""
+    """The models there are; its methods read files and the keyring, ask servers on loopback, and may block."""
 
     def __init__(
         self,
@@ -29,43 +37,101 @@ class Inventory:
         barred: Mapping[str, str],
         keys: Keys | None = None,
         told: Mapping[str, Price] | None = None,
+        servers: Servers | None = None,
     ) -> None:
+        """`folder` holds the user's own GGUF files; without `servers` none is asked."""
         self._book = price_book(settings, told)
         self._folder = folder
         self._settings = settings
         self._barred = barred
         self._keys = keys or Keys()
+        self._servers = servers
         self._has_key: dict[str, bool | None] = {}
 
     def rows(self) -> list[ModelRow]:
-        """Every model: first those of this machine, then the others by name."""
-        here = [self._embedded(), *self._files()]
+        """Every model: first those of this machine and those worth pulling, then the others by name."""
+        here = self.here()
         named = {*self._settings.models, *self._barred, *self._book.names()} - {row.name for row in here}
         return [*here, *(self._other(name) for name in sorted(named))]
+
+    def here(self) -> list[ModelRow]:
+        """The models of this machine, and those worth pulling."""
+        found = [self._embedded(), *self._files(), *self._served()]
+        there = {row.name.lower() for row in found}
+        return [*found, *(row for row in self._recommended() if row.name.lower() not in there)]
 
     def _embedded(self) -> ModelRow:
         context = min(CONTEXT, self._settings.local.context)
         try:
-            embedded_path()
+            path = embedded_path()
         except ModelMissing as error:
-            return self._local(EMBEDDED, context, missing=error.fix)
-        return self._local(EMBEDDED, context)
-
-    def _files(self) -> Iterator[ModelRow]:
-        for file in model_files(self._folder):
-            yield self._local(f"{LOCAL}{file}", self._settings.local.context)
-
-    def _local(self, name: str, context: int, *, missing: str = "") -> ModelRow:
+            return ModelRow(EMBEDDED, HERE, False, context, None, ZERO_PRICE, missing=error.fix, kind="embedded")
         return ModelRow(
-            name,
+            EMBEDDED,
             HERE,
-            ready=not missing,
+            ready=True,
             context=context,
             max_output=None,
             price=ZERO_PRICE,
-            barred=self._barred.get(name, ""),
-            missing=missing,
+            barred=self._barred.get(EMBEDDED, ""),
+            kind="embedded",
+            path=path,
+            size_bytes=path.stat().st_size,
         )
+
+    def _files(self) -> Iterator[ModelRow]:
+        unable = "" if find_spec(_LLAMA) else _GET_LLAMA
+        for file in model_files(self._folder):
+            name, missing = local_name(file), _missing(file)
+            yield ModelRow(
+                name,
+                HERE,
+                ready=not (missing or unable),
+                context=min(filter(None, (file.context, self._settings.local.context))),
+                max_output=None,
+                price=ZERO_PRICE,
+                barred=self._barred.get(name, ""),
+                missing=missing or unable,
+                kind="file",
+                path=file.path,
+                size_bytes=file.size_bytes,
+                place=file.place,
+            )
+
+    def _served(self) -> Iterator[ModelRow]:
+        for model in self._servers.models() if self._servers else ():
+            given = self._settings.models.get(model.name)
+            if given is None or given.base_url is None:
+                yield self._of_server(model)
+
+    def _of_server(self, model: Served) -> ModelRow:
+        given = self._settings.models.get(model.name)
+        return ModelRow(
+            model.name,
+            model.program,
+            ready=True,
+            context=(given.context if given else None) or model.context,
+            max_output=None,
+            price=self._book.price(model.name),
+            barred=self._barred.get(model.name, ""),
+            address=model.base_url,
+            kind="server",
+            size_bytes=model.size_bytes,
+        )
+
+    def _recommended(self) -> Iterator[ModelRow]:
+        for one in RECOMMENDED:
+            pull = f"ecoshell models pull {one.name.short}"
+            yield ModelRow(
+                str(one.name),
+                "hub",
+                ready=False,
+                context=None,
+                max_output=None,
+                price=ZERO_PRICE,
+                missing=f"{pull} brings it: {one.summary}.",
+                kind="hub",
+            )
 
     def _other(self, name: str) -> ModelRow:
         facts, given = self._book.facts(name), self._settings.models.get(name)
@@ -91,3 +157,29 @@ class Inventory:
             needs_one = bool(self._keys.variables(provider))
             self._has_key[provider] = self._keys.find(provider) is not None if needs_one else None
         return self._has_key[provider]
+
+
+def introduction(present: str, here: Sequence[ModelRow], providers: Sequence[str]) -> str:
+    """Which model answers and, where that is the demonstration, how to get a better one.
+
+    `here` are the models of this machine and those worth pulling, `providers` those whose key is at hand.
+    """
+    if present != EMBEDDED:
+        return f"{present} answers. /model shows the others."
+    told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
+    better = [row for row in here if row.ready and row.kind in ("server", "file") and not row.barred]
+    better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
+    if better:
+        names = " or ".join(f"/model {row.name}" for row in better[:_SHOWN])
+        return f"{told} Better ones are on this machine: {names}."
+    if providers:
+        return f"{told} There is a key for {', '.join(providers[:_SHOWN])}: /model shows what it opens."
+    first = RECOMMENDED[0]
+    return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
+
+
+def _missing(file: ModelFile) -> str:
+    if not file.missing:
+        return ""
+    again = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
+    return f"{len(file.missing)} of its parts are not there: {again}."

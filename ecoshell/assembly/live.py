@@ -26,6 +26,7 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("agent", "strategy"),
         ("agent", "compact_model"),
         ("registration", "names_share"),
+        ("local", "ask_servers"),
         *(("modes", "umi", role) for role in ROLES),
         ("modes", "umi", "preset"),
         ("plan", "mode"),
@@ -59,18 +60,12 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
             kit.ask_above_nano = ask_above(settings)
         case ("budget", scope):
             return await _cap(shell, settings, scope)
-        case ("agent", "registration"):
-            kit.registration = settings.agent.registration
-        case ("agent", "presentation"):
-            kit.presentation = settings.agent.presentation
-        case ("agent", "strategy"):
-            kit.strategy = settings.agent.strategy
-        case ("agent", "max_steps"):
-            kit.max_steps = settings.agent.max_steps
-        case ("agent", "compact_model"):
-            kit.compact_model = settings.agent.compact_model
+        case ("agent", "registration" | "presentation" | "strategy" | "max_steps" | "compact_model" as name):
+            setattr(kit, name, getattr(settings.agent, name))
         case ("registration", "names_share"):
             kit.names_share = settings.registration.names_share
+        case ("local", "ask_servers"):
+            kit.caster.ask_servers(settings.local.ask_servers)
         case ("plan" | "graph" | "experience", _):
             follow_plan(kit.planning, settings)
         case ("approval", _):

@@ -9,9 +9,9 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.gguf_header import model_files
+from ecoshell.models.gguf_places import model_files
 from ecoshell.models.keys import Keys
-from ecoshell.models.local_names import LOCAL
+from ecoshell.models.local_names import local_name
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -44,7 +44,9 @@ class Substitutes:
             yield EMBEDDED
         except ModelMissing:
             pass
-        yield from (f"{LOCAL}{file}" for file in model_files(self._folder))
+        for file in model_files(self._folder):
+            if not file.missing:
+                yield local_name(file)
 
     def _from_settings(self) -> Iterator[str]:
         """Those of the settings that can be asked without unlocking the keyring."""

@@ -13,7 +13,7 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.bounds import request_bound
-from ecoshell.models.local_names import LOCAL, is_embedded
+from ecoshell.models.local_names import is_embedded, is_local
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -57,7 +57,7 @@ class _Portraits(Casting):
     def _model(self, name: str) -> Model:
         if is_embedded(name):
             return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)
-        here = name.startswith((LOCAL, SCRIPT))
+        here = is_local(name) or name.startswith(SCRIPT)
         price = (self._book.given(name) or ZERO_PRICE) if here else self._book.price(name)
         return _Portrait(name, price, local=here)
 

@@ -12,7 +12,7 @@ from ecoshell.budget.price import ZERO_PRICE, Price, Rates, Tier
 
 _FILE_NAME = "model_prices_and_context_window_backup.json"
 _CHAT_MODES = frozenset({"chat", "completion", "responses"})
-_SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile"})
+_SELF_HOSTED = frozenset({"ollama", "ollama_chat", "lemonade", "lm_studio", "llamafile", "hosted_vllm"})
 """Providers that run on a machine of the user's own and bill nobody."""
 _HOSTED_AFTER_ALL = "-cloud"
 """How the names end that an Ollama server passes on to Ollama's own machines."""

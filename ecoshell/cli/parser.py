@@ -7,6 +7,7 @@ from pathlib import Path
 from ecoshell import __version__
 from ecoshell.cli.arguments import Parser, add_shared_options, options_from
 from ecoshell.cli.manage.arguments import add_management
+from ecoshell.options import ROLES, Options
 
 _DESCRIPTION = "A chat shell for a tool-using agent that never spends more than it was given."
 _EPILOG = "Without a command, the chat opens. Everything is explained in the README."
@@ -64,13 +65,13 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
 def _chat(args: argparse.Namespace) -> int:
     from ecoshell.cli.chat import run as chat
 
-    return chat(options_from(args))
+    return chat(_options(args))
 
 
 def _line(args: argparse.Namespace) -> int:
     from ecoshell.cli.line import run as line
 
-    return line(options_from(args))
+    return line(_options(args))
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -89,4 +90,14 @@ def _screenshot(args: argparse.Namespace) -> int:
 def _ask(args: argparse.Namespace) -> int:
     from ecoshell.cli.ask import run as ask
 
-    return ask(options_from(args), question=" ".join(args.question), json=args.json)
+    return ask(_options(args), question=" ".join(args.question), json=args.json)
+
+
+def _options(args: argparse.Namespace) -> Options:
+    """What the command line says, once the models of a hub that it names are here, or nobody wants to pull them."""
+    options = options_from(args)
+    if any(name and name.startswith("hf:") for name in (options.model, *map(options.roles.of, ROLES))):
+        from ecoshell.cli.manage.pull import pull_wanted
+
+        pull_wanted(options)
+    return options

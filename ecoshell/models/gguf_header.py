@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ModelBroken, ModelMissing
 from ecoshell.models.gguf import FITTING_ADAPTER, MAGIC, check_file, unfit_adapter
+from ecoshell.models.hub_names import is_later_part, parts_of
 
 _STRING, _ARRAY = 8, 9
+_WHOLE = (4, 5, 10, 11)
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Bytes of a value by its type."""
 _MAX_ENTRIES = 64
@@ -31,7 +33,10 @@ Shape = tuple[int, ...]
 
 
 def header(path: Path) -> dict[str, str]:
-    """The texts among the first entries of a file's metadata; what cannot be read is left out, and nothing raised."""
+    """The texts and whole numbers among the first entries of a file's metadata, as texts; reads some kilobytes.
+
+    What cannot be read is left out, and nothing raised.
+    """
     texts: dict[str, str] = {}
     try:
         with path.open("rb") as file:
@@ -46,14 +51,21 @@ def is_adapter(path: Path) -> bool:
     return header(path).get("general.type") == "adapter"
 
 
-def model_files(folder: Path) -> list[Path]:
-    """The GGUF files below a folder that are models: adapters are named behind one, and are none themselves."""
-    return [file for file in sorted(folder.glob("**/*.gguf")) if file.is_file() and not is_adapter(file)]
+def missing_parts(path: Path) -> list[Path]:
+    """The files that a model in several parts lacks, by its first; llama.cpp finds them beside it by their names."""
+    return [part for name in parts_of(path.name) if not (part := path.with_name(name)).is_file()]
 
 
 def check_base(path: Path) -> None:
-    """Raise ModelMissing or ModelBroken when the file is none of GGUF, or an adapter."""
+    """Raise ModelMissing or ModelBroken when the file is none of GGUF, an adapter, or a part that lacks others."""
     check_file(path)
+    if absent := missing_parts(path):
+        raise ModelMissing(
+            f"{path} is one part of a model of {len(parts_of(path.name))}, and {absent[0].name} is not beside it.",
+            fix="Pull the model again, which goes on where it stopped: ecoshell models pull OWNER/REPO:QUANT",
+        )
+    if is_later_part(path.name):
+        raise ModelMissing(f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}.")
     if is_adapter(path):
         raise ModelBroken(
             f"{path} is an adapter, not a model.",
@@ -126,6 +138,8 @@ def _read_into(texts: dict[str, str], file: BinaryIO) -> None:
             return
         if kind == _STRING:
             texts[key] = _text(file)
+        elif kind in _WHOLE:
+            texts[key] = str(_number(file, _SIZES[kind]))
         else:
             _skip(file, kind)
 

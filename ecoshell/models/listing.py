@@ -1,11 +1,16 @@
 """A model as lists of models show it."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from ecoshell.budget.price import Price
 
 HERE = "this machine"
 """The provider of models that run in this process."""
+
+Kind = Literal["embedded", "file", "server", "remote", "hub"]
+"""What runs it: this process, from the package or a file; a server here or elsewhere; nothing until it is pulled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,12 @@ class ModelRow:
     address: str = ""
     """The user's own server it is asked at, which needs no key; empty for the provider's."""
     at_hand: bool = True
-    """Whether it is on this machine, in the settings, barred, or of a provider with a key."""
+    """Whether it is on this machine, recommended, in the settings, barred, or of a provider with a key."""
+    kind: Kind = "remote"
+    path: Path | None = None
+    size_bytes: int | None = None
+    place: str = ""
+    """Whose it is where that is not said by the provider: `LM Studio`, `Ollama: qwen3:4b`."""
 
     @property
     def local(self) -> bool:
@@ -38,6 +48,10 @@ class ModelRow:
         """How it stands, in a word or two."""
         if self.barred:
             return "barred"
+        if self.kind == "hub":
+            return "to pull"
+        if self.kind == "server":
+            return "running"
         if self.local:
             return "installed" if self.ready else "not installed"
         if self.address:

@@ -1,4 +1,4 @@
-"""What names of local models stand for: `embedded`, `local:BASE.gguf`, and either with `+ADAPTER.gguf` behind it."""
+"""What names of local models stand for: `embedded`, `local:BASE.gguf`, either with `+ADAPTER.gguf`, and `hf:…`."""
 
 import re
 from dataclasses import dataclass
@@ -7,6 +7,9 @@ from pathlib import Path
 from ecoshell.errors import UsageError
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf_places import ModelFile, hub_file
+from ecoshell.models.hub_names import HUB, hub_name
+from ecoshell.paths import user_paths
 
 LOCAL = "local:"
 _PLUS = "+"
@@ -19,6 +22,16 @@ class LocalFiles:
 
     base: Path
     adapter: Path | None = None
+
+
+def is_local(name: str) -> bool:
+    """Whether the name is of a model that runs in this process."""
+    return is_embedded(name) or name.startswith((LOCAL, HUB))
+
+
+def local_name(file: ModelFile) -> str:
+    """What a model is called that is in a file."""
+    return str(file.hub) if file.hub and not file.missing else f"{LOCAL}{file.path}"
 
 
 def is_embedded(name: str) -> bool:
@@ -35,11 +48,15 @@ def name_parts(name: str) -> tuple[str, str]:
 def local_files(name: str) -> LocalFiles | None:
     """The files a name stands for, None where it is no local model's; raises ModelMissing and UsageError.
 
+    What `hf:OWNER/REPO:QUANT` stands for is looked for where it is pulled to, and in the hub's cache.
+
     A `+` may stand in file names, too: a file that has the whole name comes first, then the first `+` that parts two
     files, then the first behind a file, or at least behind what should be one.
     """
     if is_embedded(name):
         return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
+    if name.startswith(HUB):
+        return LocalFiles(hub_file(hub_name(name), user_paths().models_folder))
     if not name.startswith(LOCAL):
         return None
     text = name.removeprefix(LOCAL)

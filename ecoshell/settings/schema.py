@@ -186,6 +186,8 @@ class LocalSettings(Section):
     """Processor threads a local model computes with."""
     context: Annotated[int, Field(strict=True, ge=512)] = 8192
     """Tokens of context a local model is opened with."""
+    ask_servers: Flag = True
+    """Whether Ollama, LM Studio, llama.cpp and vLLM are asked, on this machine alone, which models they have."""
 
 
 class ApprovalSettings(Section):

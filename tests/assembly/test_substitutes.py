@@ -30,7 +30,7 @@ def names(tmp_path):
 
 def test_models_of_this_machine_are_offered_but_never_the_present_one(names, tmp_path):
     (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "mine.gguf").touch()
+    (tmp_path / "deep" / "mine.gguf").write_bytes(b"GGUF")
     mine = f"local:{tmp_path / 'deep' / 'mine.gguf'}"
     assert names("openai/gpt-5") == ("embedded", mine)
     assert names("embedded") == (mine,)

@@ -247,14 +247,14 @@ class TestConfig:
 
 class TestModels:
     def rows(self, shell: Shell, *argv: str) -> dict[str, dict[str, Any]]:
-        return {row["model"]: row for row in json.loads(shell("models", "--json", *argv))["rows"]}
+        return {row["name"]: row for row in json.loads(shell("models", "--json", *argv))["rows"]}
 
     def test_what_is_on_this_machine_is_listed(self, shell: Shell, home: Path) -> None:
         file = home / "data" / "models" / "small.gguf"
         file.parent.mkdir(parents=True)
         file.write_bytes(b"GGUF")
         rows = self.rows(shell)
-        assert rows["embedded"]["usd_per_million"] == {"input": "0", "cached_input": "0", "output": "0"}
+        assert rows["embedded"]["price"] == {"input": "0", "cached_input": "0", "output": "0"}
         assert rows["embedded"]["ready"] in {True, False}
         assert rows[f"local:{file}"]["ready"] is True
 
@@ -263,7 +263,7 @@ class TestModels:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretindeed")
         row = self.rows(shell)["gpt-4o-mini"]
         assert (row["ready"], row["context"]) == (True, 128000)
-        assert row["usd_per_million"] == {"input": "0.15", "cached_input": "0.075", "output": "0.6"}
+        assert row["price"] == {"input": "0.15", "cached_input": "0.075", "output": "0.6"}
 
     def test_a_part_of_the_name_searches_every_known_model(self, shell: Shell) -> None:
         rows = self.rows(shell, "GPT-4o-mini")
@@ -275,7 +275,7 @@ class TestModels:
         written('[models."mine/model"]\ncontext = 4096\nprice = { input = 0.5, output = 1 }\n')
         row = self.rows(shell)["mine/model"]
         assert row["context"] == 4096
-        assert row["usd_per_million"] == {"input": "0.5", "cached_input": "0.5", "output": "1"}
+        assert row["price"] == {"input": "0.5", "cached_input": "0.5", "output": "1"}
 
     def test_a_barred_model_is_listed_until_it_is_unbarred(self, shell: Shell) -> None:
         spent("a", Usage(input=9000, output=9000), model="openai/greedy")

@@ -21,7 +21,8 @@ from adapter_files import make_adapter
 from ecoshell.models import weights
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.gguf_header import header, is_adapter, model_files, tensor_shapes
+from ecoshell.models.gguf_header import header, is_adapter, tensor_shapes
+from ecoshell.models.gguf_places import model_files
 from ecoshell.models.local import LocalModel
 
 OPTIONS = EngineOptions(context=512)
@@ -211,7 +212,10 @@ def test_adapters_in_the_models_folder_are_no_models(folder: Path, tmp_path: Pat
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     (tmp_path / "base.gguf").symlink_to(embedded_path())
     assert is_adapter(tmp_path / "deep" / "adapter.gguf")
-    assert [file.name for file in model_files(tmp_path)] == ["base.gguf", "broken.gguf"]
+    assert [file.path.name for file in model_files(tmp_path, {"HOME": str(tmp_path / "home")})] == [
+        "base.gguf",
+        "broken.gguf",
+    ]
 
 
 def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):

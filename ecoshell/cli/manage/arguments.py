@@ -134,9 +134,19 @@ def _add_config(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
 
 def _add_models(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "models", parents=[as_json], allow_abbrev=False, help="what can be talked with, and prices"
+        "models",
+        parents=[as_json],
+        allow_abbrev=False,
+        help="what can be talked with, and prices; `models pull` brings more",
+        usage="ecoshell models [--json] [FILTER]\n       ecoshell models pull [--json] OWNER/REPO[:QUANT]",
     )
     parser.add_argument("filter", nargs="?", default="", help="a part of the name; searches all known models")
+    parser.add_argument(
+        "repo",
+        nargs="?",
+        default="",
+        help="after pull: a repository with GGUF files, and which of them, such as Q4_K_M",
+    )
     parser.add_argument("--unbar", metavar="NAME", help="allow a model again that billed more than it may")
     parser.set_defaults(run=_models, json=False)
 
@@ -190,6 +200,10 @@ def _config(args: argparse.Namespace) -> int:
 
 
 def _models(args: argparse.Namespace) -> int:
+    if args.filter == "pull":
+        from ecoshell.cli.manage.pull import run as pull
+
+        return pull(args.repo, as_json=args.json)
     from ecoshell.cli.manage.models import run
 
     return run(args)

@@ -1,0 +1,355 @@
+"""Bringing a model from a hub: found out about, downloaded, checked, and only then put where models are looked for.
+
+huggingface_hub asks the hub and sends the token; `HF_ENDPOINT` names a mirror. Its own downloads begin anew each time
+and check no more than the size, so the bytes are fetched here: into `FILE.part`, which the next pull goes on with, and
+which gets its name once it has the SHA-256 that the hub says.
+"""
+
+import errno
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
+
+from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.models.gguf import MAGIC
+from ecoshell.models.gguf_places import pulled_folder
+from ecoshell.models.hub_names import HubName, model_of
+from ecoshell.paths import make_private
+
+if TYPE_CHECKING:
+    import httpx
+
+UNFINISHED = ".part"
+"""Ends the name of a file that is not whole; no list and no name of a model ever means one."""
+_CHUNK = 1 << 18
+_SPARE = 64 << 20
+"""Bytes of the disk that are left to others."""
+_PATIENCE = 15.0
+"""Seconds in which the hub must say something."""
+_TRIES = 4
+"""Times in a row that a download may break without having brought anything."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """A model worth pulling; the sizes are about right, in gigabytes."""
+
+    name: HubName
+    download: float
+    memory: float
+    """The file, and a context of 8,192 tokens."""
+    licence: str
+
+    @property
+    def summary(self) -> str:
+        """What it takes."""
+        return f"about {self.download:g} GB, runs in {self.memory:g} GB of memory, {self.licence}"
+
+
+RECOMMENDED = (
+    Recommended(HubName("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "Q4_K_M"), 1.1, 2, "Apache-2.0"),
+    Recommended(HubName("Qwen/Qwen3-4B-GGUF", "Q4_K_M"), 2.5, 4, "Apache-2.0"),
+    Recommended(HubName("Qwen/Qwen2.5-Coder-7B-Instruct-GGUF", "Q4_K_M"), 4.7, 6, "Apache-2.0"),
+    Recommended(HubName("Qwen/Qwen3-8B-GGUF", "Q4_K_M"), 5, 7, "Apache-2.0"),
+)
+"""The smallest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """One file of a repository, as the hub describes it."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What a pull would bring."""
+
+    name: HubName
+    revision: str
+    files: tuple[HubFile, ...]
+    """One, or the parts in their order."""
+    licence: str
+    """As the repository names it; empty where it names none."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+Progress = Callable[[HubFile, int], None]
+"""Told which file is at how many bytes."""
+
+
+class Hub:
+    """The hub, or a mirror of it; its methods block, and raise ModelMissing, ModelUnavailable and ModelBroken."""
+
+    def __init__(self, folder: Path, *, endpoint: str | None = None, pause: float = 1.0) -> None:
+        """`folder` is the user's own for models; `pause` are the seconds before a broken download is taken up again."""
+        self._folder = folder
+        self._endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+        self._pause = pause
+
+    def find(self, name: HubName) -> Pull:
+        """What the hub has under this name; nothing is downloaded."""
+        from huggingface_hub import HfApi  # httpx and more come with it
+
+        with self._told(name):
+            info = HfApi(endpoint=self._endpoint).model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
+        described = {file.rfilename: file for file in info.siblings or ()}
+        files: list[HubFile] = []
+        for chosen in model_of(name, described):
+            one = described[chosen]
+            path = PurePosixPath(chosen)
+            if one.lfs is None or not one.lfs.sha256 or not one.size:
+                raise ModelBroken(
+                    f"The hub names no SHA-256 for {chosen} of {name.repo}, so it could not be checked.",
+                    fix="Choose another repository, or ask without HF_ENDPOINT, should a mirror leave it out.",
+                )
+            if path.is_absolute() or ".." in path.parts or "\\" in chosen or ":" in chosen:
+                raise ModelBroken(f"{name.repo} has a file with the name {chosen!r}.", fix="Choose another repository.")
+            files.append(HubFile(chosen, one.size, one.lfs.sha256.lower()))
+        licence = cast("Any", info.card_data).get("license") if info.card_data else None
+        return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
+
+    def pull(self, pull: Pull, progress: Progress) -> Path:
+        """Download what is not there yet, check it, and give the model's file, the first of its parts.
+
+        What is there of a file is kept when a download breaks or is interrupted, and gone on with the next time.
+        """
+        folder = pulled_folder(pull.name, self._folder)
+        self._make_room(pull, folder)
+        for file in pull.files:
+            target = folder / file.name
+            with _locked(target, pull.name):
+                if not _is_whole(target, file):
+                    self._fetch(pull, file, target, progress)
+        return folder / pull.files[0].name
+
+    def _make_room(self, pull: Pull, folder: Path) -> None:
+        """Raise ModelMissing where the disk has no room for what is to come."""
+        try:
+            for file in pull.files:
+                make_private((folder / file.name).parent)
+            need = sum(file.size_bytes - min(_there(folder / file.name), file.size_bytes) for file in pull.files)
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            raise ModelMissing(
+                f"{folder} cannot be written: {error.strerror}.", fix="Check the folder and its permissions."
+            ) from error
+        if need and need + _SPARE > free:
+            raise ModelMissing(
+                f"There is no room for {pull.name.short}: {size(need)} are to come, {folder} has {size(free)} left.",
+                fix="Free some space, or take a smaller one: OWNER/REPO:QUANT.",
+            )
+
+    def _fetch(self, pull: Pull, file: HubFile, target: Path, progress: Progress) -> None:
+        """Download one file and check it; a line that breaks is taken up again as long as that brings something."""
+        from httpx import TransportError
+
+        part = target.with_name(target.name + UNFINISHED)
+        with self._told(pull.name, part):
+            _drop_other(part, file)
+            failed = 0
+            while (before := _size(part)) < file.size_bytes:
+                try:
+                    self._stream(pull, file, part, progress)
+                except TransportError:
+                    failed = 0 if _size(part) > before else failed + 1
+                    if failed >= _TRIES:
+                        raise
+                    time.sleep(self._pause * 2**failed)
+                else:
+                    if _size(part) <= before:
+                        raise TransportError("the hub ends the file before its end")
+            _check(part, file, self._endpoint)
+            part.replace(target)
+            _note(part).unlink(missing_ok=True)
+
+    def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
+        """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""
+        from huggingface_hub import hf_hub_url
+
+        tools: Any = import_module("huggingface_hub.utils")  # which has types in part
+        url = hf_hub_url(pull.name.repo, file.name, revision=pull.revision, endpoint=self._endpoint)
+        headers = {**tools.build_hf_headers(), "Accept-Encoding": "identity"}
+        if there := _size(part):
+            headers["Range"] = f"bytes={there}-"
+        ask = tools.http_stream_backoff(
+            "GET", url, headers=headers, timeout=_PATIENCE, retry_on_exceptions=(), base_wait_time=self._pause
+        )
+        response: httpx.Response
+        with ask as response:
+            tools.hf_raise_for_status(response)
+            mode = "ab" if there and response.status_code == 206 else "wb"
+            with part.open(mode) as out:
+                for chunk in response.iter_bytes(_CHUNK):
+                    if out.tell() + len(chunk) > file.size_bytes:
+                        out.truncate(0)
+                        raise _wrong(file, self._endpoint)
+                    out.write(chunk)
+                    progress(file, out.tell())
+
+    @contextmanager
+    def _told(self, name: HubName, part: Path | None = None) -> Generator[None]:
+        """What goes wrong with the hub, the line and the disk, in words that say what to do."""
+        import httpx
+        from huggingface_hub import errors
+
+        try:
+            yield
+        except EcoshellError:
+            raise
+        except errors.GatedRepoError as error:
+            raise ModelMissing(
+                f"{name.repo} is gated: the hub gives it only to those who accepted its terms.",
+                fix=f"Accept them at {self._endpoint}/{name.repo}, then give a token of your account:"
+                " export HF_TOKEN=…, or hf auth login.",
+                billed=False,
+            ) from error
+        except errors.RepositoryNotFoundError as error:
+            raise ModelMissing(
+                f"There is no repository {name.repo} at {self._endpoint}, or it is private.",
+                fix="Check the name; for a private one give a token: export HF_TOKEN=…",
+                billed=False,
+            ) from error
+        except errors.HfHubHTTPError as error:
+            raise self._refused(name, error.response.status_code, _kept(part)) from error
+        except (errors.OfflineModeIsEnabled, httpx.HTTPError) as error:
+            offline = isinstance(error, errors.OfflineModeIsEnabled)
+            reason = "HF_HUB_OFFLINE is set" if offline else str(error).strip().rstrip(".") or type(error).__name__
+            kept = _kept(part)
+            raise ModelUnavailable(
+                f"The download broke off: {reason}." if kept else f"{self._endpoint} cannot be reached: {reason}.",
+                kept=kept,
+                fix="Pull it again, which goes on from there." if kept else "Check the network, and HF_ENDPOINT.",
+                billed=False,
+            ) from error
+        except OSError as error:
+            full = error.errno in _NO_ROOM
+            raise ModelMissing(
+                f"{name.short} could not be written: {error.strerror or error}.",
+                kept=_kept(part),
+                fix=f"{'Free some space' if full else f'Check the permissions of {self._folder}'} and pull it again.",
+            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelUnavailable(
+                f"{self._endpoint} does not answer as a hub does.", fix="Check HF_ENDPOINT.", billed=False
+            ) from error
+
+    def _refused(self, name: HubName, status: int, kept: str) -> EcoshellError:
+        """The error for any other status that the hub answers with."""
+        if status in (401, 403):
+            return ModelMissing(
+                f"The hub refuses {name.repo} (status {status}).",
+                fix=f"It may be gated: accept its terms at {self._endpoint}/{name.repo}, and give a token that may read"
+                " it: export HF_TOKEN=…",
+                billed=False,
+            )
+        if status == 404:
+            return ModelMissing(f"{name.short} is not at {self._endpoint}.", fix="Check the name.", billed=False)
+        return ModelUnavailable(
+            f"{self._endpoint} answered with status {status}.", kept=kept, fix="Pull it again later.", billed=False
+        )
+
+
+def size(count: int) -> str:
+    """A number of bytes, as files are told of."""
+    for unit, bytes_of in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= bytes_of:
+            return f"{count / bytes_of:.{1 if count < 100 * bytes_of else 0}f} {unit}"
+    return f"{count} bytes"
+
+
+def _kept(part: Path | None) -> str:
+    """What is there of a file that is not whole, in words; empty where nothing is."""
+    return f"What came so far is kept ({size(_size(part))})." if part and _size(part) else ""
+
+
+@contextmanager
+def _locked(target: Path, name: HubName) -> Generator[None]:
+    """Keep other pulls of the same file out; raises ModelUnavailable while one runs."""
+    from filelock import Timeout  # comes with huggingface_hub
+    from huggingface_hub.utils import WeakFileLock
+
+    try:
+        with WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5):
+            yield
+    except Timeout as error:
+        raise ModelUnavailable(
+            f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
+        ) from error
+
+
+def _there(target: Path) -> int:
+    """How much of a file is on the disk, whole or not."""
+    return max(_size(target), _size(target.with_name(target.name + UNFINISHED)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _note(part: Path) -> Path:
+    """Where it stands which file a part is of."""
+    return part.with_name(f"{part.name}.sha256")
+
+
+def _drop_other(part: Path, file: HubFile) -> None:
+    """Take away what was begun of another version of the file, and say of which version the new part is."""
+    note = _note(part)
+    try:
+        begun = note.read_text()
+    except (OSError, ValueError):
+        begun = ""
+    if begun != file.sha256 or _size(part) > file.size_bytes:
+        part.unlink(missing_ok=True)
+        note.write_text(file.sha256)
+
+
+def _is_whole(target: Path, file: HubFile) -> bool:
+    """Whether the file is there as the hub has it."""
+    return _size(target) == file.size_bytes and _sha256(target) == file.sha256
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(part: Path, file: HubFile, endpoint: str) -> None:
+    """Raise ModelBroken, and keep nothing, unless the file is what the hub says it is, and a GGUF file."""
+    with part.open("rb") as opened:
+        magic = opened.read(len(MAGIC))
+        os.fsync(opened.fileno())  # a machine that stops now must not leave a name without its bytes
+    right = _sha256(part) == file.sha256
+    if right and magic == MAGIC:
+        return
+    part.unlink()
+    _note(part).unlink(missing_ok=True)
+    if right:
+        raise ModelBroken(f"{file.name} is no GGUF file.", kept="Nothing was kept.", fix="Choose another repository.")
+    raise _wrong(file, endpoint)
+
+
+def _wrong(file: HubFile, endpoint: str) -> ModelBroken:
+    return ModelBroken(
+        f"{file.name} is not the file that {endpoint} describes: its SHA-256 is another one.",
+        kept="Nothing of it was kept.",
+        fix="Pull it again; if that does not help, the mirror changes files: try another one (HF_ENDPOINT).",
+    )

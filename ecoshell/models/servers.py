@@ -1,0 +1,264 @@
+"""Model servers that run on this machine: Ollama, LM Studio, llama.cpp and vLLM, found by asking on loopback.
+
+A server's models are called by litellm's names, such as `ollama_chat/qwen3:4b`; the address comes from the program's
+own environment variable, or is its usual one. Nothing beyond loopback is asked.
+"""
+
+import http.client
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+SECONDS = 0.2
+"""What a server may take to tell all of its models; on loopback a thousandth of it is usual."""
+_LARGEST_ANSWER = 4 << 20
+_MOST_MODELS = 64
+_LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})
+"""What a server is told so that it listens on every address; it is asked on loopback."""
+
+Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model that a server on this machine has; unknown is None."""
+
+    name: str
+    """As litellm takes it."""
+    program: str
+    base_url: str
+    context: int | None = None
+    native_tools: bool | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """One kind of server: what it is called, here and by litellm, where it listens, and how it tells its models."""
+
+    name: str
+    providers: tuple[str, ...]
+    """litellm's names for it; models are listed under the first."""
+    usual: str
+    variable: str
+    tell: "Callable[[Asking], Iterator[Served]]"
+
+    def address(self, environ: Mapping[str, str]) -> str | None:
+        """The base URL on loopback; None where the person's own is elsewhere, or cannot be read."""
+        told = environ.get(self.variable, "").strip().rstrip("/")
+        if not told:
+            return self.usual
+        try:
+            parts = urlsplit(told if "://" in told else f"http://{told}")
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            return None
+        if host not in _ANYWHERE and not _LOOPBACK.fullmatch(host):
+            return None
+        usual = urlsplit(self.usual)
+        shown = "127.0.0.1" if host in _ANYWHERE else f"[{host}]" if ":" in host else host
+        return f"{parts.scheme}://{shown}:{port or usual.port}{parts.path or usual.path}"
+
+
+class Servers:
+    """The servers of this machine; one that does not answer is not asked again by the same object."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._off: set[str] = set()
+        self._known: dict[str, Served] = {}
+        self._asking = threading.Lock()
+
+    def models(self) -> list[Served]:
+        """Every model of every server that answers now; all are asked at once, so this takes SECONDS at most."""
+        found = self._ask(_PROGRAMS)
+        return sorted(found, key=lambda model: (model.program, model.name))
+
+    def served(self, name: str, *, ask: bool = True) -> Served | None:
+        """What stands behind a name that begins with a server's; its server is asked unless it is known already.
+
+        None where the name is no server's, or the server is not on loopback.
+        """
+        provider, slash, _ = name.partition("/")
+        program = next((one for one in _PROGRAMS if provider in one.providers), None)
+        address = program.address(self._environ) if program and slash else None
+        if program is None or address is None:
+            return None
+        listed = f"{program.providers[0]}/{name.partition('/')[2]}"
+        if ask and listed not in self._known:
+            self._ask([program])
+        known = self._known.get(listed)
+        if known is None or provider != program.providers[0]:
+            return Served(name, program.name, address, known.context if known else None)
+        return known
+
+    def _ask(self, programs: "Sequence[_Program]") -> list[Served]:
+        with self._asking:
+            asked = {
+                program.name: Asking(program, address, time.monotonic() + SECONDS)
+                for program in programs
+                if program.name not in self._off and (address := program.address(self._environ))
+            }
+            threads = [threading.Thread(target=asking.run, daemon=True) for asking in asked.values()]
+            for thread in threads:
+                thread.start()
+            for asking, thread in zip(asked.values(), threads, strict=True):
+                thread.join(max(0.0, asking.deadline - time.monotonic()))
+            found: list[Served] = []
+            for name, asking in asked.items():
+                if not asking.answered:
+                    self._off.add(name)
+                found += asking.found[:_MOST_MODELS]
+            self._known.update((model.name, model) for model in found)
+            return found
+
+
+class Asking:
+    """One server being asked what it has; what it has not told by the deadline stays unknown."""
+
+    def __init__(self, program: _Program, address: str, deadline: float) -> None:
+        self.base_url = address
+        self.deadline = deadline
+        self.found: list[Served] = []
+        self.answered = False
+        self._program = program
+
+    def run(self) -> None:
+        """Ask; never raises."""
+        try:
+            for model in self._program.tell(self):
+                self.answered = True
+                self.found.append(model)
+            self.answered = True
+        except (OSError, ValueError, http.client.HTTPException, RecursionError):
+            pass  # nobody there, or somebody else
+
+    def model(
+        self, name: str, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
+    ) -> Served:
+        """A model of this server, by the name it has there."""
+        provider = self._program.providers[0]
+        return Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
+
+    def get(self, path: str, body: Answer | None = None) -> Answer:
+        """The JSON object at a path of the server, not of its base URL; raises OSError and ValueError."""
+        parts = urlsplit(self.base_url)
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        line = kind(parts.hostname or "", parts.port, timeout=left)
+        try:
+            sent = None if body is None else json.dumps(body)
+            line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
+            response = line.getresponse()
+            read = response.read(_LARGEST_ANSWER)
+            if response.status != http.client.OK:
+                raise ValueError(f"status {response.status}")
+        finally:
+            line.close()
+        answer = json.loads(read)
+        if not isinstance(answer, dict):
+            raise ValueError("no JSON object")
+        return cast("Answer", answer)
+
+    def get_or_nothing(self, path: str, body: Answer | None = None) -> Answer:
+        """The same; empty where the server does not tell."""
+        try:
+            return self.get(path, body)
+        except (OSError, ValueError, http.client.HTTPException):
+            return {}
+
+
+def _ollama(ask: Asking) -> Iterator[Served]:
+    """Ollama's own API; the context is the one a loaded model runs with, or that its file sets."""
+    listed = _records(ask.get("/api/tags"), "models")
+    running = {one.get("name"): one for one in _objects(ask.get_or_nothing("/api/ps").get("models"))}
+    for one in listed:
+        name = one.get("name")
+        if not isinstance(name, str):
+            continue
+        shown = ask.get_or_nothing("/api/show", {"model": name})
+        can = shown.get("capabilities")
+        abilities = cast("list[Any]", can) if isinstance(can, list) else None
+        if abilities and "completion" not in abilities:
+            continue  # made for embeddings
+        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx")
+        yield ask.model(
+            name,
+            context=context,
+            native_tools=None if abilities is None else "tools" in abilities,
+            size=_count(one.get("size")),
+        )
+
+
+def _lm_studio(ask: Asking) -> Iterator[Served]:
+    """LM Studio's own API tells what kind each model is; older ones have OpenAI's alone."""
+    own = _objects(ask.get_or_nothing("/api/v0/models").get("data"))
+    for one in own or _records(ask.get("/v1/models"), "data"):
+        name, kind, abilities = one.get("id"), one.get("type", "llm"), one.get("capabilities")
+        if isinstance(name, str) and kind in ("llm", "vlm"):
+            context = _count(one.get("loaded_context_length")) or _count(one.get("max_context_length"))
+            told = isinstance(abilities, list)
+            yield ask.model(name, context=context, native_tools="tool_use" in abilities if told else None)
+
+
+def _llama_cpp(ask: Asking) -> Iterator[Served]:
+    """llama-server; whether it takes tools depends on the model's template, and it says so in its properties."""
+    listed = _records(ask.get("/v1/models"), "data")
+    properties = ask.get_or_nothing("/props")
+    running = properties.get("default_generation_settings")
+    context = _count(cast("Answer", running).get("n_ctx")) if isinstance(running, dict) else None
+    can = properties.get("chat_template_caps")
+    tools = cast("Answer", can).get("supports_tool_calls") if isinstance(can, dict) else None
+    for one in listed:
+        name, facts = one.get("id"), one.get("meta")
+        if isinstance(name, str):
+            size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
+            yield ask.model(name, context=context, native_tools=True if tools is True else None, size=size)
+
+
+def _vllm(ask: Asking) -> Iterator[Served]:
+    """vLLM, or whatever else speaks OpenAI's protocol at its address; tools work only where it was started for them."""
+    for one in _records(ask.get("/v1/models"), "data"):
+        name = one.get("id")
+        if isinstance(name, str):
+            yield ask.model(name, context=_count(one.get("max_model_len")))
+
+
+_PROGRAMS = (
+    _Program("Ollama", ("ollama_chat", "ollama"), "http://127.0.0.1:11434", "OLLAMA_HOST", _ollama),
+    _Program("LM Studio", ("lm_studio",), "http://127.0.0.1:1234/v1", "LM_STUDIO_API_BASE", _lm_studio),
+    _Program("llama.cpp", ("llamafile",), "http://127.0.0.1:8080/v1", "LLAMAFILE_API_BASE", _llama_cpp),
+    _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", _vllm),
+)
+
+
+def _records(answer: Answer, key: str) -> list[Answer]:
+    """The objects of a list in an answer; raises ValueError where it has no such list."""
+    if not isinstance(answer.get(key), list):
+        raise ValueError(f"no list of {key}")
+    return _objects(answer[key])
+
+
+def _objects(value: Any) -> list[Answer]:
+    """The objects of a list; none where it is no list."""
+    found = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("Answer", one) for one in found[:_MOST_MODELS] if isinstance(one, dict)]
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _parameter(shown: Answer, name: str) -> int | None:
+    """A whole number among the lines that Ollama writes a model's parameters in."""
+    found = re.search(rf"^{name}\s+(\d+)\s*$", str(shown.get("parameters", "")), re.MULTILINE)
+    return int(found[1]) if found else None

@@ -1,0 +1,147 @@
+"""GGUF files in the places where other programs keep them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ModelMissing
+from ecoshell.models.gguf_header import check_base, header
+from ecoshell.models.gguf_places import ModelFile, hub_file, model_files
+from ecoshell.models.hub_names import hub_name
+from ecoshell.models.local_names import local_files, local_name
+
+
+def make_gguf(path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model") -> Path:
+    """A GGUF file that says what it is, and has no weights."""
+    gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(path, arch=architecture)
+    writer.add_type(kind)
+    writer.add_context_length(context)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def found(home: Path, tmp_path: Path):
+    """Lists the files found, by path, with these variables set."""
+
+    def listed(**environ: str) -> dict[Path, ModelFile]:
+        return {file.path: file for file in model_files(tmp_path / "models", {"HOME": str(home), **environ})}
+
+    return listed
+
+
+def test_what_a_file_holds_is_read_from_its_beginning(found, tmp_path):
+    path = make_gguf(tmp_path / "models" / "mine.gguf", architecture="qwen2", context=32768)
+    assert header(path)["general.architecture"] == "qwen2"
+    (model,) = found().values()
+    assert (model.context, model.size_bytes, model.place) == (32768, path.stat().st_size, "models folder")
+    assert local_name(model) == f"local:{path}"
+
+
+def test_the_hub_cache_is_looked_through_and_its_models_are_called_as_on_the_hub(found, home):
+    repo = home / ".cache" / "huggingface" / "hub" / "models--maker--small-GGUF"
+    blob = make_gguf(repo / "blobs" / "abc")
+    for revision in ("aaa", "bbb"):
+        (repo / "snapshots" / revision).mkdir(parents=True)
+        (repo / "snapshots" / revision / "small-Q4_K_M.gguf").symlink_to(blob)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("bbb")
+    (repo / "blobs" / "def.1234.incomplete").write_bytes(b"GGUF")
+    (path, model), *others = found().items()
+    assert others == []
+    assert path == repo / "snapshots" / "bbb" / "small-Q4_K_M.gguf"
+    assert (local_name(model), model.place) == ("hf:maker/small-GGUF:Q4_K_M", "hub cache")
+    assert hub_file(hub_name("hf:maker/small-GGUF"), home / "none", {"HOME": str(home)}) == path
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME"])
+def test_the_hub_cache_may_be_elsewhere(found, tmp_path, variable):
+    hub = tmp_path / "elsewhere" / ("hub" if variable == "HF_HOME" else "")
+    make_gguf(hub / "models--a--b" / "snapshots" / "c" / "b-Q8_0.gguf")
+    assert [local_name(file) for file in found(**{variable: str(tmp_path / "elsewhere")}).values()] == ["hf:a/b:Q8_0"]
+
+
+def test_lm_studio_keeps_its_models_in_either_of_two_folders_or_where_it_was_told(found, home, tmp_path):
+    new = make_gguf(home / ".lmstudio" / "models" / "a" / "b" / "new.gguf")
+    old = make_gguf(home / ".cache" / "lm-studio" / "models" / "a" / "old.gguf")
+    moved = make_gguf(tmp_path / "big-disk" / "models" / "moved.gguf")
+    (home / ".lmstudio-home-pointer").write_text(f"{tmp_path / 'big-disk'}\n")
+    assert {path: file.place for path, file in found().items()} == dict.fromkeys((moved, new, old), "LM Studio")
+
+
+def test_the_cache_of_llama_cpp_is_looked_through(found, home, tmp_path):
+    usual = make_gguf(home / ".cache" / "llama.cpp" / "maker_small.gguf")
+    told = make_gguf(tmp_path / "cache" / "other.gguf")
+    (home / ".cache" / "llama.cpp" / "half.gguf.downloadInProgress").write_bytes(b"GGUF")
+    if usual in found():  # its place is another one on other systems
+        assert list(found()) == [usual]
+    assert list(found(LLAMA_CACHE=str(tmp_path / "cache"))) == [told]
+
+
+def test_the_blobs_of_ollama_are_found_by_their_manifests(found, home):
+    models = home / ".ollama" / "models"
+    blob = make_gguf(models / "blobs" / ("sha256-" + "a" * 64))
+    (models / "blobs" / ("sha256-" + "b" * 64 + "-partial")).write_bytes(b"GGUF")
+    for name, digest in (("library/qwen3/4b", "a"), ("library/gone/1b", "c"), ("someone/else/latest", "a")):
+        manifest = models / "manifests" / "registry.ollama.ai" / name
+        manifest.parent.mkdir(parents=True)
+        layers = [
+            {"mediaType": "application/vnd.ollama.image.license", "digest": "sha256:" + "d" * 64},
+            {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:" + digest * 64, "size": 1},
+        ]
+        manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}))
+    for name, text in (("bad", "{"), ("odd", '{"layers": 3}'), ("evil", json.dumps({"layers": [evil_layer()]}))):
+        (models / "manifests" / name).write_text(text)
+    assert {path: file.place for path, file in found().items()} == {blob: "Ollama: qwen3:4b"}
+    assert local_files(local_name(found()[blob])).base == blob
+
+
+def evil_layer() -> dict[str, str]:
+    return {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:../../../../etc/passwd"}
+
+
+def test_what_is_no_model_to_talk_with_is_left_out(found, tmp_path):
+    folder = tmp_path / "models"
+    make_gguf(folder / "embedding.gguf", architecture="nomic-bert")
+    make_gguf(folder / "eyes.gguf", architecture="clip")
+    make_gguf(folder / "mmproj.gguf", kind="mmproj")
+    make_gguf(folder / "adapter.gguf", kind="adapter")
+    (folder / "text.gguf").write_text("no model")
+    (folder / "half.gguf.part").write_bytes(b"GGUF")
+    (folder / "empty.gguf").touch()
+    assert found() == {}
+
+
+def test_a_file_that_two_programs_share_is_listed_once(found, home, tmp_path):
+    mine = make_gguf(tmp_path / "models" / "mine.gguf")
+    linked = home / ".lmstudio" / "models" / "linked.gguf"
+    linked.parent.mkdir(parents=True)
+    linked.symlink_to(mine)
+    assert list(found()) == [mine]
+
+
+def test_a_part_that_lacks_others_is_refused_with_the_name_of_the_missing_one(tmp_path):
+    first = make_gguf(tmp_path / "big-00001-of-00002.gguf")
+    with pytest.raises(ModelMissing, match=r"big-00002-of-00002\.gguf is not beside it"):
+        check_base(first)
+    second = make_gguf(tmp_path / "big-00002-of-00002.gguf")
+    check_base(first)
+    with pytest.raises(ModelMissing, match="not the first part") as failed:
+        check_base(second)
+    assert failed.value.fix == "Name big-00001-of-00002.gguf."
+
+
+def test_folders_that_are_not_there_or_cannot_be_read_hold_nothing(found, tmp_path):
+    assert found() == {}
+    (tmp_path / "models").write_text("a file")
+    assert found() == {}

@@ -1,0 +1,305 @@
+"""Pulling a model from a hub on loopback: what comes, what is kept of it, and what is said when it does not come."""
+
+import errno
+import shutil
+from pathlib import Path
+
+import pytest
+from hub_server import COMMIT, HubServer, Repo, hub_server
+
+from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable, UsageError
+from ecoshell.models import hub as hub_module
+from ecoshell.models.gguf_places import hub_file, model_files
+from ecoshell.models.hub import Hub, HubFile
+from ecoshell.models.hub_names import hub_name
+
+WHOLE = b"GGUF" + bytes(range(256)) * 8192
+"""Two megabytes."""
+NAME = "maker/small-GGUF"
+FILE = "small-q4_k_m.gguf"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "0")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    with hub_server() as running:
+        running.repos[NAME] = Repo({FILE: WHOLE, "README.md": b"text", "small-q8_0.gguf": b"GGUF eight"})
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "models"
+
+
+class Puller:
+    """Pulls by name, and keeps what was told of the progress."""
+
+    def __init__(self, server: HubServer, folder: Path) -> None:
+        self._hub = Hub(folder, endpoint=server.address, pause=0)
+        self.told: list[tuple[str, int]] = []
+
+    def __call__(self, name: str) -> Path:
+        return self._hub.pull(self._hub.find(hub_name(name)), self._hear)
+
+    def _hear(self, file: HubFile, have: int) -> None:
+        self.told.append((file.name, have))
+
+
+@pytest.fixture
+def pull(server: HubServer, folder: Path) -> Puller:
+    return Puller(server, folder)
+
+
+def left(folder: Path) -> list[str]:
+    """Every file below the folder but the locks."""
+    return sorted(file.name for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".lock"))
+
+
+def test_what_was_pulled_is_whole_and_found_by_its_name_on_the_hub(pull: Puller, folder: Path) -> None:
+    path = pull(f"{NAME}:q4_k_m")
+    assert path == folder / "maker" / "small-GGUF" / FILE
+    assert path.read_bytes() == WHOLE
+    assert left(folder) == [FILE]
+    assert hub_file(hub_name(f"hf:{NAME}"), folder, {}) == path
+    assert [str(file.hub) for file in model_files(folder, {"HOME": "/nowhere"})] == [f"hf:{NAME}:Q4_K_M"]
+    assert pull.told[-1] == (FILE, len(WHOLE))
+    assert [have for _, have in pull.told] == sorted(have for _, have in pull.told)
+
+
+def test_what_is_there_already_is_checked_and_not_fetched_again(pull: Puller, server: HubServer) -> None:
+    path = pull(NAME)
+    server.asked.clear()
+    assert pull(NAME) == path
+    assert server.ranges == []
+    path.write_bytes(WHOLE[:-1] + b"!")
+    assert pull(NAME).read_bytes() == WHOLE
+
+
+def test_the_licence_the_size_and_the_version_are_known_before_anything_is_fetched(
+    server: HubServer, folder: Path
+) -> None:
+    found = Hub(folder, endpoint=server.address).find(hub_name(NAME))
+    assert (found.licence, found.size_bytes, found.revision) == ("apache-2.0", len(WHOLE), COMMIT)
+    assert not folder.exists()
+
+
+def test_a_download_that_is_cut_goes_on_where_it_ended(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME].cuts = 2
+    assert pull(NAME).read_bytes() == WHOLE
+    first, second, third = server.ranges
+    assert first == ""
+    assert 0 < int(second[6:-1]) < int(third[6:-1]) < len(WHOLE)
+
+
+def test_a_server_that_takes_no_ranges_sends_all_of_it_again(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME].cuts = 1
+    server.repos[NAME].ranges = False
+    assert pull(NAME).read_bytes() == WHOLE
+
+
+def test_what_came_of_a_broken_download_is_kept_and_never_taken_for_a_model(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
+    server.repos[NAME].cuts = 100
+    server.repos[NAME].ranges = False
+    with pytest.raises(ModelUnavailable, match="broke off") as failed:
+        pull(NAME)
+    assert "is kept (1.0 MB)" in failed.value.kept
+    assert "goes on from there" in failed.value.fix
+    assert f"{FILE}.part" in left(folder)
+    assert FILE not in left(folder)
+    assert model_files(folder, {"HOME": "/nowhere"}) == []
+    with pytest.raises(ModelMissing, match="is not on this machine") as missing:
+        hub_file(hub_name(NAME), folder, {})
+    assert f"ecoshell models pull {NAME}" in missing.value.fix
+    server.repos[NAME] = Repo({FILE: WHOLE})
+    assert pull(NAME).read_bytes() == WHOLE
+    assert int(server.ranges[-1][6:-1]) >= 1_000_000
+    assert left(folder) == [FILE]
+
+
+def test_an_interrupted_pull_goes_on_the_next_time(server: HubServer, folder: Path, pull: Puller) -> None:
+    hub = Hub(folder, endpoint=server.address, pause=0)
+
+    def interrupt(_file: HubFile, have: int) -> None:
+        if have > 1_000_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        hub.pull(hub.find(hub_name(NAME)), interrupt)
+    assert pull(NAME).read_bytes() == WHOLE
+    assert int(server.ranges[-1][6:-1]) > 1_000_000
+
+
+def test_what_was_begun_of_another_version_is_not_gone_on_with(pull: Puller, server: HubServer, folder: Path) -> None:
+    server.repos[NAME].cuts = 100
+    server.repos[NAME].ranges = False
+    with pytest.raises(ModelUnavailable):
+        pull(NAME)
+    other = b"GGUF" + b"x" * 3_000_000
+    server.repos[NAME] = Repo({FILE: other})
+    assert pull(NAME).read_bytes() == other
+    assert left(folder) == [FILE]
+
+
+def test_a_file_with_another_checksum_is_thrown_away(pull: Puller, server: HubServer, folder: Path) -> None:
+    server.repos[NAME].said[FILE] = "a" * 64
+    with pytest.raises(ModelBroken, match="SHA-256") as failed:
+        pull(NAME)
+    assert failed.value.kept == "Nothing of it was kept."
+    assert left(folder) == []
+
+
+def test_a_file_whose_checksum_the_hub_does_not_say_is_not_fetched(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME].unsaid = True
+    with pytest.raises(ModelBroken, match="names no SHA-256"):
+        pull(NAME)
+    assert server.ranges == []
+
+
+def test_a_file_that_is_no_gguf_file_is_thrown_away(pull: Puller, server: HubServer, folder: Path) -> None:
+    server.repos[NAME] = Repo({FILE: b"<html>" * 100})
+    with pytest.raises(ModelBroken, match="no GGUF file"):
+        pull(NAME)
+    assert FILE not in left(folder)
+
+
+def test_a_gated_model_says_where_to_accept_its_terms_and_comes_with_a_token(
+    pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.repos[NAME].gated = True
+    with pytest.raises(ModelMissing, match="gated") as failed:
+        pull(NAME)
+    assert f"{server.address}/{NAME}" in failed.value.fix
+    assert "HF_TOKEN" in failed.value.fix
+    monkeypatch.setenv("HF_TOKEN", "good")
+    assert pull(NAME).read_bytes() == WHOLE
+
+
+def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "good")
+    pull(NAME)
+    assert server.ranges == [""]
+    assert server.tokens
+    assert [path for path, _ in server.tokens if path.startswith("/storage/")] == []
+
+
+@pytest.mark.parametrize("name", ["nobody/nothing", "maker/private"])
+def test_a_repository_that_is_not_there_or_private_says_so(pull: Puller, server: HubServer, name: str) -> None:
+    server.repos["maker/private"] = Repo({FILE: WHOLE}, private=True)
+    with pytest.raises(ModelMissing, match="There is no repository"):
+        pull(name)
+
+
+def test_a_repository_without_gguf_files_says_what_to_look_for(pull: Puller, server: HubServer) -> None:
+    server.repos["maker/torch"] = Repo({"model.safetensors": b"x", "mmproj-model-f16.gguf": b"GGUF"})
+    with pytest.raises(ModelMissing, match="has no GGUF file") as failed:
+        pull("maker/torch")
+    assert "-GGUF" in failed.value.fix
+
+
+def test_a_quantisation_that_is_not_there_is_answered_with_those_that_are(pull: Puller) -> None:
+    with pytest.raises(ModelMissing, match="there is Q4_K_M, Q8_0"):
+        pull(f"{NAME}:Q2_K")
+
+
+def test_a_storage_that_refuses_says_what_to_do(pull: Puller, server: HubServer) -> None:
+    server.repos[NAME].status = 403
+    with pytest.raises(ModelMissing, match="refuses"):
+        pull(NAME)
+
+
+def test_a_hub_that_cannot_be_reached_says_so(folder: Path, server: HubServer) -> None:
+    with pytest.raises(ModelUnavailable, match="cannot be reached"):
+        Hub(folder, endpoint="http://127.0.0.1:9", pause=0).find(hub_name(NAME))
+
+
+def test_a_server_that_is_no_hub_is_told(folder: Path, server: HubServer) -> None:
+    with pytest.raises(EcoshellError):
+        Hub(folder, endpoint=f"{server.address}/nowhere", pause=0).find(hub_name(NAME))
+
+
+def test_the_mirror_that_the_environment_names_is_asked(
+    folder: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", f"{server.address}/")
+    assert Hub(folder).find(hub_name(NAME)).size_bytes == len(WHOLE)
+
+
+def test_without_room_nothing_is_begun(
+    pull: Puller, server: HubServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(folder.parent)
+    monkeypatch.setattr(hub_module.shutil, "disk_usage", lambda _: usage._replace(free=1_000_000))
+    with pytest.raises(ModelMissing, match="no room") as failed:
+        pull(NAME)
+    assert "2.1 MB are to come" in failed.value.message
+    assert server.ranges == []
+
+
+def test_a_disk_that_fills_up_meanwhile_keeps_what_came(server: HubServer, folder: Path, pull: Puller) -> None:
+    hub = Hub(folder, endpoint=server.address, pause=0)
+
+    def fill(_file: HubFile, have: int) -> None:
+        if have > 1_000_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(ModelMissing, match="No space left") as failed:
+        hub.pull(hub.find(hub_name(NAME)), fill)
+    assert "is kept" in failed.value.kept
+    assert "Free some space" in failed.value.fix
+    assert pull(NAME).read_bytes() == WHOLE
+
+
+def test_a_model_in_parts_is_pulled_whole_and_lacking_one_it_is_no_model(
+    pull: Puller, server: HubServer, folder: Path
+) -> None:
+    parts = {f"Q8_0/big-Q8_0-0000{at}-of-00003.gguf": b"GGUF" + bytes([at]) * 1000 for at in (1, 2, 3)}
+    server.repos["maker/big"] = Repo(parts)
+    path = pull("maker/big:Q8_0")
+    assert path.name == "big-Q8_0-00001-of-00003.gguf"
+    (model,) = model_files(folder, {"HOME": "/nowhere"})
+    assert (model.size_bytes, model.missing, str(model.hub)) == (3012, (), "hf:maker/big:Q8_0")
+    path.with_name("big-Q8_0-00002-of-00003.gguf").unlink()
+    (model,) = model_files(folder, {"HOME": "/nowhere"})
+    assert [part.name for part in model.missing] == ["big-Q8_0-00002-of-00003.gguf"]
+    with pytest.raises(ModelMissing):
+        hub_file(hub_name("maker/big"), folder, {})
+    assert pull("maker/big:Q8_0") == path
+    assert model_files(folder, {"HOME": "/nowhere"})[0].missing == ()
+
+
+def test_two_pulls_of_a_file_do_not_write_over_each_other(server: HubServer, folder: Path, pull: Puller) -> None:
+    hub = Hub(folder, endpoint=server.address, pause=0)
+    refused: list[str] = []
+
+    def beside(_file: HubFile, _have: int) -> None:
+        if not refused:
+            with pytest.raises(ModelUnavailable, match="being pulled already") as failed:
+                pull(NAME)
+            refused.append(failed.value.message)
+
+    assert hub.pull(hub.find(hub_name(NAME)), beside).read_bytes() == WHOLE
+    assert len(refused) == 1
+
+
+def test_a_file_name_that_leads_out_of_the_folder_is_refused(pull: Puller, server: HubServer, folder: Path) -> None:
+    server.repos[NAME] = Repo({"../../../evil-q4_k_m.gguf": WHOLE})
+    with pytest.raises(ModelBroken, match="evil"):
+        pull(NAME)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("typed", ["", "one", "../b", "a/b:", "a/b/c", "hf:", "a/.."])
+def test_what_names_no_repository_is_refused_with_an_example(typed: str) -> None:
+    with pytest.raises(UsageError, match="names no repository"):
+        hub_name(typed)
+
+
+@pytest.mark.parametrize("typed", ["hf:a/b:Q8_0", "a/b:Q8_0", "https://huggingface.co/a/b:Q8_0", "hf.co/a/b:Q8_0"])
+def test_a_repository_may_be_named_as_it_is_pasted(typed: str) -> None:
+    assert str(hub_name(typed)) == "hf:a/b:Q8_0"
