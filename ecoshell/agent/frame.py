@@ -25,6 +25,8 @@ class Frame:
     large: bool = False
     along: str = ""
     """What goes along with the question: attachments, and what commands put out."""
+    contexts: tuple[str, ...] = ()
+    """What questions of the history have at their head of where the agent works."""
     costs: str = ""
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
     plan: Steering = field(default_factory=Unsteered)
@@ -47,6 +49,7 @@ class Frame:
             presentation=self.presentation,
             large=self.large,
             along=self.along,
+            contexts=self.contexts,
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
