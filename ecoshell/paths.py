@@ -21,6 +21,11 @@ class Paths:
         return self.config / "config.toml"
 
     @property
+    def instructions_file(self) -> Path:
+        """What the user wants of the agent in every project."""
+        return self.config / "AGENTS.md"
+
+    @property
     def ledger_file(self) -> Path:
         return self.data / "ledger.sqlite"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.plan.commands import PLAN_COMMAND
-from ecoshell.agent.printing import amount, caps_table, dollars, mode_line, roles_table, table
+from ecoshell.agent.printing import amount, caps_table, context_line, dollars, mode_line, roles_table, table
 from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
@@ -52,10 +52,12 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         for tool in standing.tools
     ]
     head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
-    return Printed(f"{table(head, rows)}\n\n{_context_line(standing)}")
+    told = standing.context
+    besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
+    return Printed(f"{table(head, rows)}\n\n{_registered_line(standing)}{besides}")
 
 
-def _context_line(standing: Standing) -> str:
+def _registered_line(standing: Standing) -> str:
     registered = sum(tool.registered for tool in standing.tools)
     return (
         f"{registered} of {len(standing.tools)} registered; the context carries {standing.context_tokens:,} tokens of "

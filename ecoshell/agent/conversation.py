@@ -345,10 +345,11 @@ class Conversation:
     async def _turn(self, asked: Asked, emit: Emit) -> Ended:
         kit, memory = self._kit, self.memory
         history = memory.messages
-        told = (*history, Message("user", asked.text))
         attempts = Attempts(kit, self.session, self._turns, asked.question, emit)
         await attempts.begin()
-        plan = self.plan = await self.foresee(asked.question)
+        context = await self._context(emit)
+        told = (*history, Message("user", opening_text("", asked.text, context=context)))
+        plan = self.plan = await self.foresee(asked.question, context=context)
         emit = _hearing(plan, attempts.emit)
         if plan.outset.fault and plan.outset.fault != self._fault:
             emit(Notice(plan.outset.fault))
@@ -359,8 +360,9 @@ class Conversation:
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
         frame = Frame(
-            opening=opening_text(offer.listing, asked.text, advice=offer.advice),
+            opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
+            contexts=memory.contexts,
             history=history,
             catalog=kit.catalog,
             names=offer.listed,
@@ -397,9 +399,23 @@ class Conversation:
         size = input_size(asked.attachments, self._kit.bench.size_of_named(asked.question))
         return costs_text(plan, self._kit.planning.profiled(), offer.names, size)
 
-    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> LivePlan:
+    async def _context(self, emit: Emit) -> str:
+        """What this turn tells of where the agent works; nothing where that stands in the session, or to small models.
+
+        A session that goes on in another workspace is told of that.
+        """
+        kit, told = self._kit, self.memory.shown.context
+        if kit.cast.model.traits.small or (told is not None and told.workspace == kit.environment.workspace):
+            return ""
+        event = await kit.environment.read(kit.cast.model, kit.person, emit)
+        if event is None:
+            return ""
+        emit(event)
+        return event.text
+
+    async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> LivePlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        view = next_view(self.memory, self._kit.catalog, question, names=())
+        view = next_view(self.memory, self._kit.catalog, question, names=(), context=context)
         outset = await asyncio.to_thread(Outset.of, question, self._kit, view)
         plan = LivePlan(outset, self._kit, caps)
         await plan.renew()

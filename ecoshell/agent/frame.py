@@ -27,6 +27,8 @@ class Frame:
     """What goes along with the question: attachments, and what commands put out."""
     searching: bool = False
     """Whether the strategy goes back and tries another way."""
+    contexts: tuple[str, ...] = ()
+    """What questions of the history have at their head of where the agent works."""
     costs: str = ""
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
     plan: Steering = field(default_factory=Unsteered)
@@ -49,6 +51,7 @@ class Frame:
             presentation=self.presentation,
             large=self.large,
             along=self.along,
+            contexts=self.contexts,
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             searching=self.searching,

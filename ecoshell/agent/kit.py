@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal, Protocol
 
 from ecoshell.agent.approval import Approvals
+from ecoshell.agent.environment import Environment
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.person import Person
 from ecoshell.agent.plan.choices import Planning
@@ -185,6 +186,7 @@ class Kit:
     cast: Cast
     person: Person
     bench: Workbench
+    environment: Environment
     planning: Planning
     session_model: str
     """The name of the model of every role that names none; it leads where the planner names none."""

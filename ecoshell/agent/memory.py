@@ -16,6 +16,7 @@ from ecoshell.events import (
     CallStarted,
     CommandRan,
     Compacted,
+    ContextTold,
     Event,
     GraphPlanned,
     NodeChanged,
@@ -44,6 +45,8 @@ class Shown:
 
     names: frozenset[str] = frozenset()
     documents: frozenset[str] = frozenset()
+    context: ContextTold | None = None
+    """What it was told of where it works."""
     presentation: Presentation | None = None
     """The session keeps its presentation, so that what was sent stays a prefix of what is sent next."""
 
@@ -65,6 +68,8 @@ class PastTurn:
     """Tools the agent registered in it."""
     spent_nano: int | None = None
     """None when a part of it is unknown, or the turn never ended."""
+    context: str = ""
+    """What stands at the head of its question, of where it works."""
 
 
 @dataclass(slots=True)
@@ -75,6 +80,7 @@ class _OpenTurn:
     commands: tuple[CommandRan, ...]
     before: Shown
     path: Path
+    context: str = ""
     listing: str = ""
     advice: str = ""
     rationale: str = ""
@@ -158,7 +164,8 @@ class _OpenTurn:
             self.ran.add(call.subject)
             self.end(id_, Observation(f"The turn ended before {call.subject} did.", ok=False))
         question, attachments = self.started.question, self.started.attachments
-        opening = opening_text(self.listing, asked_text(question, attachments, self.commands), advice=self.advice)
+        asked = asked_text(question, attachments, self.commands)
+        opening = opening_text(self.listing, asked, advice=self.advice, context=self.context)
         return PastTurn(
             number=self.started.turn,
             question=question,
@@ -169,6 +176,7 @@ class _OpenTurn:
             ran=frozenset(self.ran),
             registered=tuple(skill.name for skill in self.registered),
             spent_nano=spent_nano,
+            context=self.context,
         )
 
 
@@ -199,6 +207,11 @@ class Memory:
         """Every turn that is over, as models are told of it; what was compacted as its summary."""
         compacted = summary_messages(self.summary) if self.summary else ()
         return (*compacted, *(message for turn in self.turns for message in turn.messages))
+
+    @property
+    def contexts(self) -> tuple[str, ...]:
+        """What the messages hold of where the agent works; small models are not told of it."""
+        return tuple(turn.context for turn in self.turns if turn.context)
 
     @property
     def presentation(self) -> Presentation:
@@ -267,6 +280,9 @@ class Memory:
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
         match event:
+            case ContextTold():
+                turn.context = event.text
+                self.shown = replace(self.shown, context=event)
             case ToolsOffered():
                 turn.listing, turn.advice = event.listing, event.advice
                 self.shown = self._shown_with(event)
@@ -310,7 +326,8 @@ class Memory:
             return replace(self.shown, presentation=presentation)
         declared = presentation.declared if isinstance(presentation, Direct) else frozenset[str]()
         documents = self.shown.documents | (set(event.upfront) | set(self.library.names)) - declared
-        return Shown(self.shown.names | set(event.names), documents, presentation)
+        names = self.shown.names | set(event.names)
+        return replace(self.shown, names=names, documents=documents, presentation=presentation)
 
     def _presentation_of(self, event: ToolsOffered) -> Presentation | None:
         """How this turn put its tools; what the array declares was settled in the first turn that put them so."""
@@ -320,9 +337,9 @@ class Memory:
         return presentation_of(event.presentation, (*self.library.names, *event.upfront), self._catalog.names)
 
 
-def opening_text(listing: str, asked: str, *, advice: str = "") -> str:
-    """How a turn opens: what there is to register, what the plan says of it, and what is asked."""
-    return "\n\n".join(part for part in (listing, advice, asked) if part)
+def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "") -> str:
+    """How a turn opens: where the agent works, what there is to register, what the plan says of it, what is asked."""
+    return "\n\n".join(part for part in (context, listing, advice, asked) if part)
 
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:
@@ -349,14 +366,14 @@ def _as_made(event: CallStarted) -> Call:
 
 def _command_text(event: CommandRan) -> str:
     failed = "" if event.ok else " It failed."
-    return f"I ran a command: {event.command}\nThis is its output.{failed}\n{_fenced(event.output)}"
+    return f"I ran a command: {event.command}\nThis is its output.{failed}\n{fenced(event.output)}"
 
 
 def _attachment_text(attachment: Attachment) -> str:
-    return f"{attachment.name}:\n{_fenced(attachment.text)}"
+    return f"{attachment.name}:\n{fenced(attachment.text)}"
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """The text between marks that do not occur in it."""
     marks = "```"
     while marks in text:

@@ -31,6 +31,8 @@ class View:
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
     along: str = ""
     """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
+    contexts: tuple[str, ...] = ()
+    """What questions of the history have at their head of where the agent works; small models are not told of it."""
     forbidden: frozenset[str] = frozenset()
     """Names that the plan does not allow now."""
     closed: bool = False

@@ -66,17 +66,26 @@ def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | Non
 
 
 def next_view(
-    memory: Memory, catalog: Catalog, question: str = _QUESTION, *, names: Sequence[str] | None = None
+    memory: Memory,
+    catalog: Catalog,
+    question: str = _QUESTION,
+    *,
+    names: Sequence[str] | None = None,
+    context: str = "",
 ) -> View:
-    """What a model would be shown if this question, or one of usual length, came now; `names` are listed, else all."""
+    """What a model would be shown if this question, or one of usual length, came now.
+
+    `names` are listed, else all; `context` is what it would be told of where it works.
+    """
     documents = [catalog.document(name) for name in memory.library.names if name in catalog]
     untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     unseen = [document for document in documents if document.name not in memory.shown.documents]
     listing = memory.presentation.opening(untold, unseen)
     return View(
         path=Path(question),
-        opening=opening_text(listing, question),
+        opening=opening_text(listing, question, context=context),
         history=memory.messages,
+        contexts=memory.contexts,
         known=catalog.names,
         registered=tuple(documents),
         presentation=memory.presentation,

@@ -7,9 +7,11 @@ from typing import Any, Literal, Protocol, cast
 
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
 
 Decision = Literal["once", "session", "project", "no"]
+Trust = Literal["yes", "no", "later"]
+"""A person's word on a project's instructions: `yes` and `no` stand until they change, `later` for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,13 @@ class Person(Protocol):
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice: ...
 
+    async def trust(self, wanted: TrustWanted) -> Trust: ...
+
 
 class Nobody:
     """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is.
 
-    An expensive step goes on: the caps are what bounds a run that nobody watches.
+    A project's instructions are not trusted. An expensive step goes on: the caps bound a run that nobody watches.
     """
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
@@ -68,6 +72,9 @@ class Nobody:
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         return CostChoice("go")
+
+    async def trust(self, wanted: TrustWanted) -> Trust:
+        return "later"
 
 
 def enough_text(hit: LimitHit) -> str:

@@ -1,11 +1,11 @@
-"""Plain text that commands and interfaces print: tables with aligned columns, money, and who thinks."""
+"""Plain text that commands and interfaces print: tables with aligned columns, money, and who thinks, what is told."""
 
 from collections.abc import Iterable, Sequence
 
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import ModeChosen
+from ecoshell.events import ContextPart, ContextTold, ModeChosen, TrustGiven
 from ecoshell.untrusted import visible_line
 
 
@@ -31,6 +31,28 @@ def amount(value: int, unit: str) -> str:
 def mode_line(chosen: ModeChosen) -> str:
     """Who thinks from now on, and why: `umi thinks: single gave up: there is no such file`."""
     return f"{chosen.mode} thinks: {visible_line(chosen.why)}"
+
+
+_PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "facts": "facts of the workspace"}
+_STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
+_TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
+
+
+def context_line(told: ContextTold) -> str:
+    """What the model is told of where it works: `your AGENTS.md (120 tokens), facts of the workspace (92 tokens)`."""
+    return ", ".join(f"{_PARTS[part.name]} ({part_size(part, told, ' tokens')})" for part in told.parts)
+
+
+def part_size(part: ContextPart, told: ContextTold, unit: str) -> str:
+    """What a part takes of the context, or why it takes nothing."""
+    if part.state != "told":
+        return _STATES[part.state]
+    return f"{'' if told.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
+
+
+def trust_line(given: TrustGiven) -> str:
+    """What became of a project's instructions."""
+    return f"{_PARTS['project']} {_TRUSTS[given.decision]}"
 
 
 def roles_table(rows: Iterable[CostRow]) -> str:

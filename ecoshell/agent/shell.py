@@ -17,7 +17,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import BudgetChanged, CallMarked, CommandRan, Event, PlanChanged
+from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, PlanChanged
 from ecoshell.messages import Attachment, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
@@ -63,6 +63,8 @@ class Standing:
     """How turns are planned: `off`, `btp`, `prompt`, `btp+prompt`."""
     players: tuple[tuple[str, str], ...] = ()
     """Who thinks now: each role, and the name of the model that plays it."""
+    context: ContextTold | None = None
+    """What the model was told of where it works; None before it was."""
     planned: PlanChanged | None = None
     """The plan of the turn that ran last, by the caps as they are now; None before the first, and while one runs."""
 
@@ -275,6 +277,7 @@ class Shell:
             next_tokens=ahead.tokens,
             plan=kit.planning.mode,
             players=kit.cast.seats,
+            context=self.conversation.memory.shown.context,
         )
 
     async def aclose(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.environment import Environment
 from ecoshell.agent.kit import AUTO, Kit
 from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.purse import Purse
@@ -117,6 +118,13 @@ def build(
         person=person or Nobody(),
         planning=planning_of(settings, paths, lambda: kit.cast),
         bench=Workbench(ground, undo=undo, options=tool_options(settings)),
+        environment=Environment(
+            ground,
+            user_file=paths.instructions_file,
+            projects=projects,
+            facts=settings.agent.context == "auto",
+            instructions="trust" if options.trust_project else settings.agent.instructions,
+        ),
         session_model=model,
         mode=mode,
         roles=roles,

@@ -81,6 +81,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--max-steps", metavar="N", type=_steps, help="model calls that a turn may take")
     add("--workspace", metavar="DIR", type=Path, help="the folder that tools work in (default: this one)")
     add("--yes", action="store_true", help="allow without asking what no rule forbids")
+    add("--trust-project", action="store_true", help="follow the workspace's AGENTS.md without asking first")
     add("--read-only", action="store_true", help="refuse every tool that writes or runs something")
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.agent.person import Approval, CostChoice, LimitChoice, Trust
 from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.questions import Questions
-from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, TrustWanted
 
 _PATIENCE = 1.0
 """Seconds until a question is asked whose event is not read: the store may be locked, and the events wait for it."""
@@ -27,8 +27,8 @@ class _Pending(Generic[T]):
 class LinePerson:
     """Asks a person for what the core wants decided.
 
-    The core's question arrives as an event and as a call to `approve`, `at_limit` or `at_cost`. Only the event has its
-    place among the lines printed before it, so `meet` asks when the event is read, and the call waits for the decision.
+    The core's question arrives as an event and as a call to `approve`, `at_limit`, `at_cost` or `trust`. Only the event
+    has its place among the lines printed before it, so `meet` asks when it is read, and the call waits for the answer.
     """
 
     def __init__(self, read: Callable[[str], Awaitable[str]], say: Callable[[str], None]) -> None:
@@ -47,6 +47,9 @@ class LinePerson:
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
         return await self._decided(wanted, self._questions.cost, CostChoice("stop"))
 
+    async def trust(self, wanted: TrustWanted) -> Trust:
+        return await self._decided(wanted, self._questions.trust, "later")
+
     async def meet(self, event: Event) -> None:
         """Ask the person if the event is a question; raises Interrupted when the person would rather stop."""
         if id(event) in self._early:
@@ -57,6 +60,8 @@ class LinePerson:
             await self._ask(event, self._questions.limit(event))
         elif isinstance(event, CostWanted):
             await self._ask(event, self._questions.cost(event))
+        elif isinstance(event, TrustWanted):
+            await self._ask(event, self._questions.trust(event))
 
     def forget(self) -> None:
         """Drop what was decided for a turn that is over."""

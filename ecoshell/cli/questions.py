@@ -4,11 +4,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-from ecoshell.agent.person import Approval, CostChoice, Decision, LimitChoice, enough_text, parse_arguments
+from ecoshell.agent.person import Approval, CostChoice, Decision, LimitChoice, Trust, enough_text, parse_arguments
 from ecoshell.agent.printing import amount, dollars
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import Call
 from ecoshell.untrusted import visible, visible_line
 
@@ -45,9 +45,11 @@ _COST_WORDS: dict[str, Literal["go", "always", "model", "answer", "stop"]] = {
     "s": "stop",
     "stop": "stop",
 }
+_TRUSTS: dict[str, Trust] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "l": "later", "later": "later"}
+_TRUST = "[y] trust it until it changes  [n] no, until it changes  [l] not now: "
 _DECIDE = "[y] once  [s] always in this session  [p] always in this project  [e] edit the arguments  [n] no: "
-_CHANGED_LINES = 40
-"""Lines of a preview that are printed."""
+_SHOWN_LINES = 40
+"""Lines of a preview, or of instructions, that are printed."""
 
 T = TypeVar("T")
 
@@ -72,6 +74,15 @@ class Questions:
                 return Approval(_DECISIONS[typed], arguments if typed not in ("n", "no") else None)
             else:
                 self._say("Type y, s, p, e or n.")
+
+    async def trust(self, wanted: TrustWanted) -> Trust:
+        """May the model follow the instructions of this project?"""
+        again = ", which has changed" if wanted.changed else ""
+        self._say(f"? may the model follow {visible_line(wanted.file)}{again}")
+        self._show_lines(wanted.text)
+        while (typed := await self._word(_TRUST, at_end="l")) not in _TRUSTS:
+            self._say("Type y, n or l.")
+        return _TRUSTS[typed]
 
     async def limit(self, hit: LimitHit) -> LimitChoice:
         """What to do at a limit?"""
@@ -123,11 +134,14 @@ class Questions:
         self._say(f"  {visible_line(wanted.reason)}")
         if wanted.price_nano:
             self._say(f"  One use costs {dollars(wanted.price_nano)}.")
-        lines = visible(wanted.changes).splitlines()
-        for line in lines[:_CHANGED_LINES]:
+        self._show_lines(wanted.changes)
+
+    def _show_lines(self, text: str) -> None:
+        lines = visible(text).splitlines()
+        for line in lines[:_SHOWN_LINES]:
             self._say(f"  {line}")
-        if len(lines) > _CHANGED_LINES:
-            self._say(f"  … {len(lines) - _CHANGED_LINES} more lines")
+        if len(lines) > _SHOWN_LINES:
+            self._say(f"  … {len(lines) - _SHOWN_LINES} more lines")
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Arguments as typed; None when the person leaves them."""

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import mode_line
+from ecoshell.agent.printing import context_line, mode_line, trust_line
 from ecoshell.budget.money import amount_text
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
@@ -23,6 +23,7 @@ from ecoshell.events import (
     CallStarted,
     CommandRan,
     Compacted,
+    ContextTold,
     ErrorHappened,
     Event,
     GraphPlanned,
@@ -39,6 +40,7 @@ from ecoshell.events import (
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
+    TrustGiven,
     TurnFinished,
     TurnStarted,
     TurnUndone,
@@ -189,6 +191,8 @@ class EventLines:
                 self._tools(event)
             case CommandRan() | TurnUndone() | Compacted():
                 self._between(event)
+            case ContextTold() | TrustGiven():
+                self._context(event)
             case _:
                 self._warn(event)
 
@@ -302,6 +306,15 @@ class EventLines:
                 by = visible_line(event.model) if event.model else "no model: an extract"
                 sizes = f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
                 line(f"{signs.dot} compacted by {by}; {sizes}", "yellow")
+
+    def _context(self, event: ContextTold | TrustGiven) -> None:
+        """Which instructions go along, and what was said of the project's; facts alone are not worth a line."""
+        line, dot = self._printer.line, self._signs.dot
+        if isinstance(event, TrustGiven):
+            if event.by == "person":
+                line(f"{dot} {trust_line(event)}", "dim")
+        elif any(part.name != "facts" for part in event.parts):
+            line(f"{dot} told: {context_line(event)}", "dim")
 
     def _tools(self, event: Event) -> None:
         signs, line = self._signs, self._printer.line

@@ -10,6 +10,7 @@ from ecoshell.events import calls, money, plans, turn
 from ecoshell.events.base import Event
 from ecoshell.events.money import ModelOffer
 from ecoshell.events.plans import GraphNode, PlanRow
+from ecoshell.events.turn import ContextPart
 from ecoshell.messages import Attachment, Usage
 
 
@@ -25,6 +26,7 @@ _NESTED: Mapping[str, Callable[..., Any]] = {
     "offers": ModelOffer,
     "rows": PlanRow,
     "nodes": _graph_node,
+    "parts": ContextPart,
 }
 """Fields that hold several values of their own."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)

@@ -58,6 +58,54 @@ class ToolsOffered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ContextPart:
+    """Something the model is told of where it works, or would have been."""
+
+    name: Literal["user", "project", "facts"]
+    """`AGENTS.md` of the user's settings folder, that of the workspace, or what was found out of the workspace."""
+    tokens: int
+    """In the context; 0 for what is not told."""
+    state: Literal["told", "untrusted", "unreadable"] = "told"
+    cut: bool = False
+    """Whether only the beginning of a file is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextTold(Event):
+    """What stands at the head of a session's first question, and again after it was compacted."""
+
+    type: ClassVar[str] = "context_told"
+    text: str
+    """As the model reads it, so that a resumed session sends the same bytes."""
+    parts: tuple[ContextPart, ...]
+    exact: bool
+    """Whether the counts come from the model's own tokenizer."""
+    workspace: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrustWanted(Event):
+    """The workspace's `AGENTS.md` waits for a person's word before a model is told of it."""
+
+    type: ClassVar[str] = "trust_wanted"
+    file: str
+    text: str
+    """As the model would read it."""
+    changed: bool
+    """Whether another content of the file was asked about before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustGiven(Event):
+    """What became of that."""
+
+    type: ClassVar[str] = "trust_given"
+    decision: Literal["yes", "no", "later"]
+    """`yes` and `no` stand until the file changes; `later` for now."""
+    by: Literal["person", "nobody"]
+
+
+@dataclass(frozen=True, slots=True)
 class StepStarted(Event):
     """A model is asked for its next thought."""
 

@@ -32,6 +32,7 @@ from ecoshell.events import (
     StepProposed,
     ToolRegistered,
     ToolUnregistered,
+    TrustGiven,
     TurnFinished,
     TurnStarted,
     TurnUndone,
@@ -184,8 +185,9 @@ def _judgment_blocks(event: Event) -> tuple[str, ...]:
 def _lines(event: Event) -> Iterator[str]:
     """What one line tells; nothing for events that only a screen needs."""
     match event:
-        case ApprovalGiven():
-            yield f"Approval: {literal(event.decision)} ({literal(event.by)})"
+        case ApprovalGiven() | TrustGiven():
+            what = "Approval" if isinstance(event, ApprovalGiven) else "AGENTS.md of the project"
+            yield f"{what}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
             yield f"**Limit**: {literal(event.message)}"
         case LimitChosen():

@@ -1,16 +1,21 @@
-"""What a person allowed always in one project: kept in the user's own data folder, by the project's path.
+"""What a person allowed always in one project, and whether they trust its instructions: kept in their own data folder.
 
 It is not kept in the project, or a repository could come with its own approvals.
 """
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
 from ecoshell.files import replacement
 from ecoshell.paths import make_private
+
+_INSTRUCTIONS = "AGENTS.md:"
+"""Begins what was said of a project's instructions, which no tool's name can: `AGENTS.md:trusted:SHA-256`."""
 
 
 class ProjectRules:
@@ -21,7 +26,7 @@ class ProjectRules:
 
     def rules(self, workspace: Path) -> tuple[str, ...]:
         """What is allowed in this project; raises StoreError when the file is damaged or cannot be read."""
-        return self._read().get(_key(workspace), ())
+        return tuple(rule for rule in self._read().get(_key(workspace), ()) if not rule.startswith(_INSTRUCTIONS))
 
     def allow(self, workspace: Path, rule: str) -> None:
         """Add a rule; the file is replaced as a whole. Raises StoreError when it cannot be."""
@@ -31,6 +36,28 @@ class ProjectRules:
             return
         everything[key] = (*everything.get(key, ()), rule)
         self._write(everything)
+
+    def trusts(self, workspace: Path, text: str) -> bool | None:
+        """What was said of these instructions of the project; None where it is not known. Raises StoreError."""
+        said = self._said(self._read().get(_key(workspace), ()))
+        return said == f"trusted:{_digest(text)}" if said.endswith(_digest(text)) else None
+
+    def asked(self, workspace: Path) -> bool:
+        """Whether something was said of instructions of the project, these or others; raises StoreError."""
+        return bool(self._said(self._read().get(_key(workspace), ())))
+
+    def trust(self, workspace: Path, text: str, *, trusted: bool) -> None:
+        """Keep what is said of these instructions, in the place of what was said of others; raises StoreError."""
+        everything = self._read()
+        others = (rule for rule in everything.get(_key(workspace), ()) if not rule.startswith(_INSTRUCTIONS))
+        word = f"{_INSTRUCTIONS}{'trusted' if trusted else 'refused'}:{_digest(text)}"
+        everything[_key(workspace)] = (*others, word)
+        self._write(everything)
+
+    @staticmethod
+    def _said(rules: Iterable[str]) -> str:
+        """The word and the digest that are kept; empty where nothing was said."""
+        return next((rule.removeprefix(_INSTRUCTIONS) for rule in rules if rule.startswith(_INSTRUCTIONS)), "")
 
     def _read(self) -> dict[str, tuple[str, ...]]:
         try:
@@ -57,14 +84,18 @@ class ProjectRules:
         except OSError as error:
             raise StoreError(
                 f"{self._file} cannot be written ({error.strerror}).",
-                kept="The rule holds until this session ends.",
-                fix="Make the folder writable and allow it again.",
+                kept="What you said holds until this session ends.",
+                fix="Make the folder writable and say it again.",
             ) from error
 
     def _damaged(self) -> StoreError:
         return StoreError(
             f"{self._file} is damaged.", kept="It was left as it is.", fix="Move it away to start with no rules."
         )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _key(workspace: Path) -> str:

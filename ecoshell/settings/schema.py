@@ -127,6 +127,10 @@ class AgentSettings(Section):
     """Tokens a model may write in one step."""
     answer_tokens: Whole = 512
     """Tokens of the final answer, whose price is set aside before the first step."""
+    context: Literal["auto", "off"] = "auto"
+    """Whether the model is told where it works: date, system, and the workspace's path, files and git state."""
+    instructions: Literal["ask", "trust", "off"] = "ask"
+    """`AGENTS.md` of a project: asked about before it is trusted, trusted unasked, or never read, your own neither."""
     compact_model: Said | None = None
     """A model that may write the summary of /compact, besides the session's and those of [models]."""
 

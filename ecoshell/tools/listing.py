@@ -1,20 +1,20 @@
 """The files of a workspace by name, as a person would look for them: what git ignores and what hides is left out."""
 
 import asyncio
-import contextlib
 import itertools
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from ecoshell.tools.builtin.walk import CLOSED
+from ecoshell.tools.git import git
 
 MOST = 20_000
 """Files listed at most."""
 _CLOSED = CLOSED | {"venv", "env", "dist", "build", "target", "site-packages"}
 _SECONDS = 5.0
-_GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-"""A repository may name a program in `core.fsmonitor`; looking for a file must not run it."""
+_FILES = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 async def files_of(root: Path) -> list[str]:
@@ -25,24 +25,52 @@ async def files_of(root: Path) -> list[str]:
     return await asyncio.to_thread(lambda: _with_folders(itertools.islice(_present(root, listed), MOST)))
 
 
-async def _from_git(root: Path) -> list[str] | None:
-    """What git knows or would add; None where there is no repository, no git, or no answer in time."""
-    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
+    """What is in a workspace, by name (folders end in a slash), and of each folder what is in that.
+
+    What git ignores and what hides is left out. Of each at most MOST are looked at; a folder for which the time was up
+    seems empty.
+    """
+    listed = await _from_git(root, seconds)
+    if listed is None:
+        return await asyncio.to_thread(_scanned, root, time.monotonic() + seconds)
+    return await asyncio.to_thread(lambda: _branched(itertools.islice(_present(root, listed), MOST)))
+
+
+def _branched(paths: Iterable[str]) -> dict[str, list[str]]:
+    """The first two levels of these paths."""
+    top: dict[str, dict[str, None]] = {}
+    for path in paths:
+        name, slash, rest = path.partition("/")
+        inner, deeper, _ = rest.partition("/")
+        if not name.startswith(".") and not inner.startswith("."):
+            below = top.setdefault(name + slash, {})
+            if inner:
+                below[inner + deeper] = None
+    return {name: sorted(top[name]) for name in sorted(top)}
+
+
+def _scanned(root: Path, until: float) -> dict[str, list[str]]:
+    return {name: _names_in(root / name, until) if name.endswith("/") else [] for name in _names_in(root, until)}
+
+
+def _names_in(folder: Path, until: float) -> list[str]:
+    """The names in a folder; none where it cannot be read, or where it is too late."""
     try:
-        process = await asyncio.create_subprocess_exec(*_GIT, cwd=root, stdin=nothing, stdout=pipe, stderr=nothing)
+        with os.scandir(folder) as entries:
+            found = itertools.takewhile(lambda _: time.monotonic() < until, itertools.islice(entries, MOST))
+            names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in found]
     except OSError:
-        return None
-    try:
-        async with asyncio.timeout(_SECONDS):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return os.fsdecode(output).split("\0")[:-1] if process.returncode == 0 else None
+        return []
+    return sorted(
+        name for name in names if not name.startswith(".") and _nameable(name) and name.rstrip("/") not in _CLOSED
+    )
+
+
+async def _from_git(root: Path, seconds: float = _SECONDS) -> list[str] | None:
+    """What git knows or would add; None where there is no repository, no git, or no answer in time."""
+    listed = await git(root, *_FILES, seconds=seconds)
+    return None if listed is None else listed.split("\0")[:-1]
 
 
 def _present(root: Path, listed: Iterable[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from ecoshell.events import (
     BudgetChanged,
     BudgetHeld,
     BudgetSettled,
+    ContextTold,
     ErrorHappened,
     Event,
     ToolRegistered,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.commands import Printed
     from ecoshell.agent.shell import Shell, Standing
 
-_CHANGES_THE_PANELS = (BudgetHeld, BudgetSettled, ToolRegistered, ToolsOffered, TurnFinished)
+_CHANGES_THE_PANELS = (BudgetHeld, BudgetSettled, ContextTold, ToolRegistered, ToolsOffered, TurnFinished)
 _ANSWERS_NEED = ("markdown_it", "pygments.lexers")
 
 

@@ -16,6 +16,7 @@ from ecoshell.options import Options
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ECOSHELL_AGENT_CONTEXT", "off")  # or sums of tokens would depend on the day and the machine
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "notes.txt").write_text("one\ntwo\nthree\n")

@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from ecoshell.tools import listing
-from ecoshell.tools.listing import files_of
+from ecoshell.tools.listing import files_of, top_of
 
 
 @pytest.fixture
@@ -62,3 +62,23 @@ async def test_the_list_has_a_bound(tree, monkeypatch):
 async def test_a_name_that_cannot_be_shown_on_a_line_is_left_out(tree):
     (tree / "two\nlines").write_text("x")
     assert "two\nlines" not in await files_of(tree)
+
+
+async def test_the_top_of_a_workspace_is_its_first_two_levels_without_what_hides(tree):
+    (tree / "docs" / "deep").mkdir()
+    (tree / "docs" / "deep" / "c.md").write_text("x")
+    (tree / "empty").mkdir()
+    assert await top_of(tree, 20) == {"a.py": [], "docs/": ["b.md", "deep/"], "empty/": [], "out.log": []}
+
+
+async def test_in_a_repository_the_top_is_what_git_does_not_ignore(tree):
+    (tree / ".gitignore").write_text("*.log\nnode_modules\n.venv\n")
+    git(tree, "init")
+    (tree / "docs" / "deep").mkdir()
+    (tree / "docs" / "deep" / "c.md").write_text("x")
+    assert await top_of(tree, 20) == {"a.py": [], "docs/": ["b.md", "deep/"]}
+
+
+async def test_a_top_for_which_there_is_no_time_is_empty_and_no_error(tree, tmp_path):
+    assert await top_of(tree, 0) == {}
+    assert await top_of(tmp_path / "gone", 20) == {}

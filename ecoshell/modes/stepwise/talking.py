@@ -1,5 +1,6 @@
 """Talk: an answer without tools from a model too small for a protocol, shown a few lines of it and a little history."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.resources import files
 
@@ -34,7 +35,9 @@ async def talked(model: MeteredModel, view: View, emit: Emit, *, answer_tokens: 
 def request(view: View, context: int | None, answer_tokens: int) -> Request:
     """Talk about the question and what goes along with it, which chose no tool and is read here."""
     spoken = [message for message in view.history if message.speaker in ("user", "assistant") and not message.call]
-    earlier = [replace(message, text=_cut(message.text, _REMEMBERED_CHARACTERS)) for message in spoken]
+    earlier = [
+        replace(message, text=_cut(_without(view.contexts, message.text), _REMEMBERED_CHARACTERS)) for message in spoken
+    ]
     along = _cut(view.along, _along_room(context))
     asked = f"{view.path.question}\n\n{along}" if along else view.path.question
     messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", asked))
@@ -54,6 +57,13 @@ def _refuse_too_long(question: str, model: str, context: int | None) -> None:
 def _along_room(context: int | None) -> int:
     """Characters of what goes along with a question; few enough to fit even when each is a token."""
     return _MOST_CHARACTERS if context is None else context // 2
+
+
+def _without(contexts: Iterable[str], text: str) -> str:
+    """A question without what other models were told before it of where the agent works."""
+    for context in contexts:
+        text = text.removeprefix(f"{context}\n\n")
+    return text
 
 
 def _cut(text: str, characters: int) -> str:

@@ -8,8 +8,8 @@ from textual.containers import Vertical
 from ecoshell.tui.prompt.prompt import Prompt
 
 if TYPE_CHECKING:  # the questions are loaded when the first is asked
-    from ecoshell.agent.person import Approval, CostChoice, LimitChoice
-    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit
+    from ecoshell.agent.person import Approval, CostChoice, LimitChoice, Trust
+    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.tui.asking.questions import Question
 
 T = TypeVar("T")
@@ -68,3 +68,9 @@ class ScreenPerson:
         from ecoshell.tui.asking.money import CostQuestion
 
         return await self._spot.ask(CostQuestion(wanted))
+
+    async def trust(self, wanted: "TrustWanted") -> "Trust":
+        """Ask whether a project's instructions may be followed."""
+        from ecoshell.tui.asking.trust import TrustQuestion
+
+        return await self._spot.ask(TrustQuestion(wanted))

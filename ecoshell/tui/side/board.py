@@ -263,4 +263,4 @@ def _money(standing: "Standing") -> tuple[object, ...]:
 
 
 def _context(standing: "Standing") -> tuple[object, ...]:
-    return standing.context_tokens, standing.everything_tokens, standing.exact, standing.tools
+    return standing.context_tokens, standing.everything_tokens, standing.exact, standing.tools, standing.context

@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from ecoshell.agent.printing import part_size
 from ecoshell.tui.figures import tokens
 from ecoshell.tui.side.board import Board, ToolState
 from ecoshell.tui.side.list_panel import COMFORTABLE, FILTER, ListPanel
@@ -51,7 +52,9 @@ class ToolsPanel(ListPanel[ToolState]):
 
     @property
     def wanted(self) -> int:
-        return 1 if self.folded else _AROUND + max(1, min(len(self.list.shown), COMFORTABLE))
+        if self.folded:
+            return 1
+        return _AROUND + len(self._told) + max(1, min(len(self.list.shown), COMFORTABLE))
 
     def known(self) -> Sequence[ToolState]:
         return self.board.tools
@@ -70,7 +73,17 @@ class ToolsPanel(ListPanel[ToolState]):
         lines.append(((drawn, "accent"), (f" {used}", "text")))
         if self.board.saved_tokens:
             lines.append(row("saved", f"{tokens(self.board.saved_tokens)} tok so far", width))
-        return lines
+        return [*lines, *(row(label, value, width) for label, value in self._told)]
+
+    @property
+    def _told(self) -> list[tuple[str, str]]:
+        """What the model is told besides tools, and what that takes of the context."""
+        told = self.board.standing.context if self.board.standing else None
+        if told is None:
+            return []
+        labels = {"user": "AGENTS.md", "project": "AGENTS.md", "facts": "facts"}
+        yours = {"user": ", yours"}
+        return [(labels[one.name], f"{part_size(one, told, ' tok')}{yours.get(one.name, '')}") for one in told.parts]
 
     def nothing(self) -> str:
         return "no tool is known" if self.board.standing else ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import mode_line
+from ecoshell.agent.printing import context_line, mode_line, trust_line
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -15,6 +15,7 @@ from ecoshell.events import (
     CallStarted,
     CommandRan,
     Compacted,
+    ContextTold,
     CostChosen,
     CostWanted,
     ErrorHappened,
@@ -28,6 +29,7 @@ from ecoshell.events import (
     StepProposed,
     ToolRegistered,
     ToolsOffered,
+    TrustGiven,
     TurnFinished,
     TurnUndone,
 )
@@ -137,6 +139,20 @@ def offered(event: ToolsOffered) -> Block:
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
     return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
+
+
+def context_told(event: ContextTold) -> Block | None:
+    """Which instructions the model is told; None for facts alone, which the tools panel counts."""
+    if all(part.name == "facts" for part in event.parts):
+        return None
+    return Block("·", "muted", (row(Piece(f"told: {context_line(event)}", "muted")),))
+
+
+def trust_given(event: TrustGiven) -> Block | None:
+    """What the person said of a project's instructions."""
+    if event.by == "nobody":
+        return None
+    return Block("?", "muted", (row(Piece(trust_line(event), "muted")),))
 
 
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
