@@ -8,7 +8,7 @@ from decimal import Decimal
 from importlib.util import find_spec
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import LimitChoice
@@ -140,7 +140,7 @@ class Answers:
 
 
 async def test_a_limit_is_no_reason_to_go_on_in_the_other_mode(play):
-    lines = [COUNT] * 8
+    lines = counts(8)
     async with play(lines, person=Answers(), mode="auto", price=PRICE, budget="0.006", registration="all") as shell:
         events = await turn(shell)
         assert kept(shell) == [("single", "limit")]
@@ -245,7 +245,7 @@ async def test_an_attempt_in_which_the_person_chose_another_model_says_nothing_o
             return LimitChoice("model", f"script:{other}")
 
     options = {"price": PRICE, "budget": "0.006", "registration": "all"}
-    async with play([COUNT] * 8, person=Switches(), mode="auto", **options) as shell:
+    async with play(counts(8), person=Switches(), mode="auto", **options) as shell:
         await turn(shell)
         assert shell.kit.session_model == f"script:{other}"
         assert kept(shell) == []

@@ -4,7 +4,7 @@ from contextlib import aclosing
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.errors import UsageError
@@ -169,7 +169,12 @@ async def test_an_empty_question_is_refused_before_anything_happens(play):
 
 async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_there_is(play):
     big = {"input": 1000, "output": 200}
-    lines = [register("count_text"), {**COUNT, "usage": big}, *[{**COUNT, "usage": big}] * 20, say("Three.")]
+    lines = [
+        register("count_text"),
+        {**COUNT, "usage": big},
+        *({**line, "usage": big} for line in counts(20)),
+        say("Three."),
+    ]
     async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
         shell.kit.planning.mode = "off"  # a plan would not spend so much on a use
         events = await turn(shell)

@@ -26,6 +26,11 @@ def say(text="", call=None, /, *, usage=None, **arguments):
     return line
 
 
+def counts(number):
+    """Lines of a script that count one text after another."""
+    return [say("", "count_text", text=f"text {one}") for one in range(number)]
+
+
 def register(name, text=""):
     return say(text, "tool_register", tool_name=name)
 

@@ -350,11 +350,11 @@ def _text_bytes(body: dict[str, Any]) -> int:
 
 
 def _work(body: dict[str, Any]) -> str:
-    """The next call of a model that is never done: registers a tool, then calls it again and again."""
+    """The next call of a model that is never done: registers a tool, then calls it on one text after another."""
     said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
     call = {"name": "tool_register", "arguments": {"tool_name": "count_text"}}
     if any("tool_register" in text for text in said):
-        call = {"name": "count_text", "arguments": {"path": "notes.txt"}}
+        call = {"name": "count_text", "arguments": {"text": f"text {len(said)}"}}
     return json.dumps({"call": call})
 
 
