@@ -1,6 +1,6 @@
 """What a model sees of the tools: the array of a request, the text beside the question, and what registering returns.
 
-Four ways (SPEC §1), each a frozen object with the same interface:
+Five ways (SPEC §1), each a frozen object with the same interface:
 
 - `GROW`, EcoAct as published: the array grows with every registration, which returns a short acknowledgment.
 - `STABLE`: the array stays byte for byte the same for a session, so that a cached prefix stays valid; documents are
@@ -8,17 +8,23 @@ Four ways (SPEC §1), each a frozen object with the same interface:
 - `Direct`, for models that may call what their array does not hold, as local ones: the array keeps what was registered
   when the session began, later documents are text, and every tool is called by its own name.
 - `PLAIN`, the agent without EcoAct: every document is in the array from the start, and there is nothing to register.
+- `TEXT`, the same in the compact form of `STABLE`: every document is text beside the question.
 
 A document stands in the context once: in the array or in the text, never in both.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
-PresentationName = Literal["grow", "stable", "direct", "plain"]
+PresentationName = Literal["grow", "stable", "direct", "plain", "text"]
+
+_MOST_WORDS = 8
+_MOST_CHARACTERS = 60
+_SENTENCE_END = re.compile(r"[.;:!?](?:\s|$)|[。；：！？\n]")
 
 
 def _meta_tool(name: str, description: str, types: Mapping[str, str], *, required: bool = True) -> ToolDocument:
@@ -69,8 +75,18 @@ class Presentation(Protocol):
         """The document as it stands in the prompt, wherever that is: what it weighs."""
         ...
 
-    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
-        """The text that goes with the question: names to register, and documents where the array does not hold them."""
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
+        """The text that goes with the question: names to register, and documents where the array does not hold them.
+
+        `about` has a few words for names that come with what they do.
+        """
         ...
 
 
@@ -92,8 +108,15 @@ class Grow:
     def shown(self, document: ToolDocument) -> str:
         return document.as_entry()
 
-    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
-        return _listing(names, upfront, large)
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
+        return _listing(names, upfront, large, about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +137,16 @@ class Stable:
     def shown(self, document: ToolDocument) -> str:
         return document.as_text()
 
-    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
         documents = "\n".join(document.as_text() for document in upfront)
-        parts = (_listing(names, upfront, large), f"Registered already:\n{documents}" if documents else "")
+        parts = (_listing(names, upfront, large, about), f"Registered already:\n{documents}" if documents else "")
         return "\n".join(part for part in parts if part)
 
 
@@ -141,10 +171,17 @@ class Direct:
     def shown(self, document: ToolDocument) -> str:
         return document.as_entry() if document.name in self.declared else document.as_text()
 
-    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
         later = [document for document in upfront if document.name not in self.declared]
         listed = [name for name in names if name not in self.declared]
-        return STABLE.opening(listed, later, large=large)
+        return STABLE.opening(listed, later, large=large, about=about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +202,52 @@ class Plain:
     def shown(self, document: ToolDocument) -> str:
         return document.as_entry()
 
-    def opening(self, names: Sequence[str], upfront: Sequence[ToolDocument] = (), *, large: bool = False) -> str:
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Everything is registered from the start, as text: an array that never changes, without `tool_register`."""
+
+    name: PresentationName = "text"
+    registers: bool = False
+
+    def array(
+        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
+    ) -> tuple[ToolDocument, ...]:
+        return (CALL_DOCUMENT, *_finish(finish))
+
+    def registration_result(self, document: ToolDocument) -> str:
+        return document.as_text()
+
+    def shown(self, document: ToolDocument) -> str:
+        return document.as_text()
+
+    def opening(
+        self,
+        names: Sequence[str],
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        large: bool = False,
+        about: Mapping[str, str] | None = None,
+    ) -> str:
+        documents = "\n".join(document.as_text() for document in upfront)
+        return f"Tools:\n{documents}" if documents else ""
 
 
 GROW = Grow()
 STABLE = Stable()
 PLAIN = Plain()
-PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN)}
+TEXT = Text()
+PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN, TEXT)}
 
 
 def presentation_of(name: str, declared: Iterable[str], known: Iterable[str]) -> Presentation | None:
@@ -191,10 +266,20 @@ def _search(large: bool) -> tuple[ToolDocument, ...]:
     return (SEARCH_DOCUMENT,) if large else ()
 
 
-def _listing(names: Sequence[str], upfront: Sequence[ToolDocument], large: bool) -> str:
-    """The names alone, without those whose documents are there already (EcoAct, "Tool name as informer")."""
-    known = {document.name for document in upfront}
-    listed = ", ".join(name for name in names if name not in known)
+def few_words(document: ToolDocument) -> str:
+    """What the tool does in at most eight words: how its description begins."""
+    begun = _SENTENCE_END.split(document.description.strip(), maxsplit=1)[0]
+    words = " ".join(begun.split()[:_MOST_WORDS])
+    return words[:_MOST_CHARACTERS].rstrip(" ,(-")
+
+
+def _listing(
+    names: Sequence[str], upfront: Sequence[ToolDocument], large: bool, about: Mapping[str, str] | None
+) -> str:
+    """The names, without those whose documents are there already (EcoAct, "Tool name as informer")."""
+    known, about = {document.name for document in upfront}, about or {}
+    told = (f"{name} ({about[name]})" if about.get(name) else name for name in names if name not in known)
+    listed = ", ".join(told)
     if not listed:
         return ""
     return f"Tools to register (tool_search finds more): {listed}" if large else f"Tools to register: {listed}"

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Literal
 
 from ecoshell.budget.price import Price, Rates
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
 from ecoshell.messages import ToolDocument
 
 TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decimal(4))
@@ -17,7 +17,22 @@ TOKEN_WEIGHTS = Rates(Decimal(1), Decimal("0.1"), Decimal(1), Decimal(4), Decima
 and one written 4, which is what the median model of litellm's price file asks."""
 
 MARGIN = Decimal("0.05")
-"""Registering by name must promise to save this share: its cost is less certain than that of registering everything."""
+"""Leaving tools as names must promise to save this share: its cost is less certain than that of showing everything."""
+CLEAR_MARGIN = Decimal("0.15")
+"""The same where the documents take little of the context anyway."""
+LITTLE = 1_200
+"""Tokens of documents that are little where the context is unknown; else they are `LITTLE_SHARE` of it."""
+LITTLE_SHARE = Decimal("0.04")
+FORGOTTEN = Decimal("0.03")
+"""How often a task fails for a tool it needs and sees by name alone, so that it has to be done again, where nothing is
+known of the model: a registration fails, is forgotten, or another tool is taken in its place."""
+RISK = Decimal("1.6")
+SAFE_MARGIN = Decimal("0.03")
+"""A plan that leaves names must save that much also where it has bad luck, so many standard deviations of registrations
+more than are expected: it may not lose single tasks for the sake of the mean. Chosen with the 36 successful runs of
+LiveMCPBench in pools of 10 and 20 in view."""
+WORDS_SHARE = Decimal("0.01")
+"""Names come with a few words where those take at most this share of what the task is expected to cost."""
 
 REGISTRATION_OUTPUT = 20
 """Tokens of a call of `tool_register`."""
@@ -58,10 +73,12 @@ class Candidate:
     chance: Decimal
     text_tokens: int | None = None
     """Of its document as text, where that differs."""
+    words_tokens: int = 0
+    """Of the few words of what it does that may go with the name."""
 
     def under(self, presentation: Presentation) -> "Candidate":
         """The candidate with `tokens` as this presentation shows its document."""
-        if presentation is not STABLE or self.text_tokens is None:
+        if presentation not in (STABLE, TEXT) or self.text_tokens is None:
             return self
         return replace(self, tokens=self.text_tokens)
 
@@ -70,12 +87,18 @@ class Candidate:
 class Policy:
     """What the user has settled, and what the catalog allows."""
 
-    registration: Literal["auto", "names", "all"] = "auto"
+    registration: Literal["auto", "names", "all", "all_text"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
     whole: bool = True
     """Whether the candidates are all tools; if they are a shortlist, registering everything is no choice."""
     room: int | None = None
     """Tokens that documents may take up front, if the context sets a limit."""
+    little: int = LITTLE
+    """Tokens of documents up to which a set takes little of the context."""
+    forgotten: Decimal = FORGOTTEN
+    """How often this model fails a task for a tool it needs and sees by name alone."""
+    native: bool = False
+    """Whether everything, where that is shown, stands in the tool array: the form a weak model was trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,28 +111,35 @@ class Verdict:
 
     @property
     def pays(self) -> bool:
-        """Whether the document is expected to pay from the start."""
+        """Whether the document by itself is expected to pay from the start."""
         return self.waiting > self.carrying
 
     def told(self, *, upfront: bool) -> str:
         """The verdict for a person; `upfront` says what came of it."""
         candidate = self.candidate
-        chance = f"{candidate.name}, used with a chance of {candidate.chance:.0%}:"
-        if not self.pays:
-            return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
-        if not upfront:
+        chance = f"{candidate.name}, needed with a chance of {candidate.chance:.0%}:"
+        if upfront and self.pays:
+            return f"{chance} document up front; going without would cost more than its {candidate.tokens} tokens."
+        if upfront:
+            return f"{chance} document up front: it saves a registration that one task in a few would pay for dearly."
+        if self.pays:
             return f"{chance} name only, though its document would pay: names were asked for, or there is no room."
-        return f"{chance} document up front; a registration step would cost more than its {candidate.tokens} tokens."
+        return f"{chance} name only; its {candidate.tokens} tokens would cost more than a registration step."
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One way to begin: a presentation, the tools registered up front, and what the task is expected to cost."""
+    """One way to begin: a presentation, the tools registered up front, and what the task is expected to cost.
+
+    `dearest` is what it may come to with bad luck (`RISK`); `described` says that names come with a few words.
+    """
 
     presentation: Presentation
     upfront: tuple[str, ...]
     cost: Decimal
     verdicts: tuple[Verdict, ...] = ()
+    dearest: Decimal = Decimal(0)
+    described: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +176,7 @@ def candidates_of(
             count(f", {document.name}"),
             Decimal(str(round(chances.get(document.name, 0.0), 4))),
             count(document.as_text()),
+            count(f" ({few_words(document)})"),
         )
         for document in documents
     )
@@ -158,25 +189,33 @@ def rates_of(price: Price | None, prompt_tokens: int) -> Rates:
 
 
 def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy: Policy = Policy()) -> Decision:
-    """What the question starts with. The cheapest plan by expectation; never one dearer than registering everything."""
+    """What the question starts with: the cheapest plan by expectation, the tasks that fail for it counted.
+
+    Documents up front are always those of the likeliest tools, however long they are. A plan that leaves names must
+    save a margin against showing everything, and may not be dearer than that with bad luck either.
+    """
 
     def forecast(presentation: Presentation) -> Forecast:
         return Forecast(rates, work, tuple(candidate.under(presentation) for candidate in candidates))
 
-    whole = STABLE if policy.presentation == "stable" else PLAIN
+    whole = _whole(policy, candidates)
     everything = forecast(whole).everything(whole)
-    if policy.registration == "all":
+    if policy.registration in ("all", "all_text"):
         return Decision(everything, (everything,), "Every tool is registered, as asked.")
     shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
-    by_name = [forecast(presentation).by_name(presentation, policy) for presentation in shown]
-    best = min(by_name, key=lambda plan: plan.cost)
+    possible = policy.whole and _fits(everything, candidates, policy.room)
+    again = everything.cost * policy.forgotten
+    plans = [plan for way in shown for plan in forecast(way).by_name(way, policy, again)]
+    best = min(plans, key=lambda plan: plan.cost)
     if policy.registration == "names":
-        return Decision(best, tuple(by_name), f"Names only, as asked; presentation {best.presentation.name}.")
-    possible = policy.whole and (policy.room is None or sum(one.tokens for one in candidates) <= policy.room)
-    if possible and best.cost >= everything.cost * (1 - MARGIN):
-        best = everything
-    considered = (everything, *by_name) if possible else tuple(by_name)
-    return Decision(best, considered, _summary(best, everything, possible))
+        return Decision(best, tuple(plans), f"Names only, as asked; presentation {best.presentation.name}.")
+    if not possible:
+        return Decision(best, tuple(plans), _summary(best, everything, possible))
+    little = sum(candidate.under(TEXT).tokens for candidate in candidates) <= policy.little
+    most = everything.cost * (1 - (CLEAR_MARGIN if little else MARGIN))
+    safe = [plan for plan in plans if plan.cost < most and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)]
+    best = min(safe, key=lambda plan: plan.cost, default=everything)
+    return Decision(best, (everything, *plans), _summary(best, everything, possible))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,42 +234,55 @@ class Forecast:
         """The plan that registers all candidates up front."""
         documents = sum(candidate.tokens for candidate in self.candidates)
         cost = self._common() + self.carry(_meta_tokens(presentation) + documents, self.work.calls)
-        return Plan(presentation, tuple(candidate.name for candidate in self.candidates), cost)
+        return Plan(presentation, tuple(candidate.name for candidate in self.candidates), cost, dearest=cost)
 
-    def by_name(self, presentation: Presentation, policy: Policy) -> Plan:
-        """The plan that shows names, and up front those documents that are expected to pay."""
-        step = self.registration_step(presentation)
-        verdicts = tuple(self._verdict(candidate, step) for candidate in self.candidates)
-        chosen = set[str]() if policy.registration == "names" else _within(verdicts, policy.room)
-        cost = self._common() + self.carry(_meta_tokens(presentation), self.work.calls)
-        for verdict in verdicts:
-            candidate = verdict.candidate
-            document = self.carry(candidate.tokens, self.work.calls)
-            if candidate.name in chosen:
-                cost += document
-            else:
-                cost += self.carry(candidate.name_tokens, self.work.calls) + candidate.chance * (step + document)
-        upfront = tuple(candidate.name for candidate in self.candidates if candidate.name in chosen)
-        return Plan(presentation, upfront, cost, verdicts)
+    def by_name(self, presentation: Presentation, policy: Policy, again: Decimal) -> list[Plan]:
+        """Plans that show names, each with the documents of some more of the likeliest tools up front.
 
-    def registration_step(self, presentation: Presentation) -> Decimal:
+        Tools of the same chance go together, unless only some of them have room. `again` is what a needed tool that
+        is left a name costs on average in tasks that fail for it.
+        """
+        every, calls = self.candidates, self.work.calls
+        meta = self._common() + self.carry(_meta_tokens(presentation), calls)
+        hidden, upfront, chosen = _Sums.of(every), 0, set[str]()
+        usual = self._registration_step(presentation, hidden, upfront) + again
+        verdicts = tuple(self._verdict(candidate, usual) for candidate in every)
+        plans: list[Plan] = []
+        for added in [()] if policy.registration == "names" else _likeliest(every, policy.room):
+            chosen.update(one.name for one in added)
+            upfront += sum(one.tokens for one in added)
+            hidden = hidden.less(_Sums.of(added))
+            step = self._registration_step(presentation, hidden, upfront)
+            fixed = meta + self.carry(upfront + hidden.name_tokens, calls)
+            late = self.carry(hidden.likely_tokens, calls)
+            cost = fixed + late + hidden.needed * (step + again)
+            unlucky = 1 + RISK * max(hidden.variance, Decimal(0)).sqrt() / hidden.needed if hidden.needed > 0 else 1
+            dearest = fixed + unlucky * (late + hidden.needed * step)
+            words = self.carry(hidden.words_tokens, calls)
+            described = 0 < words <= WORDS_SHARE * cost
+            extra = words if described else 0
+            names = tuple(one.name for one in every if one.name in chosen)
+            plans.append(Plan(presentation, names, cost + extra, verdicts, dearest + extra, described))
+        return plans
+
+    def _registration_step(self, presentation: Presentation, hidden: "_Sums", upfront: int) -> Decimal:
         """The price of one registration besides the document: the prompt once more, the call, and what stays of it.
 
-        An array that grows does so ahead of the messages, so that the next call does not find them in the cache.
+        `upfront` is the tokens of documents that are there. An array that grows does so ahead of the messages, so that
+        the next call does not find them in the cache.
         """
         work, rates = self.work, self.rates
         history = work.registered_after * work.steps * (work.output + work.observation)
-        others = sum((candidate.chance * candidate.tokens for candidate in self.candidates), Decimal(0)) / 2
-        messages = work.base + sum(candidate.name_tokens for candidate in self.candidates) + history
-        prompt = _meta_tokens(presentation) + messages + others
+        messages = work.base + hidden.name_tokens + history
+        prompt = _meta_tokens(presentation) + messages + hidden.likely_tokens / 2 + upfront
         left = work.calls * (1 - work.registered_after)
         written = rates.output * REGISTRATION_OUTPUT + self.carry(REGISTRATION_EXCHANGE, left)
         missed = (rates.cache_write - rates.cached_input) * messages if presentation is GROW else Decimal(0)
         return rates.cached_input * prompt + written + missed
 
-    def _verdict(self, candidate: Candidate, step: Decimal) -> Verdict:
+    def _verdict(self, candidate: Candidate, waiting: Decimal) -> Verdict:
         carrying = (1 - candidate.chance) * self.carry(candidate.tokens, self.work.calls)
-        return Verdict(candidate, candidate.chance * step, carrying)
+        return Verdict(candidate, candidate.chance * waiting, carrying)
 
     def _common(self) -> Decimal:
         """What the task costs under every plan."""
@@ -240,15 +292,73 @@ class Forecast:
         return self.carry(work.base, work.calls) + exchanges + written
 
 
-def _within(verdicts: Sequence[Verdict], room: int | None) -> set[str]:
-    """Names to put up front; when they do not all fit, those most likely to be used."""
-    chosen: set[str] = set()
-    for verdict in sorted(verdicts, key=lambda one: one.candidate.chance, reverse=True):
-        tokens = verdict.candidate.tokens
-        if verdict.pays and (room is None or tokens <= room):
-            chosen.add(verdict.candidate.name)
-            room = None if room is None else room - tokens
-    return chosen
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums over tools: how many of them are expected to be needed, the variance of that, and tokens.
+
+    `likely_tokens` are those of documents, each counted by its chance.
+    """
+
+    needed: Decimal
+    variance: Decimal
+    likely_tokens: Decimal
+    name_tokens: int
+    words_tokens: int
+
+    @classmethod
+    def of(cls, candidates: Iterable[Candidate]) -> "_Sums":
+        rows = [*candidates]
+        return cls(
+            sum((one.chance for one in rows), Decimal(0)),
+            sum((one.chance * (1 - one.chance) for one in rows), Decimal(0)),
+            sum((one.chance * one.tokens for one in rows), Decimal(0)),
+            sum(one.name_tokens for one in rows),
+            sum(one.words_tokens for one in rows),
+        )
+
+    def less(self, others: "_Sums") -> "_Sums":
+        return _Sums(
+            self.needed - others.needed,
+            self.variance - others.variance,
+            self.likely_tokens - others.likely_tokens,
+            self.name_tokens - others.name_tokens,
+            self.words_tokens - others.words_tokens,
+        )
+
+
+def _likeliest(candidates: Sequence[Candidate], room: int | None) -> list[list[Candidate]]:
+    """Nothing, and then the likeliest that have room, those of the same chance together."""
+    groups: list[list[Candidate]] = [[]]
+    for one in sorted(candidates, key=lambda one: one.chance, reverse=True):
+        if room is not None and one.tokens > room:
+            continue
+        room = None if room is None else room - one.tokens
+        if groups[-1] and groups[-1][0].chance == one.chance:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
+    """How everything is shown where it is.
+
+    Text takes about two thirds of the tokens; its calls go through `tool_call`, which is left out of account: on
+    recorded runs the array was never more than 1 % cheaper, and text up to 10 %.
+    """
+    if policy.registration == "all_text":
+        return TEXT
+    if policy.presentation != "auto":
+        return TEXT if policy.presentation == "stable" else PLAIN
+    if policy.registration == "all":
+        return PLAIN
+    in_array = policy.room is None or sum(candidate.tokens for candidate in candidates) <= policy.room
+    return PLAIN if policy.native and in_array else TEXT
+
+
+def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -> bool:
+    """Whether all documents have room in the context."""
+    return room is None or sum(one.under(everything.presentation).tokens for one in candidates) <= room
 
 
 def _meta_tokens(presentation: Presentation) -> int:

@@ -43,6 +43,16 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
         "--output-price", type=_ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices"
     )
     ecoact.add_argument("--seed", type=int, default=0, help="of the draw of the other tools")
+    ecoact.add_argument(
+        "--wrong",
+        type=_chance,
+        default=0.0,
+        metavar="P",
+        help="the chance that a question registers a wrong tool as well (default: 0)",
+    )
+    ecoact.add_argument(
+        "--questions", type=_number, default=1, metavar="N", help="runs that make a session (default: 1)"
+    )
     ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
@@ -83,7 +93,7 @@ def _ecoact(args: argparse.Namespace) -> int:
     tools = read_tools(args.catalog)
     runs = read_runs(args.replay, tools)[: args.limit]
     with _counting() as (count, tokenizer):
-        setting = Setting(_rates(args), count, prompt("single"), args.seed)
+        setting = Setting(_rates(args), count, prompt("single"), args.seed, args.wrong, args.questions)
         results = list(measure_pools(runs, tools, args.pools, setting))
     _print(as_json(results, setting, tokenizer) if args.json else as_table(results, setting, tokenizer))
     return 0
@@ -156,6 +166,16 @@ def _ratio(text: str) -> Decimal:
     if not (ratio.is_finite() and 0 <= ratio <= _MOST):
         raise UsageError(f"{text!r} is not a price.", fix="Give it in prices of an input token, such as 0.1 or 1.25.")
     return ratio
+
+
+def _chance(text: str) -> float:
+    try:
+        chance = float(text)
+    except ValueError:
+        chance = -1.0
+    if not 0 <= chance <= 1:
+        raise UsageError(f"{text!r} is not a chance.", fix="Give a number from 0 to 1, such as 0.2.")
+    return chance
 
 
 def _print(text: str) -> None:

@@ -1,4 +1,4 @@
-"""What a recorded run would have cost under a presentation: every request it would have sent, without a model.
+"""What recorded runs would have cost under a presentation: every request they would have sent, without a model.
 
 The model of a provider's bill, and of what the shell sends:
 
@@ -7,14 +7,15 @@ The model of a provider's bill, and of what the shell sends:
 - A registration is a model call of its own: the whole prompt once more, and a short call as output. Recorded thoughts
   stay with the calls they were recorded with.
 - A tool is registered right before its first use. A tool that the catalog does not have needs no registration.
-- A cache holds for the whole run, and begins empty with each run.
+- Several runs may be the questions of one session: what was said, registered and cached stays.
+- A cache holds for the whole session, and begins empty with each.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ecoshell.catalog.presentation import PLAIN, STABLE, Presentation
+from ecoshell.catalog.presentation import STABLE, TEXT, Presentation
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
 
@@ -50,7 +51,9 @@ class Scenario:
 
     def replay(self, run: RecordedRun, pool: Sequence[ToolDocument], upfront: Sequence[ToolDocument] = ()) -> Bill:
         """The bill of a run that knows the tools of `pool`, those of `upfront` registered from the start."""
-        return _Replay(self, {document.name: document for document in pool}, upfront).run(run)
+        session = Session(self, pool)
+        session.ask(run, upfront)
+        return session.bill
 
     def array_tokens(self, registered: Sequence[ToolDocument]) -> int:
         """Tokens of the tool array."""
@@ -61,51 +64,66 @@ class Scenario:
         return self.count(text) + PER_MESSAGE
 
 
-def replay_all(run: RecordedRun, system: str, pool: Sequence[ToolDocument], count: Callable[[str], int]) -> Bill:
-    """The bill with every document in the array from the start, as an agent without EcoAct has it."""
-    return Scenario(PLAIN, system, count).replay(run, pool, pool)
+class Session:
+    """Runs, one after another, on their way from question to answer."""
 
-
-class _Replay:
-    """One run on its way from question to answer."""
-
-    def __init__(self, scenario: Scenario, known: dict[str, ToolDocument], upfront: Sequence[ToolDocument]) -> None:
+    def __init__(self, scenario: Scenario, pool: Sequence[ToolDocument]) -> None:
+        self.bill = Bill()
+        self.registered: dict[str, ToolDocument] = {}
         self._scenario = scenario
-        self._known = known
-        self._registered = list(upfront)
-        self._array = scenario.array_tokens(self._registered)
-        self._messages = 0
-        self._bill = Bill()
+        self._known = {document.name: document for document in pool}
+        self._array = scenario.array_tokens(())
+        self._messages = scenario.message_tokens(scenario.system)
+        self._asked = False
 
-    def run(self, run: RecordedRun) -> Bill:
-        scenario = self._scenario
-        listing = scenario.presentation.opening(list(self._known), self._registered)
-        opening = f"{listing}\n\n{run.query}" if listing else run.query
-        self._messages = scenario.message_tokens(scenario.system) + scenario.message_tokens(opening)
-        registered = {document.name for document in self._registered}
+    @property
+    def history(self) -> int:
+        """Tokens of all messages so far, the system prompt's included."""
+        return self._messages
+
+    def ask(
+        self,
+        run: RecordedRun,
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        about: Mapping[str, str] | None = None,
+        wrong: str = "",
+    ) -> None:
+        """One question with its run; documents of `upfront` are put there with it, and `about` goes with the names.
+
+        `wrong` is a tool that is registered as well, before the first one that is needed and not there.
+        """
+        scenario, names = self._scenario, () if self._asked else tuple(self._known)
+        self._asked = True
+        fresh = [document for document in upfront if document.name not in self.registered]
+        self.registered |= {document.name: document for document in fresh}
+        self._array = scenario.array_tokens([*self.registered.values()])
+        listing = scenario.presentation.opening(names, fresh, about=about)
+        self._messages += scenario.message_tokens(f"{listing}\n\n{run.query}" if listing else run.query)
         for step in run.steps:
-            if step.tool is not None and step.tool not in registered:
-                registered.add(step.tool)
+            if step.tool is not None and step.tool not in self.registered:
+                if wrong and wrong not in self.registered:
+                    self._register(self._known[wrong])
+                wrong = ""
                 self._register(self._known[step.tool])
             self._exchange(step.thought, self._call(step), step.observation)
         self._exchange("", _call_text(FINISH, json.dumps({"answer": run.answer}, ensure_ascii=False)), "")
-        return self._bill
 
     def _register(self, document: ToolDocument) -> None:
         call = _call_text(TOOL_REGISTER, json.dumps({"tool_name": document.name}, ensure_ascii=False))
         self._exchange("", call, self._scenario.presentation.registration_result(document))
-        self._registered.append(document)
-        self._array = self._scenario.array_tokens(self._registered)
+        self.registered[document.name] = document
+        self._array = self._scenario.array_tokens([*self.registered.values()])
 
     def _exchange(self, thought: str, call: str, observation: str) -> None:
         """One request, its reply, and what both leave in the conversation."""
         output = self._scenario.count(thought) + self._scenario.count(call)
-        self._bill.call(self._array, self._messages, output)
+        self.bill.call(self._array, self._messages, output)
         self._messages += output + PER_MESSAGE + self._scenario.message_tokens(observation)
 
     def _call(self, step: RecordedStep) -> str:
         call = _call_text(step.called, step.arguments)
-        return _call_text(TOOL_CALL, call) if self._scenario.presentation is STABLE else call
+        return _call_text(TOOL_CALL, call) if self._scenario.presentation in (STABLE, TEXT) else call
 
 
 def _call_text(name: str, arguments: str) -> str:

@@ -10,7 +10,7 @@ from ecoshell.budget.price import plain
 from ecoshell.evaluation.ecoact import POLICIES, PoolResult, Setting, Total
 
 _HEAD = (
-    f"{'tools':>5}  {'policy':<7} {'cost':>11} {'saving':>8} {'calls':>6} {'fresh':>11} {'cached':>11} {'output':>9}"
+    f"{'tools':>5}  {'policy':<8} {'cost':>11} {'saving':>8} {'calls':>6} {'fresh':>11} {'cached':>11} {'output':>9}"
 )
 
 
@@ -22,6 +22,8 @@ def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> 
         "prices": {name: float(rate) for name, rate in asdict(setting.rates).items()},
         "unit": "prices of an input token, per run",
         "seed": setting.seed,
+        "wrong": setting.wrong,
+        "questions": setting.questions,
     }
     return json.dumps(record)
 
@@ -48,6 +50,7 @@ def _row(result: PoolResult, setting: Setting) -> dict[str, Any]:
         "runs": result.runs,
         "cost": {policy: _mean(setting.price(total.usage), runs) for policy, total in result.totals.items()},
         "saving": {policy: _share(result, policy, setting) for policy in POLICIES} if result.runs else {},
+        "loses": {"share": round(result.losing, 4), "worst": round(result.worst, 4)},
         "registered": round(result.totals["grow"].documents / runs, 3),
         "tokens": {policy: _tokens(total, runs) for policy, total in result.totals.items()},
         "auto": {
@@ -84,7 +87,7 @@ def _line(policy: str, result: PoolResult, setting: Setting) -> str:
     tokens = _tokens(total, result.runs)
     cost = _mean(setting.price(total.usage), result.runs)
     return (
-        f"{result.pool:>5}  {policy:<7} {cost:>11,.0f} {result.saving(policy, setting):>8.1%} {tokens['calls']:>6.1f} "
+        f"{result.pool:>5}  {policy:<8} {cost:>11,.0f} {result.saving(policy, setting):>8.1%} {tokens['calls']:>6.1f} "
         f"{tokens['fresh']:>11,.0f} {tokens['cached']:>11,.0f} {tokens['output']:>9,.0f}"
     )
 
@@ -94,6 +97,8 @@ def _about_auto(result: PoolResult) -> str:
     if not result.runs:
         return f"{result.pool:>5}  every run used more tools than this\n"
     words = {"plain": "registered everything", "grow": "grew the array", "stable": "kept it stable"}
+    words["text"] = "registered everything as text"
     choices = ", ".join(f"{words[name]} in {count}" for name, count in result.chosen.most_common())
     upfront = f"{result.upfront} documents up front, {result.upfront_used} of them used"
-    return f"       of {result.runs} runs, auto {choices}; {upfront}\n"
+    lost = f"dearer than registering everything in {result.losing:.1%}, by {result.worst:.1%} at most"
+    return f"       of {result.runs} runs, auto {choices}; {upfront}\n       {lost}\n"
