@@ -54,7 +54,8 @@ class Request:
     callable_now: tuple[ToolDocument, ...] = ()
     want: Literal["call", "either", "text"] = "either"
     max_tokens: int = 1024
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    """0 takes the likeliest token; None is what the model's file, its family or its provider recommends."""
     purpose: Purpose = "step"
     endings: tuple[str, ...] = ()
     grammar: str = ""

@@ -1,59 +1,258 @@
-"""Chat templates from a GGUF's own metadata: messages become tokens, and what messages hold stays data.
+"""Chat templates from a GGUF's own metadata: messages and tools become tokens, and what they hold stays data.
 
-Only the template's own text may contain control tokens. What a person, a tool or a model wrote is cut by the tokenizer
-as plain text, so that `<|im_end|>` in a web page ends nothing.
+Only the template's own text may contain control tokens. What a person, a tool or a model wrote, and what a tool says of
+itself, is cut by the tokenizer as plain text, so that `<|im_end|>` in a web page or a schema ends nothing.
 """
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
-from typing import Any
+from itertools import product
+from typing import Any, cast
 
 from ecoshell.errors import ModelBroken
-from ecoshell.messages import Message
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.formats import FORMATS, GENERIC, CallFormat, call_json, detect
 from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.textcalls import as_plain
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-_MARK = re.compile("\ue000([0-9]+)\ue001")
+_MARK = re.compile("\ue000([0-9]+)(\ue002?)\ue001")
+_HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
+"""Texts in tools and calls that no control token is in; templates may look at these (`type == "string"`)."""
+_REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+_SEGMENTS_KEPT = 256
+_FIX = "Use another GGUF of this model."
 
-Render = Callable[[list[dict[str, str]]], str]
+Render = Callable[[list[dict[str, Any]], list[Any] | None, bool], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a template takes what it knows of: found out by trying."""
+
+    folded: bool = False
+    """The system text stands at the head of the first question."""
+    calls_as_text: bool = False
+    """Calls stand in the assistant's text, in the family's own form."""
 
 
 class ChatTemplate:
     """The chat template of one model."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, form: str = "") -> None:
+        """The format of calls is found in the template unless `form` names one; raises ModelBroken."""
         self._vocabulary = vocabulary
         start, end = vocabulary.start_and_end()
         self._start = start
-        self._render = _compile(vocabulary.metadata("tokenizer.chat_template") or CHATML, start, end)
+        text = vocabulary.metadata("tokenizer.chat_template.tool_use") or vocabulary.metadata("tokenizer.chat_template")
+        self._render = _compile(text or CHATML, start, end)
+        self._controls: dict[str, tuple[int | str, ...]] = {}
+        self._shape = _Shape()
+        self.form = self._fitting(FORMATS[form] if form else detect(text or ""))
+        """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
+        self.reasoning_tags = next((tags for tags in _REASONING_TAGS if tags[1] in (text or "")), None)
+        """What stands around reasoning, where the family reasons."""
+        self.opens_reasoning = self._opens_reasoning()
+        """Whether every prompt ends inside reasoning."""
 
-    def tokens(self, messages: Sequence[Message]) -> list[int]:
-        """The prompt's tokens for system, user and assistant messages, ready for the assistant's next words."""
-        rendered, texts = self._rendered(messages)
-        starts_itself = bool(self._start) and rendered.startswith(self._start)
+    def tokens(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = ()) -> list[int]:
+        """The prompt's tokens, ready for the assistant's next words.
+
+        With tools the messages may hold calls and their results; without, they are system, user and assistant texts.
+        """
+        segments = self._segments(messages, tools)
+        starts_itself = bool(self._start) and bool(segments) and segments[0][0].startswith(self._start)
         tokens = [] if starts_itself else self._vocabulary.tokens("", special=True, start=True)
-        place = 0
-        for mark in _MARK.finditer(rendered):
-            tokens += self._vocabulary.tokens(rendered[place : mark.start()], special=True)
-            tokens += self._vocabulary.tokens(texts[int(mark.group(1))])
-            place = mark.end()
-        return tokens + self._vocabulary.tokens(rendered[place:], special=True)
+        plain, strips = "", False
+        for text, data in segments:
+            for piece in (text,) if data else self._split(text):
+                if isinstance(piece, int):
+                    tokens += self._vocabulary.tokens(plain) if plain else []
+                    plain, strips = "", self._vocabulary.strips_after(piece)
+                    tokens.append(piece)
+                else:
+                    plain += piece.lstrip() if strips and not plain and not data else piece
+        return tokens + (self._vocabulary.tokens(plain) if plain else [])
 
-    def _rendered(self, messages: Sequence[Message]) -> tuple[str, list[str]]:
-        """The template's text with a mark in place of each message's text, and those texts."""
-        for shaped in (list(messages), alternating(messages)):
-            marked = [
-                {"role": message.speaker, "content": f"\ue000{number}\ue001"} for number, message in enumerate(shaped)
-            ]
+    def text(self, messages: Sequence[Message], tools: Sequence[ToolDocument] = (), *, asks: bool = True) -> str:
+        """The prompt as text."""
+        return "".join(text for text, _ in self._segments(messages, tools, asks=asks))
+
+    # -- rendering
+
+    def _segments(
+        self, messages: Sequence[Message], tools: Sequence[ToolDocument], *, asks: bool = True
+    ) -> list[tuple[str, bool]]:
+        """The prompt in pieces, each with whether it is data."""
+        plain = [as_plain(message) for message in messages]
+        attempts = [(alternating(plain), ())] if not tools else [(messages, tools), (alternating(plain), tools)]
+        if not tools:
+            attempts.insert(0, (plain, ()))
+        for shaped, told in attempts:
+            marks = _Marks()
+            chat = self._chat(shaped, told, marks)
             try:
-                return self._render(marked), [message.text for message in shaped]
+                rendered = self._render(chat, marks.deep([tool.as_function() for tool in told]) if told else None, asks)
             except ValueError:  # the template refuses this order of speakers; the plainer one follows
                 continue
-        raise ModelBroken("The model's chat template refuses the conversation.", fix="Use another GGUF of this model.")
+            return marks.segments(rendered)
+        raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
+
+    def _chat(
+        self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"
+    ) -> list[dict[str, Any]]:
+        """The messages as a template takes them; a call or a result on its own is text."""
+        said = _folded(messages) if tools and self._shape.folded else list(messages)
+        chat: list[dict[str, Any]] = []
+        paired: Call | None = None
+        for index, message in enumerate(said):
+            following = said[index + 1] if index + 1 < len(said) else None
+            identity = f"call{index:05d}"  # nine letters and digits, the only form that every template takes
+            if paired is not None:
+                result = {"role": self.form.result_role, "content": marks.mark(message.text)}
+                result |= {"name": marks.deep(paired.name), "tool_call_id": f"call{index - 1:05d}"}
+                chat.append(result)
+                paired = None
+            elif tools and (call := message.call) and following is not None and following.speaker == "tool":
+                chat.append(self._called(marks.mark(message.text), call, identity, marks))
+                paired = call
+            else:
+                plain = as_plain(message)
+                chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
+        if tools and self.form.told_in_system:
+            functions = [tool.as_function()["function"] for tool in tools]
+            if not chat or chat[0]["role"] != "system":
+                chat.insert(0, {"role": "system", "content": ""})
+            chat[0]["tools"] = marks.mark(json.dumps(functions, ensure_ascii=False))
+        return chat
+
+    def _called(self, text: str, call: Call, identity: str, marks: "_Marks") -> dict[str, Any]:
+        if self._shape.calls_as_text:
+            written = self.form.write(call.name, call_json(call), marks.mark)
+            return {"role": "assistant", "content": f"{text}\n{written}" if text else written}
+        function = {"name": marks.deep(call.name), "arguments": marks.deep(dict(call.arguments))}
+        calls = [{"id": identity, "type": "function", "function": function}]
+        return {"role": "assistant", "content": text, "tool_calls": calls}
+
+    # -- what the template can do
+
+    def _fitting(self, form: CallFormat) -> CallFormat:
+        """The format if some shape of the conversation brings everything into the prompt, else the generic one.
+
+        A shape whose prompts only grow as a turn goes on, so that what was evaluated stays valid, is preferred.
+        """
+        self.form = form
+        fitting: list[_Shape] = []
+        if form.known:
+            for calls_as_text, folded in product((False, True), (False, True)):
+                self._shape = _Shape(folded, calls_as_text)
+                verdict = self._tried()
+                if verdict == "grows":
+                    return form
+                if verdict:
+                    fitting.append(self._shape)
+        self._shape = fitting[0] if fitting else _Shape()
+        return form if fitting else GENERIC
+
+    def _tried(self) -> str:
+        """Whether a conversation comes through whole: not, `whole`, or whole and `grows`."""
+        call = Call("probe_tool", {"probe_key": "probe value"})
+        parameters = {"type": "object", "properties": {"probe_key": {"type": "string"}}}
+        tools = (ToolDocument("probe_tool", "Probe purpose.", parameters),)
+        asked = (Message("system", "Probe system."), Message("user", "Probe question."))
+        made = (Message("assistant", "Probe thought.", call), Message("tool", "Probe result.", call))
+        try:
+            early, late = self._native(asked, tools), self._native((*asked, *made), tools)
+            last = self._native((*asked, *made, Message("assistant", "", call), Message("tool", "Again.", call)), tools)
+        except ValueError:
+            return ""
+        if not all(text in late for text in ("Probe system.", "Probe question.", "Probe purpose.", "Probe result.")):
+            return ""
+        if "probe value" not in late or late.count("probe_tool") < 2:
+            return ""
+        return "grows" if late.startswith(early) and last.startswith(late) else "whole"
+
+    def _native(self, messages: Sequence[Message], tools: Sequence[ToolDocument]) -> str:
+        marks = _Marks()
+        told = marks.deep([tool.as_function() for tool in tools])
+        return "".join(
+            text for text, _ in marks.segments(self._render(self._chat(messages, tools, marks), told, False))
+        )
+
+    def _opens_reasoning(self) -> bool:
+        if self.reasoning_tags is None:
+            return False
+        try:
+            return self.text([Message("user", "Hello.")]).rstrip().endswith(self.reasoning_tags[0])
+        except ModelBroken:
+            return False
+
+    # -- tokens
+
+    def _split(self, text: str) -> tuple[int | str, ...]:
+        """The template's own text as control tokens and the texts between them."""
+        if text not in self._controls:
+            if len(self._controls) >= _SEGMENTS_KEPT:
+                self._controls.clear()
+            pieces: list[int | str] = []
+            place = 0
+            for token in self._vocabulary.tokens(text, special=True):
+                if not self._vocabulary.controls(token):
+                    continue
+                name = self._vocabulary.piece(token, special=True).decode("utf-8", "replace")
+                at = text.find(name, place)
+                if at < 0:
+                    continue
+                pieces += [text[place:at], token] if at > place else [token]
+                place = at + len(name)
+            if place < len(text):
+                pieces.append(text[place:])
+            self._controls[text] = tuple(pieces)
+        return self._controls[text]
+
+
+class _Marks:
+    """Texts that a template is not to see: marks stand for them while it renders."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def mark(self, text: str) -> str:
+        """A mark for a text; nothing for none, as templates ask whether there is any."""
+        if not text:
+            return ""
+        self._texts.append(text)
+        return f"\ue000{len(self._texts) - 1}\ue001"
+
+    def deep(self, value: Any) -> Any:
+        """A JSON value with marks for the texts in it that might hold control tokens."""
+        if isinstance(value, str):
+            return value if _HARMLESS.fullmatch(value) else self.mark(value)
+        if isinstance(value, Mapping):
+            entries = cast("Mapping[str, Any]", value).items()
+            return {self.deep(key): self.deep(inner) for key, inner in entries}
+        if isinstance(value, list | tuple):
+            return [self.deep(inner) for inner in cast("Sequence[Any]", value)]
+        return value
+
+    def segments(self, rendered: str) -> list[tuple[str, bool]]:
+        """What a template rendered, the texts in their places, each piece with whether it is data."""
+        pieces: list[tuple[str, bool]] = []
+        place = 0
+        for mark in _MARK.finditer(rendered):
+            text = self._texts[int(mark[1])]
+            pieces.append((rendered[place : mark.start()], False))
+            pieces.append((json.dumps(text, ensure_ascii=False)[1:-1] if mark[2] else text, True))
+            place = mark.end()
+        pieces.append((rendered[place:], False))
+        return [piece for piece in pieces if piece[0]]
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
@@ -68,19 +267,49 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     return shaped
 
 
-def _compile(template: str, start: str, end: str) -> Render:
-    formatter_type: Any = import_module("llama_cpp.llama_chat_format").Jinja2ChatFormatter
-    template_error: type[Exception] = import_module("jinja2").TemplateError
-    try:
-        formatter = formatter_type(template=template, eos_token=end, bos_token=start)
-    except template_error as error:
-        fix = "Use another GGUF of this model."
-        raise ModelBroken(f"The model's chat template is broken: {error}.", fix=fix) from error
+def _folded(messages: Sequence[Message]) -> list[Message]:
+    """The messages with the system text at the head of the first question."""
+    if len(messages) < 2 or messages[0].speaker != "system" or messages[1].speaker != "user":
+        return list(messages)
+    return [Message("user", f"{messages[0].text}\n\n{messages[1].text}"), *messages[2:]]
 
-    def render(messages: list[dict[str, str]]) -> str:
+
+def _compile(template: str, start: str, end: str) -> Render:
+    """A template as a function; it raises ValueError where the template refuses a conversation or fails on it."""
+    ignored: Any = import_module("llama_cpp.llama_chat_format").Jinja2ChatFormatter.IgnoreGenerationTags
+    sandbox: Any = import_module("jinja2.sandbox").ImmutableSandboxedEnvironment
+    template_error: type[Exception] = import_module("jinja2").TemplateError
+    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[ignored, "jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = _tojson
+    began = datetime.now()  # one date for as long as the model is loaded: a new one would make every prompt new
+    try:
+        compiled = environment.from_string(template)
+    except template_error as error:
+        raise ModelBroken(f"The model's chat template is broken: {error}.", fix=_FIX) from error
+
+    def refuse(message: str) -> None:
+        raise ValueError(message)
+
+    def render(messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
         try:
-            return str(formatter(messages=messages).prompt)
-        except template_error as error:
+            return str(
+                compiled.render(
+                    messages=messages,
+                    tools=tools,
+                    add_generation_prompt=asks,
+                    bos_token=start,
+                    eos_token=end,
+                    raise_exception=refuse,
+                    strftime_now=began.strftime,
+                )
+            )
+        except Exception as error:  # a template is a program from elsewhere: whatever it raises, it refuses
             raise ValueError(str(error)) from error
 
     return render
+
+
+def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:
+    """JSON as templates print it; marks in it stand for texts that are to be escaped."""
+    printed = json.dumps(value, ensure_ascii=False, indent=indent, **options)
+    return _MARK.sub("\ue000\\1\ue002\ue001", printed)

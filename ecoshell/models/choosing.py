@@ -5,6 +5,8 @@ model takes to think; here the grammar sees the likeliest tokens, and the rest o
 """
 
 import ctypes
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +16,6 @@ from ecoshell.models.gguf import Vocabulary, llama_library
 FIRST_LOOK = 64
 """Likeliest tokens that are looked at first."""
 MIN_SHARE = 0.05
-"""Tokens less likely than this share of the likeliest are never drawn."""
 REMEMBERED = 64
 """Tokens back to which repetition is penalised."""
 
@@ -23,33 +24,93 @@ REMEMBERED = 64
 class Sampling:
     """How tokens are chosen; temperature 0 takes the likeliest, `repeat_penalty` 1 leaves repetition alone."""
 
-    max_tokens: int
-    grammar: str = ""
     temperature: float = 0.0
+    top_k: int = FIRST_LOOK
+    top_p: float = 1.0
+    min_p: float = MIN_SHARE
+    """Tokens less likely than this share of the likeliest are never drawn."""
     repeat_penalty: float = 1.0
     seed: int = 0
+
+
+_FAMILIES: tuple[tuple[str, Sampling], ...] = (
+    ("qwen3", Sampling(0.6, top_k=20, top_p=0.95, min_p=0.0)),
+    ("qwen2", Sampling(0.7, top_k=20, top_p=0.8, min_p=0.0, repeat_penalty=1.05)),
+    ("gemma", Sampling(1.0, top_k=64, top_p=0.95, min_p=0.0)),
+    ("phi", Sampling(0.0)),
+    ("mistral", Sampling(0.15)),
+    ("llama", Sampling(0.6, top_p=0.9)),
+)
+"""What the makers of a family recommend (their `generation_config.json`), by the beginning of the architecture."""
+_USUAL = Sampling(0.7, top_p=0.95)
+
+
+def recommended(vocabulary: Vocabulary) -> Sampling:
+    """What a file's metadata (`general.sampling.*`) says of sampling; what it leaves open is as its family has it."""
+    family = vocabulary.metadata("general.architecture") or ""
+    sampling = next((usual for name, usual in _FAMILIES if family.startswith(name)), _USUAL)
+
+    def said(key: str, otherwise: float) -> float:
+        try:
+            return float(vocabulary.metadata(f"general.sampling.{key}") or otherwise)
+        except ValueError:
+            return otherwise
+
+    return Sampling(
+        temperature=said("temp", sampling.temperature),
+        top_k=int(said("top_k", sampling.top_k)) or FIRST_LOOK,
+        top_p=said("top_p", sampling.top_p),
+        min_p=said("min_p", sampling.min_p),
+        repeat_penalty=said("penalty_repeat", sampling.repeat_penalty),
+    )
 
 
 class Chooser:
     """Chooses the tokens of one generation; to be closed at its end."""
 
-    def __init__(self, vocabulary: Vocabulary, sampling: Sampling) -> None:
+    def __init__(self, vocabulary: Vocabulary, sampling: Sampling, grammar: str = "") -> None:
         """Raises ModelBroken when the grammar does not compile."""
         import numpy as np
 
         self._numpy = np
+        self._vocabulary = vocabulary
         self._sampling = sampling
         self._random = np.random.default_rng(sampling.seed)
         self._recent: list[int] = []
-        self._grammar = Grammar(vocabulary, sampling.grammar) if sampling.grammar else None
+        self._forced: deque[int] = deque()
+        self._never: list[int] = []
+        self._never_first: list[int] = []
+        self._grammar = Grammar(vocabulary, grammar) if grammar else None
 
     def close(self) -> None:
         """Free the grammar."""
         if self._grammar is not None:
             self._grammar.close()
+            self._grammar = None
+
+    def hold_to(self, grammar: str, said: str = "") -> None:
+        """Hold what comes to a grammar of which `said` is already the beginning; if it is not, nothing changes."""
+        following = Grammar(self._vocabulary, grammar)
+        for token in self._vocabulary.tokens(said, special=True) if said else ():
+            if not following.allows([token])[0]:
+                following.close()
+                return
+            following.accept(token)
+        self.close()
+        self._grammar = following
+
+    def force(self, tokens: Sequence[int]) -> None:
+        """Say these next, whatever the model would."""
+        self._forced.extend(tokens)
+
+    def forbid(self, *tokens: int, first: bool = False) -> None:
+        """Never choose these tokens, or not as the `first` of the generation."""
+        (self._never_first if first else self._never).extend(tokens)
 
     def choose(self, logits: Any) -> int:
         """The next token, given the logits of the whole vocabulary (float32, not changed)."""
+        if self._forced:
+            return self._forced.popleft()
         np = self._numpy
         scores = self._penalised(logits)
         first = np.argpartition(scores, -FIRST_LOOK)[-FIRST_LOOK:]
@@ -64,9 +125,14 @@ class Chooser:
         return token
 
     def _penalised(self, logits: Any) -> Any:
-        if self._sampling.repeat_penalty == 1.0 or not self._recent:
+        penalised = self._sampling.repeat_penalty != 1.0 and self._recent and self._grammar is None
+        never = self._never if self._recent else self._never + self._never_first
+        if not penalised and not never:
             return logits
         scores = logits.copy()
+        scores[never] = -self._numpy.inf
+        if not penalised:
+            return scores
         recent = list(set(self._recent[-REMEMBERED:]))
         held = scores[recent]
         penalty = self._sampling.repeat_penalty
@@ -83,10 +149,13 @@ class Chooser:
         values = scores[candidates]
         if self._sampling.temperature <= 0:
             return int(candidates[int(values.argmax())])
-        weights = np.exp((values - values.max()) / self._sampling.temperature)
-        weights[weights < MIN_SHARE] = 0.0
-        place: int = np.searchsorted(np.cumsum(weights / weights.sum()), self._random.random()).item()
-        return int(candidates[min(place, len(candidates) - 1)])
+        order = np.argsort(values)[::-1][: self._sampling.top_k]
+        weights = np.exp((values[order] - values[order[0]]) / self._sampling.temperature)
+        weights[weights < self._sampling.min_p] = 0.0
+        shares = weights / weights.sum()
+        shares[np.cumsum(shares) - shares >= self._sampling.top_p] = 0.0
+        place: int = np.searchsorted(np.cumsum(shares / shares.sum()), self._random.random()).item()
+        return int(candidates[order[min(place, len(order) - 1)]])
 
 
 class Grammar:

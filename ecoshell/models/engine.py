@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ecoshell.errors import ModelBroken
 from ecoshell.messages import Usage
-from ecoshell.models.choosing import Chooser, Sampling
+from ecoshell.models.choosing import Chooser
 from ecoshell.models.gguf import Vocabulary, llama_library
 from ecoshell.models.kvcache import SLOTS, KVCache, Lane, Slot
 from ecoshell.models.weights import Weights
@@ -58,12 +58,13 @@ class Progress:
     input: int = 0
     cached: int = 0
     output: int = 0
+    reasoning: int = 0
     cut: bool = False
     """Whether `max_tokens` or the context ended the generation."""
 
     def usage(self) -> Usage:
         """The usage as it stands."""
-        return Usage(input=self.input, cached=self.cached, output=self.output)
+        return Usage(input=self.input, cached=self.cached, output=self.output, reasoning=self.reasoning)
 
     def check(self) -> None:
         """Raise Cancelled if the caller no longer wants the call."""
@@ -109,29 +110,28 @@ class Engine:
             self._apply(None)
         self._weights.drop(path)
 
-    def generate(self, prompt: Sequence[int], sampling: Sampling, progress: Progress, lane: Lane) -> Iterator[int]:
+    def generate(
+        self, prompt: Sequence[int], chooser: Chooser, max_tokens: int, progress: Progress, lane: Lane
+    ) -> Iterator[int]:
         """Tokens that continue the prompt, until the model ends, `max_tokens` or the context is full.
 
-        Raises Cancelled between tokens and between bites of the prompt, ModelBroken when the prompt does not fit.
+        The chooser may be told otherwise between tokens. Raises Cancelled between tokens and between bites of the
+        prompt, ModelBroken when the prompt does not fit.
         """
         self._check_fits(len(prompt) + 1)
-        chooser = Chooser(self._vocabulary, sampling)
-        try:
-            room = min(sampling.max_tokens, self.context - len(prompt))
-            slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, lane)
-            for _ in range(room):
-                progress.check()
-                token = chooser.choose(self._logits(-1))
-                progress.output += 1
-                if self._vocabulary.ends(token):
-                    return
-                yield token
-                self._cache.make_room(slot, 1)
-                self._decode([(token, len(slot.tokens), slot.number, True)])
-                self._cache.extend(slot, [token])
-            progress.cut = True
-        finally:
-            chooser.close()
+        room = min(max_tokens, self.context - len(prompt))
+        slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, lane)
+        for _ in range(room):
+            progress.check()
+            token = chooser.choose(self._logits(-1))
+            progress.output += 1
+            if self._vocabulary.ends(token):
+                return
+            yield token
+            self._cache.make_room(slot, 1)
+            self._decode([(token, len(slot.tokens), slot.number, True)])
+            self._cache.extend(slot, [token])
+        progress.cut = True
 
     def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, lane: Lane) -> list[float]:
         """Natural-log probability of each pair's second part after `prefix` and the pair's first part.

@@ -176,6 +176,15 @@ class Vocabulary:
         """Whether this token ends a generation."""
         return bool(self._library.llama_vocab_is_eog(self.handle, token))
 
+    def controls(self, token: int) -> bool:
+        """Whether this is a control token, which only a template may write."""
+        return bool(self._library.llama_vocab_is_control(self.handle, token))
+
+    def strips_after(self, token: int) -> bool:
+        """Whether white space after this control token belongs to it."""
+        attributes = self._library.llama_vocab_get_attr(self.handle, token)
+        return bool(attributes & self._library.LLAMA_TOKEN_ATTR_RSTRIP)
+
     def start_and_end(self) -> tuple[str, str]:
         """The begin and end tokens as templates write them; empty where there is none."""
         library = self._library

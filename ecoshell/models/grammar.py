@@ -1,48 +1,75 @@
-"""GBNF grammars for calls and decisions: decoding under one makes every one of a local model well formed.
+"""GBNF grammars for values and decisions: decoding under one makes every one of a local model well formed.
 
 llama-cpp-python has a converter from JSON schemas, but it does not escape backslashes in constants, knows no bounds for
 texts (a small model rambles), and its white space is open; this one writes exactly what `json.dumps` would.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
-
-from ecoshell.messages import ToolDocument
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 MAX_STRING = 600
-"""Characters of a text argument."""
+"""Characters of a text argument of a small model, which rambles; others are bounded by `max_tokens` alone."""
 MAX_ANSWER = 4000
-"""Characters of a plain-text reply where a call may come instead."""
+"""Characters of a plain-text reply where a plan may come instead."""
 MAX_LEAD = 320
 """Characters of a text before the ending it must have: a sentence or two."""
 MAX_ITEMS = 24
 MAX_DEPTH = 8
 
-_RULES = rf"""
-char ::= [^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])
-string ::= "\"" char{{0,{MAX_STRING}}} "\""
-integer ::= "-"? ("0" | [1-9] [0-9]{{0,15}})
-number ::= integer ("." [0-9]{{1,8}})? ([eE] [-+]? [0-9]{{1,2}})?
-boolean ::= "true" | "false"
-null ::= "null"
-array ::= "[" (value (", " value){{0,{MAX_ITEMS}}})? "]"
-object ::= "{{" (string ": " value (", " string ": " value){{0,{MAX_ITEMS}}})? "}}"
-value ::= string | number | boolean | null | array | object
-"""
-_KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
-_PLAIN_TEXT = rf"[^{{`\x00-\x20] [^\x00]{{0,{MAX_ANSWER}}}"
-
 Node = Mapping[str, Any]
 
 
-def call_grammar(documents: Sequence[ToolDocument], want: Literal["call", "either"] = "call") -> str:
-    """The grammar of one call to any of the documents; with `either`, also of plain text that opens no object."""
-    calls = " | ".join(map(_call, documents))
-    thought, call = literal('"thought": '), literal('"call": ')
-    root = f'json-call ::= "{{" ({thought} string ", ")? {call} ({calls}) "}}"'
-    plain = f" | {_PLAIN_TEXT}" if want == "either" else ""
-    return f"root ::= json-call{plain}\n{root}{_RULES}"
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """How a family of models writes values; `argument` and `key` are what stands before a value, `{}` the name."""
+
+    argument: str = '"{}": '
+    key: str = '"{}": '
+    comma: str = ", "
+    quote: str = '"'
+    constants: tuple[str, str, str] = ("true", "false", "null")
+    brackets: tuple[str, str] = ("{", "}")
+    """What stands around the arguments."""
+
+
+JSON = Notation()
+PYTHON = Notation(argument="{}=", constants=("True", "False", "None"), brackets=("(", ")"))
+
+_KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
+
+
+def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
+    """The rules that `arguments_rule` refers to; `bounded` keeps texts and lists short."""
+    comma, true, false, null = map(literal, (notation.comma, *notation.constants))
+    texts, items = (f"{{0,{MAX_STRING}}}", f"{{0,{MAX_ITEMS}}}") if bounded else ("*", "*")
+    quote = literal(notation.quote)
+    char = r'[^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])'
+    if notation.quote != '"':
+        first, second = notation.quote[:2]
+        char = rf"[^{first}\x00] | {literal(first)} [^{second}\x00]"
+    before, _, after = notation.key.partition("{}")
+    entry = f"string {literal(after.removeprefix(before))} value" if before else f"[a-zA-Z0-9_]+ {literal(after)} value"
+    return rf"""
+char ::= {char}
+string ::= {quote} char{texts} {quote}
+integer ::= "-"? ("0" | [1-9] [0-9]{{0,15}})
+number ::= integer ("." [0-9]{{1,8}})? ([eE] [-+]? [0-9]{{1,2}})?
+boolean ::= {true} | {false}
+null ::= {null}
+array ::= "[" (value ({comma} value){items})? "]"
+object ::= "{{" ({entry} ({comma} {entry}){items})? "}}"
+value ::= string | number | boolean | null | array | object
+"""
+
+
+def arguments_rule(schema: Node, notation: Notation = JSON) -> str:
+    """The expression for a tool's arguments: the required ones, then any of the optional ones, in their order."""
+    target = _followed(schema, schema)
+    if target.get("type", "object") != "object" and not _options(target):
+        return "object"
+    return _Writer(schema, notation).arguments(target)
 
 
 def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
@@ -56,85 +83,90 @@ def ending_grammar(endings: Sequence[str], max_tokens: int) -> str:
     return f"root ::= {lead} ({' | '.join(map(literal, endings))})"
 
 
-def arguments_rule(schema: Node) -> str:
-    """The expression for a tool's arguments: the required ones, then any of the optional ones, in their order."""
-    target = _followed(schema, schema)
-    if target.get("type", "object") != "object" and not _options(target):
-        return "object"
-    return _value({"type": "object", **target}, schema, MAX_DEPTH)
-
-
-def _call(document: ToolDocument) -> str:
-    head = f'{{"name": {json.dumps(document.name, ensure_ascii=False)}, "arguments": '
-    return f'{literal(head)} {arguments_rule(document.parameters)} "}}"'
-
-
 def literal(text: str) -> str:
     """A text as a quoted GBNF literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
 
-def _constant(value: Any) -> str:
-    return literal(json.dumps(value, ensure_ascii=False))
+class _Writer:
+    """Writes the expressions of one schema."""
+
+    def __init__(self, root: Node, notation: Notation) -> None:
+        self._root = root
+        self._notation = notation
+
+    def arguments(self, node: Node) -> str:
+        """The expression for the arguments themselves, which some notations write otherwise than objects in them."""
+        if _options(node) or not isinstance(node.get("properties") or {}, Mapping):
+            return self._value({"type": "object", **node}, MAX_DEPTH)
+        notation = self._notation
+        if notation.argument == notation.key and notation.brackets == JSON.brackets:
+            return self._value({"type": "object", **node}, MAX_DEPTH)
+        return self._object(node, MAX_DEPTH, notation.argument, notation.brackets)
+
+    def _constant(self, value: Any) -> str:
+        notation = self._notation
+        if isinstance(value, str) and notation.quote != '"':
+            return literal(f"{notation.quote}{value}{notation.quote}")
+        if value is None or isinstance(value, bool):
+            return literal(notation.constants[2 if value is None else 0 if value else 1])
+        return literal(json.dumps(value, ensure_ascii=False))
+
+    def _value(self, schema: Any, depth: int) -> str:
+        """The expression for a value of this schema; what is not understood becomes any value."""
+        node = _followed(schema, self._root)
+        constants = [node["const"]] if "const" in node else node.get("enum")
+        if depth == 0:
+            return "value"
+        if constants:
+            return f"({' | '.join(map(self._constant, constants))})"
+        if options := _options(node):
+            return f"({' | '.join(self._value(option, depth - 1) for option in options)})"
+        kind = node.get("type")
+        if kind == "object" or "properties" in node:
+            return self._object(node, depth, self._notation.key, JSON.brackets)
+        if kind == "array":
+            return self._array(node, depth)
+        return str(kind) if kind in _KINDS else "value"
+
+    def _object(self, node: Node, depth: int, key: str, brackets: tuple[str, str]) -> str:
+        properties: Node = node.get("properties") or {}
+        opening, closing = brackets
+        if not properties:
+            empty = node.get("additionalProperties") is False or brackets != JSON.brackets
+            return literal(opening + closing) if empty else "object"
+        entries = {
+            name: f"{literal(_named(key, name))} {self._value(properties[name], depth - 1)}" for name in properties
+        }
+        needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
+        others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
+        comma = literal(self._notation.comma)
+        if needed:
+            body = f" {comma} ".join(needed) + "".join(f" ({comma} {entry})?" for entry in others)
+        else:
+            body = f"({' | '.join(_from_here(others[first:], comma) for first in range(len(others)))})?"
+        return f"({literal(opening)} {body} {literal(closing)})"
+
+    def _array(self, node: Node, depth: int) -> str:
+        item = self._value(node["items"], depth - 1) if "items" in node else "value"
+        comma = literal(self._notation.comma)
+        least = min(int(node.get("minItems") or 0), MAX_ITEMS)
+        most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
+        # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
+        upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
+        some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
+        return f'("[" {some} "]")' if least else f'("[" ({some})? "]")'
 
 
-def _value(schema: Any, root: Node, depth: int) -> str:
-    """The expression for a value of this schema; what is not understood becomes any JSON value."""
-    node = _followed(schema, root)
-    if depth == 0:
-        return "value"
-    if "const" in node:
-        return _constant(node["const"])
-    if node.get("enum"):
-        return f"({' | '.join(map(_constant, node['enum']))})"
-    options = _options(node)
-    if options:
-        return f"({' | '.join(_value(option, root, depth - 1) for option in options)})"
-    return _of_kind(node, root, depth)
+def _named(key: str, name: str) -> str:
+    """A key as it is written before its value."""
+    return key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
 
 
-def _of_kind(node: Node, root: Node, depth: int) -> str:
-    def inner(schema: Any) -> str:
-        return _value(schema, root, depth - 1)
-
-    kind = node.get("type")
-    if kind == "object" or "properties" in node:
-        return _object(node, inner)
-    if kind == "array":
-        return _array(node, inner)
-    return str(kind) if kind in _KINDS else "value"
-
-
-def _object(node: Node, inner: Callable[[Any], str]) -> str:
-    properties: Node = node.get("properties") or {}
-    if not properties:
-        return '"{}"' if node.get("additionalProperties") is False else "object"
-    entries = {
-        name: f"{literal(json.dumps(name, ensure_ascii=False) + ': ')} {inner(properties[name])}" for name in properties
-    }
-    needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
-    others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
-    if needed:
-        body = ' ", " '.join(needed) + "".join(f' (", " {entry})?' for entry in others)
-    else:
-        body = f"({' | '.join(_from_here(others[first:]) for first in range(len(others)))})?"
-    return f'("{{" {body} "}}")'
-
-
-def _from_here(entries: Sequence[str]) -> str:
+def _from_here(entries: Sequence[str], comma: str) -> str:
     """The first entry, and any of the later ones."""
-    return entries[0] + "".join(f' (", " {entry})?' for entry in entries[1:])
-
-
-def _array(node: Node, inner: Callable[[Any], str]) -> str:
-    item = inner(node["items"]) if "items" in node else "value"
-    least = min(int(node.get("minItems") or 0), MAX_ITEMS)
-    most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
-    # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
-    upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
-    some = f'{item} (", " {item}){{{max(0, least - 1)},{upper}}}'
-    return f'("[" {some} "]")' if least else f'("[" ({some})? "]")'
+    return entries[0] + "".join(f" ({comma} {entry})?" for entry in entries[1:])
 
 
 def _options(node: Node) -> list[Any]:

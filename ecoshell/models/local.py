@@ -6,26 +6,29 @@ It may wear a LoRA adapter, and shares the base with every other model of the sa
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ecoshell.budget.price import ZERO_PRICE
-from ecoshell.messages import ToolDocument
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
-from ecoshell.models.choosing import Sampling
+from ecoshell.models.choosing import Chooser, Sampling
 from ecoshell.models.engine import Cancelled, EngineOptions, Progress
+from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import Utf8Stream
 from ecoshell.models.gguf_header import check_adapter, check_base
-from ecoshell.models.grammar import call_grammar, ending_grammar
 from ecoshell.models.kvcache import Lane
+from ecoshell.models.replying import ReplyForm, ReplyReader
 from ecoshell.models.runtime import join_runtime, leave_runtime
-from ecoshell.models.textcalls import as_plain_messages, parse_reply
+from ecoshell.models.textcalls import as_plain_messages
 
 SMALL_BYTES = 300_000_000
 """Files below this size hold models too small to follow a protocol."""
 SMALL_REPEAT_PENALTY = 1.1
 """Small models fall into loops when they always take the likeliest token."""
 USUAL_CONTEXT = 8192
+REFUSED_BEGINNINGS = 4
+"""Beginnings of calls that are refused, one token each, where only text is wanted."""
 
 
 class LocalModel:
@@ -78,13 +81,13 @@ class LocalModel:
         return PromptSize(count, count, exact=True)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        """Spoken text as it comes, with the usage so far, then the reply; a call's JSON is not streamed as text."""
+        """Spoken text as it comes, with the usage so far, then the reply; no byte of a call is streamed as text."""
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[Delta | None] = asyncio.Queue()
         progress = Progress()
 
-        def say(text: str) -> None:
-            loop.call_soon_threadsafe(feed.put_nowait, Delta(text, progress.usage()))
+        def say(text: str, reasoning: bool = False) -> None:
+            loop.call_soon_threadsafe(feed.put_nowait, Delta(text, progress.usage(), reasoning))
 
         progress.moved = lambda: say("")
         work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
@@ -121,18 +124,48 @@ class LocalModel:
 
     # -- on the model's thread
 
-    def _generate(self, request: Request, progress: Progress, say: Callable[[str], None]) -> Reply:
-        prompt = self._prompt(request)
+    def _generate(self, request: Request, progress: Progress, say: Callable[[str, bool], None]) -> Reply:
+        prompt, form = self._prompt(request), self._form(request)
         progress.check()
-        engine, lane = self._runtime.engine(), Lane(request.role, self._adapter)
-        text, stream = "", Utf8Stream()
-        for token in engine.generate(prompt, self._sampling(request), progress, lane):
-            piece = stream.feed(self._runtime.vocabulary().piece(token))
-            text += piece
-            say("" if _is_protocol(text) else piece)
-        text += stream.finish()
-        cut = progress.cut
-        return parse_reply(text, request, progress.usage(), cut)
+        reader, begun = self._read(prompt, request, form, progress, say, ())
+        while reader.refused and len(begun) < REFUSED_BEGINNINGS:
+            progress.input = 0  # the prompt is the same one, and evaluated
+            reader, begun = self._read(prompt, request, form, progress, say, begun)
+        return reader.reply(progress.usage(), cut=progress.cut)
+
+    def _read(
+        self,
+        prompt: list[int],
+        request: Request,
+        form: ReplyForm,
+        progress: Progress,
+        say: Callable[[str, bool], None],
+        never: tuple[int, ...],
+    ) -> tuple[ReplyReader, tuple[int, ...]]:
+        """Read a reply that begins with none of some tokens; returns these and what it did begin with."""
+        engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
+        reader, stream, markers = ReplyReader(request, form), Utf8Stream(), self._markers(form)
+        chooser = Chooser(vocabulary, self._sampling(request), "" if reader.reasons else reader.held)
+        chooser.forbid(*never, first=True)
+        room, lane, begun = request.max_tokens - progress.output, Lane(request.role, self._adapter), never
+        try:
+            self._forbid_calls(request, form, chooser)
+            for token in engine.generate(prompt, chooser, room, progress, lane):
+                begun = (*never, token) if begun == never else begun
+                progress.reasoning += reader.reasons
+                shown = reader.feed(stream.feed(vocabulary.piece(token, special=token in markers)), chooser)
+                for text, reasoning in shown or [("", False)]:
+                    say(text, reasoning)
+                if reader.over:
+                    break
+                if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
+                    chooser.force(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
+            shown = reader.feed(stream.finish(), chooser)
+        finally:
+            chooser.close()
+        for text, reasoning in (*shown, *reader.finish()):
+            say(text, reasoning)
+        return reader, begun
 
     def _score(self, request: ScoreRequest, progress: Progress) -> Scores:
         prefix, pairs = self._score_tokens(request)
@@ -142,7 +175,34 @@ class LocalModel:
     # -- on any thread
 
     def _prompt(self, request: Request) -> list[int]:
-        return self._runtime.template().tokens(as_plain_messages(request))
+        template = self._runtime.template()
+        if request.tools and template.form.known:
+            tokens = template.tokens(request.messages, request.tools)
+        else:
+            tokens = template.tokens(as_plain_messages(request))
+        if template.opens_reasoning and template.reasoning_tags and _is_bound(request):
+            tokens += self._runtime.vocabulary().tokens(f"\n{template.reasoning_tags[1]}\n\n", special=True)
+        return tokens
+
+    def _form(self, request: Request) -> ReplyForm:
+        """What the reply to this request is made of; calls are generic where the template was told of no tools."""
+        template = self._runtime.template()
+        calls = template.form if request.tools else GENERIC
+        tags = None if _is_bound(request) else template.reasoning_tags
+        return ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self._small)
+
+    def _markers(self, form: ReplyForm) -> frozenset[int]:
+        """Control tokens that are part of a reply's text."""
+        vocabulary = self._runtime.vocabulary()
+        cut = (vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ())))
+        return frozenset(tokens[0] for tokens in cut if len(tokens) == 1)
+
+    def _forbid_calls(self, request: Request, form: ReplyForm, chooser: Chooser) -> None:
+        """Where only text is wanted no call is begun, as far as one token begins it."""
+        if request.want == "text" and request.tools and form.calls.opens:
+            marker = self._runtime.vocabulary().tokens(form.calls.opens, special=True)
+            if len(marker) == 1:
+                chooser.forbid(marker[0])
 
     def _score_tokens(self, request: ScoreRequest) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
         vocabulary = self._runtime.vocabulary()
@@ -151,14 +211,14 @@ class LocalModel:
         return prefix, [(vocabulary.tokens(context), vocabulary.tokens(target)) for context, target in pairs]
 
     def _sampling(self, request: Request) -> Sampling:
-        grammar, penalty = "", SMALL_REPEAT_PENALTY if self._small else 1.0
-        if request.grammar:
-            grammar, penalty = request.grammar, 1.0
-        elif request.endings:
-            grammar = ending_grammar(request.endings, request.max_tokens)
-        elif request.want != "text" and request.callable_now:
-            grammar, penalty = _grammar(request.callable_now, request.want), 1.0
-        return Sampling(request.max_tokens, grammar, request.temperature, penalty)
+        asked = request.temperature
+        sampling = self._runtime.sampling() if asked is None else Sampling(asked)
+        return replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY) if self._small else sampling
+
+
+def _is_bound(request: Request) -> bool:
+    """Whether the answer has a grammar of its own: a few words, before which nothing is reasoned."""
+    return bool(request.grammar or request.endings)
 
 
 async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
@@ -167,22 +227,3 @@ async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
     await asyncio.wait([work])
     if not work.cancelled() and isinstance(work.exception(), Cancelled):
         return  # read here, so that nobody reports it as never retrieved
-
-
-def _is_protocol(text: str) -> bool:
-    """Whether a reply, as far as it has come, is a call's JSON and not speech."""
-    return text.lstrip().startswith(("{", "```"))
-
-
-_grammars: dict[tuple[str, ...], str] = {}
-_GRAMMARS_KEPT = 32
-
-
-def _grammar(documents: tuple[ToolDocument, ...], want: Literal["call", "either"]) -> str:
-    """The grammar for these documents, kept, as it is asked for at every step."""
-    key = (want, *(document.as_text() for document in documents))
-    if key not in _grammars:
-        if len(_grammars) >= _GRAMMARS_KEPT:
-            _grammars.clear()
-        _grammars[key] = call_grammar(documents, want)
-    return _grammars[key]

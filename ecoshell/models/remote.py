@@ -143,9 +143,10 @@ class RemoteModel:
         body |= {
             "model": self._routed_name(),
             "max_tokens": request.max_tokens,
-            "temperature": request.temperature,
             "timeout": self._silence,
         }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
         if self._base_url:
             body["base_url"] = self._base_url
         if key := await asyncio.to_thread(self._key):

@@ -10,6 +10,7 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from ecoshell.models.chat_template import ChatTemplate
+from ecoshell.models.choosing import Sampling, recommended
 from ecoshell.models.engine import Engine, EngineOptions
 from ecoshell.models.gguf import Vocabulary
 
@@ -51,6 +52,10 @@ class Runtime:
         if self._template is None:
             self._template = ChatTemplate(self.vocabulary())
         return self._template
+
+    def sampling(self) -> Sampling:
+        """How the file, or else its family, recommends to choose tokens."""
+        return recommended(self.vocabulary())
 
     def engine(self) -> Engine:
         """The weights with their caches, loaded when first needed; on the worker's thread alone."""

@@ -1,4 +1,4 @@
-"""Calls as JSON in plain text, for models without tool calls of their own.
+"""Calls as text: the tools told in the system message, for models without tool calls of their own, and read again.
 
 The rendering is append-only: adding messages to a request never changes a byte of what the earlier ones became, so a
 cached prefix stays valid. Parsing never raises: what cannot be used becomes `Reply.fault`, in words for the model.
@@ -6,23 +6,18 @@ cached prefix stays valid. Parsing never raises: what cannot be used becomes `Re
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Reply, Request
+from ecoshell.models.formats import GENERIC, Attempt, CallFormat, call_json, decoded
 
-PROTOCOL = """You act by calling tools. To call one, write one JSON object and nothing after it:
-{"thought": "why", "call": {"name": "tool name", "arguments": {}}}
-Its result comes back in the next message."""
+PROTOCOL = """You act by calling tools. To call one, write {"name": <name of the tool>, "arguments": <JSON object>} \
+and nothing after it. Its result comes back in the next message."""
 
-_SHAPE = '{"thought": "…", "call": {"name": "…", "arguments": {…}}}'
-_MUST = "Every reply must be such an object."
+_MUST = "Every reply must end in a call."
 _MAY = "When no tool is needed, answer in plain text."
-_TRAILING_COMMA = re.compile(r",(\s*[}\]])")
-_FENCE = re.compile(r"```[a-zA-Z]*")
-_MAX_STARTS = 40
-"""Opening braces tried before a text counts as having no JSON object: keeps garbage from costing quadratic time."""
 
 
 def as_plain_messages(request: Request) -> list[Message]:
@@ -34,40 +29,62 @@ def as_plain_messages(request: Request) -> list[Message]:
     if request.tools:
         opening = f"{opening}\n\n{_tools_text(request)}" if opening else _tools_text(request)
     plain = [Message("system", opening)] if opening else []
-    return plain + [_as_plain(message) for message in messages]
+    return plain + [as_plain(message) for message in messages]
+
+
+def as_plain(message: Message) -> Message:
+    """A message without a call: a call is part of the text, and its result is the user's."""
+    if message.speaker == "assistant" and message.call is not None:
+        return Message("assistant", call_text(message.call, message.text))
+    if message.speaker == "tool":
+        name = message.call.name if message.call else "the tool"
+        return Message("user", f"Result of {name}:\n{message.text}")
+    return Message(message.speaker, message.text)
 
 
 def call_text(call: Call, thought: str = "") -> str:
-    """A call as the JSON object a model writes."""
-    inner = {"name": call.name, "arguments": dict(call.arguments)}
-    record = {"thought": thought, "call": inner} if thought else {"call": inner}
-    return json.dumps(record, ensure_ascii=False)
+    """A call as a model writes it, after what it thought."""
+    written = GENERIC.write(call.name, call_json(call))
+    return f"{thought}\n{written}" if thought else written
 
 
-def parse_reply(text: str, request: Request, usage: Usage | None = None, cut: bool = False) -> Reply:
+def parse_reply(
+    text: str, request: Request, usage: Usage | None = None, cut: bool = False, form: CallFormat = GENERIC
+) -> Reply:
     """The reply a plain text stands for; never raises.
 
-    Code fences, prose around the object, a bare `{"name", "arguments"}` and trailing commas are forgiven; the name and
-    the arguments are not: they must match one of `request.callable_now`.
+    Code fences, prose around calls, missing closing marks and trailing commas are forgiven; names and arguments are
+    not: they must match one of `request.callable_now`.
     """
-    said = text.strip()
     if request.want == "text":
-        return Reply(said, usage=usage, cut=cut)
-    found = _find_call(text)
-    if found is None:
-        return Reply(said, usage=usage, cut=cut, fault=_why_no_call(text, request, cut))
-    thought, record = found
-    name, arguments = record.get("name"), record.get("arguments", record.get("parameters", {}))
+        return Reply(text.strip(), usage=usage, cut=cut)
+    found = form.read(text)
+    reply = Reply(found.text, usage=usage, cut=cut)
+    calls: list[Call] = []
+    for attempt in found.attempts:
+        call, fault = _call(attempt, request.callable_now)
+        if not fault and call is not None:
+            calls.append(call)
+        elif calls:
+            break
+        else:
+            return Reply(found.text, usage=usage, cut=cut, fault=fault, attempt=call)
+    if calls:
+        return Reply(found.text, tuple(calls), usage, cut=cut)
+    if not found.broken and request.want == "either":
+        return reply
+    return Reply(found.text, usage=usage, cut=cut, fault=_why_no_call(form, cut, tried=found.broken))
+
+
+def _call(attempt: Attempt, documents: Sequence[ToolDocument]) -> tuple[Call | None, str]:
+    """The call that was attempted, where it can be read, and what is wrong with it."""
+    name, arguments = attempt.name, attempt.arguments
     if isinstance(arguments, str):
-        arguments = _decode(arguments)
+        arguments = decoded(arguments)
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        fault = 'A call needs "name" (a text) and "arguments" (an object).'
-        return Reply(thought, usage=usage, cut=cut, fault=fault)
+        return None, 'A call needs "name" (a text) and "arguments" (an object).'
     call = Call(name, cast("dict[str, Any]", arguments))
-    fault = call_fault(call, request.callable_now)
-    if fault:
-        return Reply(thought, usage=usage, cut=cut, fault=fault, attempt=call)
-    return Reply(thought, (call,), usage, cut=cut)
+    return call, call_fault(call, documents)
 
 
 def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
@@ -89,79 +106,16 @@ def _tools_text(request: Request) -> str:
     return f"{PROTOCOL}\n{_MUST if request.want == 'call' else _MAY}\n\nTools:\n{documents}"
 
 
-def _as_plain(message: Message) -> Message:
-    if message.speaker == "assistant" and message.call is not None:
-        return Message("assistant", call_text(message.call, message.text))
-    if message.speaker == "tool":
-        name = message.call.name if message.call else "the tool"
-        return Message("user", f"Result of {name}:\n{message.text}")
-    return Message(message.speaker, message.text)
-
-
-def _find_call(text: str) -> tuple[str, Mapping[str, Any]] | None:
-    """The thought and the call record in a text, or None."""
-    for start, record in _objects(text):
-        lead = _FENCE.sub("", text[:start]).strip()
-        thought = record.get("thought")
-        thought = thought if isinstance(thought, str) else lead
-        call = record.get("call")
-        if isinstance(call, dict):
-            return thought, cast("Mapping[str, Any]", call)
-        if "name" in record and ("arguments" in record or "parameters" in record):
-            return thought, record
-    return None
-
-
-def _objects(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Every outermost JSON object of a text with its place; at most `_MAX_STARTS` places are tried."""
-    place = 0
-    for _ in range(_MAX_STARTS):
-        place = text.find("{", place)
-        if place < 0:
-            return
-        decoded = _decode_from(text, place)
-        if decoded is None:
-            place += 1
-            continue
-        record, end = decoded
-        yield place, record
-        place = end
-
-
-def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    for candidate in (text[place:], _TRAILING_COMMA.sub(r"\1", text[place:])):
-        try:
-            value, length = decoder.raw_decode(candidate)
-        except (ValueError, RecursionError):  # ValueError covers bad JSON and integers past Python's digit limit
-            continue
-        if isinstance(value, dict):
-            shortened = len(text) - place - len(candidate)
-            return cast("Mapping[str, Any]", value), place + length + shortened
-    return None
-
-
-def _decode(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _why_no_call(text: str, request: Request, cut: bool) -> str:
-    """Why a text without a usable call is a fault; empty when plain text was allowed and nothing looks like a try."""
-    tried = ("{" in text and '"call"' in text) or text.lstrip().startswith(("{", "```"))
-    if not tried and request.want == "either":
-        return ""
+def _why_no_call(form: CallFormat, cut: bool, *, tried: bool) -> str:
+    """Why a text without a usable call is a fault."""
     if cut:
-        return "The reply was cut before the JSON object of the call was complete; write a shorter one."
+        return "The reply was cut before the call was complete; write a shorter one."
+    shape = (
+        form.write("<name of the tool>", "<JSON object>") if form.syntax == "json" else "the call in your own format"
+    )
     if tried:
-        return f"The JSON could not be read. Write {_SHAPE} and nothing else."
-    return f"A call was wanted. Write {_SHAPE}."
+        return f"The call could not be read. Write {shape} and nothing after it."
+    return f"A call was wanted. Write {shape}."
 
 
 def _schema_error(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -15,8 +15,9 @@ if find_spec("llama_cpp") is None:
 
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path
+from ecoshell.models.formats import FORMATS, GENERIC
 from ecoshell.models.gguf import Vocabulary
-from ecoshell.models.grammar import call_grammar, ending_grammar
+from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.local import LocalModel
 from ecoshell.models.textcalls import call_text
 
@@ -78,6 +79,10 @@ def compiles(vocabulary: Vocabulary, text: str) -> bool:
     return True
 
 
+def call_grammar(documents: list[ToolDocument]) -> str:
+    return GENERIC.grammar(documents, marked=False, once=True, bounded=True)
+
+
 def document(name: str, parameters: dict) -> ToolDocument:
     return ToolDocument(name, "A tool.", parameters)
 
@@ -86,15 +91,18 @@ def test_what_is_not_a_grammar_is_refused(vocabulary):
     assert not compiles(vocabulary, "root ::= nowhere")
 
 
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 @pytest.mark.parametrize("name", ODD_SCHEMAS)
-def test_every_odd_schema_has_a_grammar_that_compiles(vocabulary, name):
-    for want in ("call", "either"):
-        assert compiles(vocabulary, call_grammar([document(name, ODD_SCHEMAS[name])], want))
+def test_every_odd_schema_has_a_grammar_that_compiles_in_every_format(vocabulary, name, form):
+    tool = document(name, ODD_SCHEMAS[name])
+    for marked, once, bounded in ((True, False, True), (False, True, False)):
+        assert compiles(vocabulary, form.grammar([tool], marked=marked, once=once, bounded=bounded))
+    assert compiles(vocabulary, form.rest(tool))
 
 
 def test_a_grammar_over_all_odd_schemas_at_once_compiles(vocabulary):
     documents = [document(name, schema) for name, schema in ODD_SCHEMAS.items()]
-    assert compiles(vocabulary, call_grammar(documents, "either"))
+    assert compiles(vocabulary, call_grammar(documents))
 
 
 @pytest.mark.skipif(not LIVEMCP.exists(), reason="the LiveMCP catalogue is not here")
@@ -138,7 +146,7 @@ def accepts(vocabulary: Vocabulary, text: str, said: str) -> bool:
 )
 def test_the_grammar_passes_what_fits_the_schema_and_nothing_else(vocabulary, arguments, passes):
     grammar = call_grammar([document("scan", SAMPLED)])
-    assert accepts(vocabulary, grammar, call_text(Call("scan", arguments), "Why not?")) is passes
+    assert accepts(vocabulary, grammar, call_text(Call("scan", arguments))) is passes
 
 
 def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_schema(vocabulary):
@@ -150,11 +158,16 @@ def test_optional_arguments_may_all_be_left_out_or_come_in_the_order_of_the_sche
     assert not accepts(vocabulary, grammar, call_text(Call("t", {"b": 1, "a": None})))
 
 
-def test_plain_text_passes_only_where_a_call_need_not_come(vocabulary):
+def test_a_grammar_of_calls_passes_no_plain_text_and_no_other_tool(vocabulary):
     tools = [document("t", {})]
-    assert accepts(vocabulary, call_grammar(tools, "either"), "Hello there.")
-    assert not accepts(vocabulary, call_grammar(tools, "call"), "Hello there.")
-    assert not accepts(vocabulary, call_grammar(tools, "either"), '{"call": {"name": "other", "arguments": {}}}')
+    assert not accepts(vocabulary, call_grammar(tools), "Hello there.")
+    assert not accepts(vocabulary, call_grammar(tools), '{"name": "other", "arguments": {}}')
+
+
+def test_only_the_texts_of_small_models_are_kept_short(vocabulary):
+    tool, long = document("scan", SAMPLED), Call("scan", {"path": "x" * 700, "mode": "lines", "limit": 1})
+    assert not accepts(vocabulary, GENERIC.grammar([tool], marked=False, once=True, bounded=True), call_text(long))
+    assert accepts(vocabulary, GENERIC.grammar([tool], marked=False, once=True), call_text(long))
 
 
 async def test_what_a_hot_model_samples_under_the_grammar_fits_the_schema():

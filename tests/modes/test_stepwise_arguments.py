@@ -1,5 +1,5 @@
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.grammar import call_grammar
+from ecoshell.models.formats import GENERIC
 from ecoshell.models.textcalls import parse_reply
 from ecoshell.modes.stepwise.arguments import call_request, misfits, narrowed, only_call
 
@@ -84,7 +84,8 @@ def test_the_request_to_the_model_is_decoded_under_the_narrowed_document_alone()
     assert request.callable_now == (document,)
     assert request.want == "call"
     assert "no such text" in request.messages[-1].text
-    assert '"budget\\"' in call_grammar(request.callable_now).replace("\\\\", "\\")
+    grammar = GENERIC.grammar(request.callable_now, marked=False, once=True)
+    assert '"budget\\"' in grammar.replace("\\\\", "\\")
     reply = parse_reply('{"call": {"name": "find", "arguments": {"text": "elephant"}}}', request)
     assert reply.fault
 

@@ -1,0 +1,175 @@
+"""One reply of a local model as it comes, token by token: reasoning, then free text, then calls under a grammar.
+
+Text is given out as it is spoken, except what is, or may yet turn out to be, a call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ecoshell.messages import ToolDocument, Usage
+from ecoshell.models.base import Reply, Request
+from ecoshell.models.choosing import Chooser
+from ecoshell.models.formats import CallFormat, Head
+from ecoshell.models.grammar import ending_grammar
+from ecoshell.models.textcalls import parse_reply
+
+LEAST_AFTER_REASONING = 64
+"""Tokens that reasoning must leave for the answer, or a quarter of `max_tokens` if that is more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyForm:
+    """What a model's replies are made of."""
+
+    calls: CallFormat
+    tags: tuple[str, str] | None = None
+    """What stands around reasoning; None where the family does not reason."""
+    inside: bool = False
+    """Whether the prompt ends inside reasoning already."""
+    bounded: bool = False
+    """Whether texts in calls are kept short, as small models ramble."""
+
+
+class ReplyReader:
+    """Reads one reply, and holds the chooser to what may come."""
+
+    def __init__(self, request: Request, form: ReplyForm) -> None:
+        self._request = request
+        self._calls = form.calls
+        self._tags = form.tags if request.want != "call" or form.inside else None
+        self._bounded = form.bounded
+        self._names = frozenset(document.name for document in request.callable_now)
+        self._text = self._reasoning = ""
+        self._shown = 0
+        """Characters of the text that were given out."""
+        self._state = "reasoning" if form.inside and self._tags else "begins"
+        self.over = False
+        """Whether nothing that follows is wanted."""
+
+    @property
+    def reasons(self) -> bool:
+        """Whether what comes now is reasoning."""
+        return self._state == "reasoning"
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing was said before what is not wanted."""
+        return self.over and not self._text[: self._shown].strip()
+
+    @property
+    def most_reasoning(self) -> int:
+        """Tokens after which reasoning is to be closed."""
+        return self._request.max_tokens - max(LEAST_AFTER_REASONING, self._request.max_tokens // 4)
+
+    @property
+    def held(self) -> str:
+        """The grammar the answer is held to from its beginning; empty where it begins free."""
+        request = self._request
+        if request.grammar:
+            return request.grammar
+        if request.endings:
+            return ending_grammar(request.endings, request.max_tokens)
+        if request.want == "call" and request.callable_now:
+            return calls_grammar(request.callable_now, self._calls, marked=False, once=True, bounded=self._bounded)
+        return ""
+
+    def feed(self, piece: str, chooser: Chooser) -> list[tuple[str, bool]]:
+        """Take in what was said; returns what is to be shown of it, each text with whether it is reasoning."""
+        shown: list[tuple[str, bool]] = []
+        if self._state == "reasoning":
+            self._reasoning += piece
+            return self._reason(chooser)
+        self._text += piece
+        if self._state == "begins" and self._tags:
+            begun = self._text.lstrip()
+            if begun.startswith(self._tags[0]):
+                self._text, self._state = "", "reasoning"
+                self._reasoning = begun[len(self._tags[0]) :]
+                return self._reason(chooser)
+            if self._tags[0].startswith(begun):
+                return []
+        if self._state == "begins":
+            self._state = "held" if self.held else "speaking"
+        if self._state == "held":
+            if self._request.want != "call":
+                shown.append((self._text[self._shown :], False))
+            self._shown = len(self._text)
+        elif self._state == "speaking":
+            shown += self._speak(chooser)
+        return shown
+
+    def finish(self) -> list[tuple[str, bool]]:
+        """What is left to be shown when nothing more comes."""
+        if self._state == "reasoning":
+            return [(self._reasoning[self._shown :], True)]
+        if self._state == "begins" or (self._state == "speaking" and self._head(whole=True) is None):
+            return [(self._text[self._shown :], False)]
+        return []
+
+    def reply(self, usage: Usage, *, cut: bool) -> Reply:
+        """What the reply came to."""
+        reply = parse_reply(self._text, self._request, usage, cut, self._calls)
+        if self._request.want == "text" and self.over:
+            reply = replace(reply, text=self._text[: self._shown].strip())
+        return replace(reply, reasoning=self._reasoning.strip())
+
+    def _reason(self, chooser: Chooser) -> list[tuple[str, bool]]:
+        closing = self._tags[1] if self._tags else ""
+        text, closed, rest = self._reasoning.partition(closing)
+        if not closed:
+            held_back = next((n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0)
+            shown = text[self._shown : max(self._shown, len(text) - held_back)]
+            self._shown += len(shown)
+            return [(shown, True)]
+        shown = [(text[self._shown :], True)]
+        self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
+        if self.held:
+            chooser.hold_to(self.held)
+        rest = rest.lstrip()
+        return shown + (self.feed(rest, chooser) if rest else [])
+
+    def _speak(self, chooser: Chooser) -> list[tuple[str, bool]]:
+        """What is certainly no call is shown; where one begins, the grammar takes over."""
+        head = self._head()
+        upto = len(self._text) if head is None else max(self._shown, head.start)
+        shown, self._shown = self._text[self._shown : upto], upto
+        if head is not None and head.sure:
+            self._state = "calling"
+            if self._request.want == "text":
+                self.over = True
+            else:
+                self._hold(head, chooser)
+        return [(shown, False)]
+
+    def _head(self, *, whole: bool = False) -> Head | None:
+        if not self._names:
+            return None
+        return self._calls.head(self._text, self._names, whole=whole)
+
+    def _hold(self, head: Head, chooser: Chooser) -> None:
+        """Hold the rest of a call to its grammar; a call of no tool there is goes on as it will."""
+        said = self._text[head.end :]
+        if not head.tool:
+            documents = self._request.callable_now
+            grammar = calls_grammar(documents, self._calls, marked=True, once=False, bounded=self._bounded)
+            chooser.hold_to(grammar, said)
+            return
+        document = next((one for one in self._request.callable_now if one.name == head.tool), None)
+        if document is not None:
+            chooser.hold_to(self._calls.rest(document, bounded=self._bounded), said)
+
+
+_grammars: dict[tuple[object, ...], str] = {}
+_GRAMMARS_KEPT = 64
+
+
+def calls_grammar(
+    documents: Sequence[ToolDocument], form: CallFormat, *, marked: bool, once: bool, bounded: bool
+) -> str:
+    """The grammar of calls to these documents, kept, as it is asked for at every step."""
+    key = (form.name, marked, once, bounded, *(document.as_text() for document in documents))
+    if key not in _grammars:
+        if len(_grammars) >= _GRAMMARS_KEPT:
+            _grammars.clear()
+        _grammars[key] = form.grammar(documents, marked=marked, once=once, bounded=bounded)
+    return _grammars[key]
