@@ -53,7 +53,16 @@ class LocalModel:
     def traits(self) -> Traits:
         """What is known of the model without loading it; the context may shrink to what the file allows."""
         context = self._runtime.context or self._options.context or USUAL_CONTEXT
-        return Traits(self._name, ZERO_PRICE, context, None, native_tools=False, local=True, small=self._small)
+        return Traits(
+            self._name,
+            ZERO_PRICE,
+            context,
+            None,
+            native_tools=True,
+            local=True,
+            calls_undeclared=True,
+            small=self._small,
+        )
 
     @property
     def loaded(self) -> bool:
