@@ -187,16 +187,15 @@ async def _loop(model: Model, tools: Sequence[Tool], request: str, max_tokens: i
         asked = Request(tuple(messages), documents, documents, "either", max_tokens, role="baseline")
         reply = await _reply(model, asked)
         _pay(model, asked, reply, result)
-        calls = (reply.attempt,) if reply.fault and reply.attempt else reply.calls
-        if not calls and not reply.fault:
+        call = reply.call or (reply.attempt if reply.fault else None)
+        if call is None and not reply.fault:
             result.status, result.answer = "answered", reply.text
             return
-        if not calls:
+        if call is None:
             messages += [Message("assistant", reply.text), Message("user", reply.fault)]
             continue
-        for number, call in enumerate(calls):
-            told = await _run(named, call, reply.fault, result)
-            messages += [Message("assistant", "" if number else reply.text, call), Message("tool", told, call)]
+        told = await _run(named, call, reply.fault, result)
+        messages += [Message("assistant", reply.text, call), Message("tool", told, call)]
 
 
 async def _run(named: dict[str, Tool], call: Call, fault: str, result: Result) -> str:
