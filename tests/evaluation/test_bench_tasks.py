@@ -13,6 +13,7 @@ import pytest
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.evaluation import commands
 from ecoshell.evaluation.tasks.checks import contains
+from ecoshell.evaluation.tasks.ground import ground
 from ecoshell.evaluation.tasks.report import Pairs, wilson
 from ecoshell.evaluation.tasks.results import Result
 
@@ -209,9 +210,8 @@ def test_a_network_tool_fails_at_once(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
     loop = play.script("loop.jsonl", fetch, {"text": "There is no network."})
     row = play.run((TALK,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
-    assert row["called"] == [
-        {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}, "ok": False, "refused": ""}
-    ]
+    assert [(call["name"], call["ok"]) for call in row["called"]] == [("fetch_url", False)]
+    assert "https://example.com/a could not be fetched: there is no network" in row["called"][0]["result"]
     assert row["answer"] == "There is no network."
 
 
@@ -224,6 +224,40 @@ def test_a_task_that_takes_too_long_is_stopped_on_both_sides(play: Bench) -> Non
     )
     assert found["rows"][0]["status"] == found["baseline"]["rows"][0]["status"] == "timeout"
     assert found["seconds"] < 30
+
+
+def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
+    folder = play.folder / "kept"
+    loop = play.script("loop.jsonl", *CALLED_LIST[1:])
+    play.run((LIST,), "--baseline-model", loop, "--events", str(folder), script=CALLED_LIST)
+    events = [json.loads(line) for line in (folder / "list.ecoshell.jsonl").read_text().splitlines()]
+    assert events[0]["type"] == "turn_started"
+    assert events[-1]["answer"] == "Milk and a loaf."
+    messages = [json.loads(line) for line in (folder / "list.baseline.jsonl").read_text().splitlines()]
+    assert [message["speaker"] for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert "milk" in messages[3]["text"]
+
+
+def test_a_turn_that_ends_after_the_same_failure_twice_is_called_stuck(play: Bench) -> None:
+    fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
+    found = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * 24))[
+        "baseline"
+    ]
+    assert (found["stuck"], found["repeats_max"], found["ended"]) == (1, 24, {"limit": 1})
+
+
+def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ground() as first, ground() as second:
+        assert (first.folder.name, second.folder.name) == ("1", "2")
+    left = first.folder / "project" / "left.txt"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with ground() as third:
+        assert third.folder == first.folder
+        assert not left.exists()
 
 
 def test_a_call_that_a_guard_refused_is_no_repeat(play: Bench) -> None:

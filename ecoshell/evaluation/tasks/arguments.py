@@ -45,6 +45,7 @@ def add_tasks(benchmarks: "argparse._SubParsersAction[Any]") -> argparse.Argumen
     add("--baseline-from", type=Path, metavar="FILE", help="the plain loop's results are those of an earlier --out")
     add("--task-seconds", type=_number, default=_SECONDS, metavar="N", help=f"time for a task (default: {_SECONDS})")
     add("--out", type=Path, metavar="FILE", help="keep the results here (default: in the cache folder)")
+    add("--events", type=Path, metavar="DIR", help="write down what happened in each task, a file for each")
     add("--resume", nargs="?", const=_DEFAULT, metavar="FILE", help="go on with the results of an interrupted run")
     return tasks
 
@@ -88,6 +89,7 @@ class _Run:
         self.results = results
         self.sides = sides
         self.seconds: int = args.task_seconds
+        self.keep: Path | None = args.events
         done = {(side, one.id) for side in sides for one in results.of(side, tasks)}
         self.left: list[tuple[Task, Side]] = [
             (task, side) for task in tasks for side in sides if (side, task.id) not in done
@@ -130,10 +132,12 @@ async def _play_all(run: _Run, settings: "Settings", options: "Options", loop: s
     from ecoshell.evaluation.tasks.ground import ground
     from ecoshell.evaluation.tasks.playing import STOPS, Models, Player
 
+    if run.keep is not None:
+        run.keep.mkdir(parents=True, exist_ok=True)
     with ground() as place:
         ledger = open_ledger(place.paths)  # assembly's casts have one each; this one is never written
         models = Models(settings, options, ledger)
-        player = Player(place, models, settings, seconds=run.seconds)
+        player = Player(place, models, settings, seconds=run.seconds, keep=run.keep)
         asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}
         try:
             for side in run.sides:
