@@ -155,11 +155,12 @@ async def _play_all(run: _Run, settings: "Settings", options: "Options", loop: s
     from ecoshell.assembly.parts import open_ledger
     from ecoshell.evaluation.tasks.ground import ground
     from ecoshell.evaluation.tasks.playing import STOPS, Models, Player
+    from ecoshell.paths import Paths
 
     if run.keep is not None:
         run.keep.mkdir(parents=True, exist_ok=True)
     with ground() as place:
-        ledger = open_ledger(place.paths)  # assembly's casts have one each; this one is never written
+        ledger = open_ledger(Paths(place.folder, place.folder, place.folder))  # each task has one of its own to write
         models = Models(settings, options, ledger)
         player = Player(place, models, settings, seconds=run.seconds, keep=run.keep)
         asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}

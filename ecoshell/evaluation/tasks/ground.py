@@ -72,7 +72,7 @@ def ground() -> Generator[Ground]:
 
     Its place is the same for every run that has the machine to itself, so that prompts are.
     """
-    base = Path(tempfile.gettempdir()) / f"ecoshell-tasks-{os.getuid()}"
+    base = Path(tempfile.gettempdir()) / f"ecoshell-bench-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
     held, folder = _first_free(base.resolve())
     _remove(folder)  # of a run that was killed
