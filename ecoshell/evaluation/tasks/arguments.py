@@ -14,11 +14,14 @@ from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:  # what a run takes is loaded when there is one
-    from ecoshell.evaluation.tasks.results import ResultsFile, Side
+    from ecoshell.budget.money import Amount
+    from ecoshell.evaluation.tasks.results import Result, ResultsFile, Side
     from ecoshell.evaluation.tasks.suite import Task
     from ecoshell.options import Options
     from ecoshell.settings.schema import Settings
 
+LIMIT = 3
+"""The exit status of a run whose budget was used up."""
 INTERRUPTED = 130
 """The exit status of a run that was stopped."""
 _SECONDS = 300
@@ -44,7 +47,9 @@ def add_tasks(benchmarks: "argparse._SubParsersAction[Any]") -> argparse.Argumen
     add("--baseline-model", metavar="NAME", help="the plain loop's model (default: the same)")
     add("--baseline-from", type=Path, metavar="FILE", help="the plain loop's results are those of an earlier --out")
     add("--task-seconds", type=_number, default=_SECONDS, metavar="N", help=f"time for a task (default: {_SECONDS})")
+    add("--budget", type=_amount, metavar="AMOUNT", help="end the run before the task after this is spent")
     add("--out", type=Path, metavar="FILE", help="keep the results here (default: in the cache folder)")
+    add("--events", type=Path, metavar="DIR", help="write down what happened in each task, a file for each")
     add("--resume", nargs="?", const=_DEFAULT, metavar="FILE", help="go on with the results of an interrupted run")
     return tasks
 
@@ -88,6 +93,8 @@ class _Run:
         self.results = results
         self.sides = sides
         self.seconds: int = args.task_seconds
+        self.keep: Path | None = args.events
+        self.budget: Amount | None = args.budget
         done = {(side, one.id) for side in sides for one in results.of(side, tasks)}
         self.left: list[tuple[Task, Side]] = [
             (task, side) for task in tasks for side in sides if (side, task.id) not in done
@@ -95,15 +102,31 @@ class _Run:
         self._tasks = tasks
         self._total = len(tasks) * len(sides)
         self._began = time.monotonic()
-        self._played = 0
+        self.now: list[Result] = []
+        """What this run has played."""
         _note(f"{self._total - len(self.left)} of {self._total} are there; results go to {results.path}.")
 
-    def told(self, task: "Task", side: "Side") -> None:
+    @property
+    def used_up(self) -> bool:
+        """Whether the tasks played now have taken the budget; an unknown price is taken for all of it."""
+        if self.budget is None:
+            return False
+        if self.budget.unit == "tokens":
+            return sum(one.prompt + one.output for one in self.now) >= self.budget.value
+        spent = [one.spent_nano for one in self.now]
+        return None in spent or sum(nano or 0 for nano in spent) >= self.budget.value
+
+    def add(self, task: "Task", result: "Result") -> None:
+        """Keep a result, and say so."""
+        self.results.add(result)
+        self.now.append(result)
+        self._told(task, result)
+
+    def _told(self, task: "Task", result: "Result") -> None:
         """Say how a task went, and how long the rest will take."""
-        result = self.results.known[task.id, side]
-        self._played += 1
-        number = self._total - len(self.left) + self._played
-        rest = (time.monotonic() - self._began) / self._played * (len(self.left) - self._played)
+        played, side = len(self.now), result.side
+        number = self._total - len(self.left) + played
+        rest = (time.monotonic() - self._began) / played * (len(self.left) - played)
         right = [one.ok for one in self.results.of(side, self._tasks)]
         word = "right" if result.ok else f"wrong: {'; '.join(result.wrong)}"
         _note(
@@ -120,6 +143,9 @@ def _play(run: _Run, settings: "Settings", options: "Options", loop: str) -> int
     except KeyboardInterrupt:
         _note(f"Stopped. --resume {run.results.path} goes on there.")
         return INTERRUPTED
+    if len(run.now) < len(run.left):
+        _note(f"The budget is used up. --resume {run.results.path} goes on there, with a budget of its own.")
+        return LIMIT
     return 0
 
 
@@ -129,11 +155,14 @@ async def _play_all(run: _Run, settings: "Settings", options: "Options", loop: s
     from ecoshell.assembly.parts import open_ledger
     from ecoshell.evaluation.tasks.ground import ground
     from ecoshell.evaluation.tasks.playing import STOPS, Models, Player
+    from ecoshell.paths import Paths
 
+    if run.keep is not None:
+        run.keep.mkdir(parents=True, exist_ok=True)
     with ground() as place:
-        ledger = open_ledger(place.paths)  # assembly's casts have one each; this one is never written
+        ledger = open_ledger(Paths(place.folder, place.folder, place.folder))  # each task has one of its own to write
         models = Models(settings, options, ledger)
-        player = Player(place, models, settings, seconds=run.seconds)
+        player = Player(place, models, settings, seconds=run.seconds, keep=run.keep)
         asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}
         try:
             for side in run.sides:
@@ -146,8 +175,9 @@ async def _play_all(run: _Run, settings: "Settings", options: "Options", loop: s
                         kept=f"What was played is in {run.results.path}.",
                         fix=f"When the model answers again: --resume {run.results.path}",
                     )
-                run.results.add(result)
-                run.told(task, side)
+                run.add(task, result)
+                if run.used_up:
+                    break
         finally:
             await models.aclose()
             ledger.close()
@@ -192,6 +222,12 @@ def _place(args: argparse.Namespace, heading: dict[str, Any]) -> tuple[Path, dic
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in map(str.strip, text.split(",")) if word)
+
+
+def _amount(text: str) -> "Amount":
+    from ecoshell.budget.money import parse_amount
+
+    return parse_amount(text)
 
 
 def _number(text: str) -> int:

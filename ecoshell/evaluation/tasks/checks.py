@@ -91,11 +91,14 @@ def _in_files(task: Task, folder: Path) -> Iterator[str]:
 
 
 def _has(text: str, wanted: str) -> bool:
-    """Whether a file's text is what is wanted: found, where that is marked as a regular expression, else all of it."""
+    """Whether a file's text is what is wanted: found, where that is marked as a regular expression, else all of it.
+
+    A single line may be a regular expression that all of it matches, too.
+    """
     if wanted.startswith(REGEX):
         return bool(re.search(wanted.removeprefix(REGEX), text, re.MULTILINE))
-    if text.strip() == wanted.strip():
-        return True
+    if text.strip() == wanted.strip() or "\n" in wanted.strip():
+        return text.strip() == wanted.strip()
     try:
         return bool(re.fullmatch(wanted.strip(), text.strip()))
     except re.error:

@@ -1,5 +1,6 @@
 """Where tasks are played: a workspace and a home that are made anew for each, and tools that reach no network."""
 
+import fcntl
 import os
 import shutil
 import stat
@@ -8,7 +9,6 @@ import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +72,12 @@ def ground() -> Generator[Ground]:
 
     Its place is the same for every run that has the machine to itself, so that prompts are.
     """
-    base = Path(tempfile.gettempdir()) / f"ecoshell-tasks-{os.getuid()}"
+    base = Path(tempfile.gettempdir()) / f"ecoshell-bench-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
-    made = Ground(_first_free(base.resolve()))
+    held, folder = _first_free(base.resolve())
+    _remove(folder)  # of a run that was killed
+    folder.mkdir(mode=0o700)
+    made = Ground(folder)
     settings = made.folder / "gitconfig"
     settings.write_text(_GIT, encoding="utf-8")
     changes = {
@@ -96,16 +99,21 @@ def ground() -> Generator[Ground]:
             else:
                 os.environ[name] = value
         _remove(made.folder)
+        os.close(held)
 
 
-def _first_free(base: Path) -> Path:
-    for number in count(1):
+def _first_free(base: Path) -> tuple[int, Path]:
+    """The first place that no run holds: a lock, which ends with the process, and a folder."""
+    number = 1
+    while True:
+        lock = os.open(base / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            (base / str(number)).mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return base / str(number)
-    raise AssertionError  # numbers do not end
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            number += 1
+        else:
+            return lock, base / str(number)
 
 
 def _remove(folder: Path) -> None:

@@ -1,11 +1,13 @@
 """A task played by ecoshell, and by the plainest function-calling loop there is, with the same model."""
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import aclosing
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.purse import Purse
 from ecoshell.assembly.casting import Casting
@@ -19,7 +21,7 @@ from ecoshell.evaluation.tasks.checks import wrongs
 from ecoshell.evaluation.tasks.ground import Ground, offline_tools
 from ecoshell.evaluation.tasks.results import Result, Side
 from ecoshell.evaluation.tasks.suite import Task
-from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, ToolRegistered, TurnFinished
+from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, TurnFinished, to_json
 from ecoshell.messages import Call, Message, Observation, Usage
 from ecoshell.models.base import Model, Reply, Request, Warmable
 from ecoshell.models.metered import MeteredModel
@@ -80,8 +82,14 @@ class Models(Casting):
 class Player:
     """Plays tasks one after another in one ground."""
 
-    def __init__(self, ground: Ground, models: Models, settings: "Settings", *, seconds: float) -> None:
-        """`settings` are those of every task, `seconds` is the time each side has for one."""
+    def __init__(
+        self, ground: Ground, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
+    ) -> None:
+        """`settings` are those of every task, `seconds` is the time each side has for one.
+
+        In the folder `keep`, each side's course of each task is written down: ecoshell's events, the loop's messages.
+        """
+        self._keep = keep
         self._ground = ground
         self._models = models
         self._settings = settings
@@ -101,17 +109,19 @@ class Player:
         if told := await self._ground.prepare(task):
             result.status, result.error, result.wrong = "setup", told, [told]
             return result
-        started = time.monotonic()
+        course: list[object] = []
         try:
-            await (self._by_ecoshell if side == "ecoshell" else self._by_loop)(task, options, result)
+            await (self._by_ecoshell if side == "ecoshell" else self._by_loop)(task, options, result, course)
         except EcoshellError as failure:
             result.status, result.error = "error", f"{type(failure).__name__}: {failure}"
-        result.seconds = time.monotonic() - started
+        if self._keep is not None:
+            lines = (json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
+            (self._keep / f"{task.id.replace('/', '_')}.{side}.jsonl").write_text("".join(lines), encoding="utf-8")
         result.wrong = await wrongs(task, self._ground.workspace, result)
         result.ok = not result.wrong
         return result
 
-    async def _by_ecoshell(self, task: Task, options: Options, result: Result) -> None:
+    async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """As `ecoshell ask --yes` does, in a home of its own."""
         shell = await assemble(
             replace(options, workspace=self._ground.workspace, yes=True),
@@ -131,10 +141,11 @@ class Player:
         timer = asyncio.get_running_loop().call_later(self._seconds, stop)
         try:
             see = _reader(result)
-            await shell.warm()
-            async with aclosing(shell.ask(task.request)) as events:
-                async for event in events:
-                    see(event)
+            with _timed(result):
+                async with aclosing(shell.ask(task.request)) as events:
+                    async for event in events:
+                        see(event)
+                        course.append(to_json(event))
         finally:
             timer.cancel()
             await asyncio.gather(*stopping, return_exceptions=True)
@@ -142,33 +153,49 @@ class Player:
         if late and result.status == "interrupted":
             result.status = "timeout"
 
-    async def _by_loop(self, task: Task, options: Options, result: Result) -> None:
+    async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         model = self._models.get(options.model or "", "baseline")
         tools = offline_tools(self._settings, Workspace(self._ground.workspace))
+        messages, most = [Message("system", PLAIN_SYSTEM), Message("user", task.request)], self._settings.agent
         try:
-            async with asyncio.timeout(self._seconds):
-                await _loop(model, tools, task.request, self._settings.agent.max_output_tokens, result)
+            with _timed(result):
+                async with asyncio.timeout(self._seconds):
+                    await _loop(model, tools, messages, most.max_output_tokens, result)
         except TimeoutError:
             result.status = "timeout"
+        finally:
+            course += messages
+            course.append({"speaker": "assistant", "text": result.answer})
+
+
+@contextmanager
+def _timed(result: Result) -> Generator[None]:
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        result.seconds = time.monotonic() - started
+
+
+def _plain(value: Any) -> object:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
 def _reader(result: Result) -> Callable[[Event], None]:
     """What takes down the events of a turn."""
-    open_calls: dict[str, dict[str, object]] = {}
+    open_calls: dict[str, Callable[..., None]] = {}
 
     def see(event: Event) -> None:
         match event:
             case CallStarted():
                 open_calls[event.id] = result.begin_call(event.name, event.arguments)
             case CallFinished() if event.id in open_calls:
-                open_calls.pop(event.id).update(ok=event.ok, refused=event.refused)
-            case ToolRegistered() if event.name not in result.registered:
-                result.registered.append(event.name)
+                open_calls.pop(event.id)(ok=event.ok, text=event.observation, refused=event.refused)
             case ErrorHappened():
                 result.error = f"{event.kind}: {event.message}"
             case TurnFinished():
                 result.status, result.answer, result.steps = event.status, event.answer, event.steps
-                result.spent_nano = event.spent_nano
+                result.spent_nano, result.registered = event.spent_nano, list(event.registered)
                 result.count(event.usage)
             case _:
                 pass
@@ -176,39 +203,45 @@ def _reader(result: Result) -> Callable[[Event], None]:
     return see
 
 
-async def _loop(model: Model, tools: Sequence[Tool], request: str, max_tokens: int, result: Result) -> None:
+async def _loop(model: Model, tools: Sequence[Tool], messages: list[Message], max_tokens: int, result: Result) -> None:
     """The plain loop: every tool's document up front, results sent back as they are, until no call comes."""
     named = {tool.document.name: tool for tool in tools}
     documents = tuple(tool.document for tool in tools)
-    messages = [Message("system", PLAIN_SYSTEM), Message("user", request)]
     result.status = "limit"
     while result.steps < PLAIN_STEPS:
         result.steps += 1
         asked = Request(tuple(messages), documents, documents, "either", max_tokens, role="baseline")
         reply = await _reply(model, asked)
         _pay(model, asked, reply, result)
-        call = reply.call or (reply.attempt if reply.fault else None)
-        if call is None and not reply.fault:
-            result.status, result.answer = "answered", reply.text
-            return
-        if call is None:
+        if reply.fault and reply.attempt is None:
             messages += [Message("assistant", reply.text), Message("user", reply.fault)]
             continue
-        told = await _run(named, call, reply.fault, result)
-        messages += [Message("assistant", reply.text, call), Message("tool", told, call)]
+        calls = [reply.attempt] if reply.attempt else _calls(reply)
+        if not calls:
+            result.status, result.answer = "answered", reply.text
+            return
+        for number, call in enumerate(calls):
+            told = await _run(named, call, reply.fault, result)
+            said = "" if number else reply.text
+            messages += [Message("assistant", said, call), Message("tool", told, call)]
+
+
+def _calls(reply: Reply) -> Sequence[Call]:
+    """The calls of a reply, in order."""
+    return () if reply.call is None else (reply.call,)
 
 
 async def _run(named: dict[str, Tool], call: Call, fault: str, result: Result) -> str:
     """What comes of a call, as the model reads it; a call that cannot be made is told what is wrong with it."""
-    noted = result.begin_call(call.name, call.arguments)
-    tool = named.get(call.name)
+    end, tool = result.begin_call(call.name, call.arguments), named.get(call.name)
     if fault or tool is None:
-        return fault or f"There is no tool called {call.name!r}."
-    try:
-        seen: Observation = await contained(tool, call.arguments, limits_of(tool))
-    except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - as the shell's own runner: the model reads it
-        seen = failed(call.name, failure, limits_of(tool))
-    noted["ok"] = seen.ok
+        seen = Observation(fault or f"There is no tool called {call.name!r}.", ok=False)
+    else:
+        try:
+            seen = await contained(tool, call.arguments, limits_of(tool))
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - as the shell's own runner does: it is told
+            seen = failed(call.name, failure, limits_of(tool))
+    end(ok=seen.ok, text=seen.text)
     return seen.text
 
 

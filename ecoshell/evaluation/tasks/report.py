@@ -119,6 +119,7 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
         "seconds": round(_sum(results, "seconds"), 2),
         "price_usd": None if spent is None else nano_to_usd_text(spent),
         "repeats_max": max((result.repeats for result in results), default=0),
+        "stuck": sum(result.stuck for result in results),
         "ended": {
             status: sum(result.status == status for result in results)
             for status in sorted({result.status for result in results})

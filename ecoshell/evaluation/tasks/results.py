@@ -6,7 +6,7 @@ was being written when the process died is dropped; a result of a task that was 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,8 @@ from ecoshell.evaluation.trajectories import read_objects
 from ecoshell.messages import FINISH, META_TOOLS, Usage
 
 Side = Literal["ecoshell", "baseline"]
+_SHOWN = 300
+"""Characters of a call's result that are kept."""
 _FIX = "Give another file with --out, or remove this one."
 
 
@@ -40,7 +42,7 @@ class Result:
     steps: int = 0
     registered: list[str] = field(default_factory=list[str])
     called: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Calls in order: name, arguments, ok, and which guard refused it (refused)."""
+    """Calls in order: name, arguments, ok, which guard refused it (refused), and how the result begins (result)."""
     prompt: int = 0
     cached: int = 0
     output: int = 0
@@ -62,10 +64,21 @@ class Result:
         )
         return max(made.values(), default=0)
 
-    def begin_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Note a call; what is given back is filled in when it has ended."""
-        self.called.append({"name": name, "arguments": dict(arguments), "ok": False, "refused": ""})
-        return self.called[-1]
+    @property
+    def stuck(self) -> bool:
+        """Whether it ended without an answer of its own, its last two calls having failed in the same words."""
+        last = [call["result"] for call in self.called[-2:] if not call["ok"]]
+        return self.status != "answered" and len(last) == 2 and last[0] == last[1]
+
+    def begin_call(self, name: str, arguments: Mapping[str, Any]) -> Callable[..., None]:
+        """Note a call; what is given back is called when it has ended, with `ok`, its `text` and who `refused` it."""
+        noted = {"name": name, "arguments": dict(arguments), "ok": False, "refused": "", "result": ""}
+        self.called.append(noted)
+
+        def end(*, ok: bool, text: str, refused: str = "") -> None:
+            noted.update(ok=ok, refused=refused, result=text[:_SHOWN])
+
+        return end
 
     def count(self, usage: Usage) -> None:
         """Add the tokens of a model call."""
