@@ -216,7 +216,7 @@ async def _loop(model: Model, tools: Sequence[Tool], messages: list[Message], ma
         if reply.fault and reply.attempt is None:
             messages += [Message("assistant", reply.text), Message("user", reply.fault)]
             continue
-        calls = [reply.attempt] if reply.attempt else _calls(reply)
+        calls = [reply.attempt] if reply.attempt else reply.calls
         if not calls:
             result.status, result.answer = "answered", reply.text
             return
@@ -224,11 +224,6 @@ async def _loop(model: Model, tools: Sequence[Tool], messages: list[Message], ma
             told = await _run(named, call, reply.fault, result)
             said = "" if number else reply.text
             messages += [Message("assistant", said, call), Message("tool", told, call)]
-
-
-def _calls(reply: Reply) -> Sequence[Call]:
-    """The calls of a reply, in order."""
-    return () if reply.call is None else (reply.call,)
 
 
 async def _run(named: dict[str, Tool], call: Call, fault: str, result: Result) -> str:
