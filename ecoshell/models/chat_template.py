@@ -51,8 +51,10 @@ class ChatTemplate:
         self._vocabulary = vocabulary
         start, end = vocabulary.start_and_end()
         self._start = start
-        text = vocabulary.metadata("tokenizer.chat_template.tool_use") or vocabulary.metadata("tokenizer.chat_template")
+        plain = vocabulary.metadata("tokenizer.chat_template")
+        text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
         self._render = _compile(text or CHATML, start, end)
+        self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._shape = _Shape()
         self.form = self._fitting(FORMATS[form] if form else detect(text or ""))
@@ -92,18 +94,22 @@ class ChatTemplate:
     ) -> list[tuple[str, bool]]:
         """The prompt in pieces, each with whether it is data."""
         plain = [as_plain(message) for message in messages]
-        attempts = [(alternating(plain), ())] if not tools else [(messages, tools), (alternating(plain), tools)]
-        if not tools:
-            attempts.insert(0, (plain, ()))
-        for shaped, told in attempts:
+        in_turn = alternating(plain)
+        told = [tool.as_function() for tool in tools]
+        attempts = [(messages, tools), (in_turn, tools)] if tools else [(plain, ()), (in_turn, ()), (plain, None)]
+        for shaped, shown in attempts:
             marks = _Marks()
-            chat = self._chat(shaped, told, marks)
             try:
-                rendered = self._render(chat, marks.deep([tool.as_function() for tool in told]) if told else None, asks)
-            except ValueError:  # the template refuses this order of speakers; the plainer one follows
+                chat = self._chat(shaped, tools, marks)
+                rendered = self._rendered(chat, None if shown == () else marks.deep(told), asks)
+            except ValueError:  # the template refuses this order of speakers, or no tools at all; the next follows
                 continue
             return marks.segments(rendered)
         raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
+
+    def _rendered(self, chat: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
+        """The template's text, by the template for tools where the file has two and there are any."""
+        return (self._render if tools else self._render_plain)(chat, tools, asks)
 
     def _chat(
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"

@@ -285,6 +285,9 @@ def call_json(call: Call) -> str:
 # -- heads of calls without a marker
 
 
+_KEY = r"(?:arguments|parameters)"
+
+
 class _Pattern:
     """A regular expression in pieces, of which a text may so far hold only the first ones."""
 
@@ -293,7 +296,8 @@ class _Pattern:
         self._whole = re.compile("".join(pieces))
         partial = ""
         for piece in reversed(pieces):
-            partial = f"{piece}{partial}" if piece[-1] in "*?" else f"(?:{piece}{partial})?"
+            begun = "[a-z]{1,10}" if piece == _KEY else piece
+            partial = f"{begun}{partial}" if begun[-1] in "*?" else f"(?:{begun}{partial})?"
         self._partial = re.compile(partial + r"\Z")
 
     def find(self, text: str, names: frozenset[str], *, whole: bool) -> Head | None:
@@ -324,7 +328,7 @@ _JSON_HEAD = _Pattern(
         '"',
         r'(?P<name>[^"\\\n]{1,120})',
     ),
-    *('"', r"\s*", ",", r"\s*", '"', r"(?:arguments|parameters)", '"', r"\s*", ":", r"\s*"),
+    *('"', r"\s*", ",", r"\s*", '"', _KEY, '"', r"\s*", ":", r"\s*"),
 )
 _PYTHON_HEAD = _Pattern(r"\[", r"\[", r"\s*", r"(?P<name>[\w.\-]{1,120})", r"\(")
 

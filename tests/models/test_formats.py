@@ -1,0 +1,372 @@
+"""The formats of calls, each with the real template of a family: tools, a call and its result rendered and read."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Reply, Request
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat, detect
+from ecoshell.models.textcalls import parse_reply
+
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
+
+from ecoshell.errors import ModelBroken
+from ecoshell.models.chat_template import CHATML, ChatTemplate
+from ecoshell.models.choosing import Grammar, recommended
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import Vocabulary
+
+TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
+
+READ = ToolDocument(
+    "read_file",
+    'Read a "text" file.',
+    {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}, "raw": {"type": "boolean"}},
+        "required": ["path"],
+    },
+)
+LIST = ToolDocument("list_files", "List files.", {"type": "object", "properties": {}})
+CALL = Call("read_file", {"path": "notes.txt", "lines": 3, "raw": True})
+ASKED = (Message("system", "You are ecoshell."), Message("user", "What is in notes.txt?"))
+MADE = (Message("assistant", "I look.", CALL), Message("tool", "Buy milk.", CALL))
+ANSWERED = (Message("assistant", "Milk."), Message("user", "And?"))
+
+HERMES_2_PRO = "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use"
+PHI_4_MINI = (
+    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+    "{% if m['role'] == 'system' and 'tools' in m %}{{ '<|tool|>' + m['tools'] + '<|/tool|>' }}{% endif %}"
+    "{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+FUNCTION_GEMMA = """{{ bos_token }}{% for m in messages -%}
+{%- if m.role == 'tool' -%}
+<start_function_response>response:{{ m.name }}{value:<escape>{{ m.content }}<escape>}<end_function_response>
+{%- else -%}
+<start_of_turn>{{ {'assistant': 'model', 'system': 'developer'}.get(m.role, m.role) }}
+{{ m.content }}
+{%- if loop.first %}{% for t in tools or [] -%}
+<start_function_declaration>declaration:{{ t.function.name }}{description:<escape>{{ t.function.description -}}
+<escape>}<end_function_declaration>
+{%- endfor %}{% endif %}
+{%- for c in m.tool_calls or [] -%}
+<start_function_call>call:{{ c.function.name }}{ {%- for k, v in c.function.arguments.items() -%}
+{{ k }}:{{ '<escape>' + v + '<escape>' if v is string else v | tojson }}{{ ',' if not loop.last }}
+{%- endfor -%} }<end_function_call>
+{%- endfor -%}
+<end_of_turn>
+{% endif %}{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
+{% endif %}"""
+
+FAMILIES = {
+    "Qwen-Qwen2.5-7B-Instruct": "hermes",
+    "Qwen-Qwen3-0.6B": "hermes",
+    HERMES_2_PRO: "hermes",
+    "meta-llama-Llama-3.1-8B-Instruct": "llama-json",
+    "meta-llama-Llama-3.2-3B-Instruct": "llama-json",
+    "mistralai-Mistral-Nemo-Instruct-2407": "mistral",
+    "Mistral-Small-3.2-24B-Instruct-2506": "mistral-named",
+    "google-gemma-4-31B-it": "gemma-4",
+    "LFM2-8B-A1B": "liquid",
+    "phi-4-mini": "phi",
+    "function-gemma": "function-gemma",
+    "google-gemma-2-2b-it": "generic",
+    "gemma-3": "generic",
+    "microsoft-Phi-3.5-mini-instruct": "generic",
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "generic",
+    "smollm2": "generic",
+}
+WRITTEN = {"phi-4-mini": PHI_4_MINI, "function-gemma": FUNCTION_GEMMA}
+
+VALUES = '{"path": "notes.txt", "lines": 3, "raw": true}'
+OBJECT = f'{{"name": "read_file", "arguments": {VALUES}}}'
+IN_THE_PROMPT = {
+    "hermes": f"<tool_call>\n{OBJECT}\n</tool_call>",
+    "llama-json": OBJECT.replace("arguments", "parameters"),
+    "mistral": f"[TOOL_CALLS][{OBJECT[:-1]}",
+    "mistral-named": f"[TOOL_CALLS]read_file[CALL_ID]call00002[ARGS]{VALUES}",
+    "gemma-4": "<|tool_call>call:read_file{",
+    "liquid": '<|tool_call_start|>[read_file(path="notes.txt", lines=3, raw=True)]<|tool_call_end|>',
+    "phi": f"<|tool_call|>[{OBJECT}]<|/tool_call|>",
+    "function-gemma": "<start_function_call>call:read_file{path:<escape>notes.txt<escape>,lines:3,raw:true}",
+    "generic": f"I look.\n{OBJECT}",
+}
+
+
+class Told(Vocabulary):
+    """The embedded model's tokenizer in a file that has another chat template."""
+
+    def __init__(self, template: str | None, **metadata: str) -> None:
+        super().__init__(embedded_path())
+        self._told = {"tokenizer.chat_template": template, **metadata}
+
+    def metadata(self, key: str) -> str | None:
+        return self._told.get(key.removeprefix("general.sampling."))
+
+
+@pytest.fixture
+def told():
+    made: list[Told] = []
+
+    def tell(template: str | None, **metadata: str) -> Told:
+        if template and template == template_of(HERMES_2_PRO):  # its files have two
+            template, metadata = CHATML, {"tokenizer.chat_template.tool_use": template}
+        made.append(Told(template, **metadata))
+        return made[-1]
+
+    yield tell
+    for vocabulary in made:
+        vocabulary.close()
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    loaded = Vocabulary(embedded_path())
+    yield loaded
+    loaded.close()
+
+
+def template_of(family: str) -> str:
+    if family == "smollm2":
+        own = Vocabulary(embedded_path())
+        text = own.metadata("tokenizer.chat_template") or ""
+        own.close()
+        return text
+    return WRITTEN.get(family) or (TEMPLATES / f"{family}.jinja").read_text(encoding="utf-8")
+
+
+def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
+    if template.form.known:
+        return template.text(messages, tools)
+    from ecoshell.models.textcalls import as_plain_messages
+
+    return template.text(as_plain_messages(Request(tuple(messages), tools)))
+
+
+def read(text: str, form: CallFormat = HERMES, want: str = "either", *, cut: bool = False) -> Reply:
+    request = Request(ASKED, (READ, LIST), (READ, LIST), want)  # type: ignore[arg-type]
+    return parse_reply(text, request, cut=cut, form=form)
+
+
+# -- every family, with its own template
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_template_tells_its_family_and_brings_tools_calls_and_results_into_the_prompt(told, family):
+    template = ChatTemplate(told(template_of(family)))
+    assert template.form.name == FAMILIES[family]
+    prompt = prompt_of(template, (*ASKED, *MADE))
+    for text in ("You are ecoshell.", "What is in notes.txt?", "list_files", "Buy milk."):
+        assert text in prompt, text
+    assert IN_THE_PROMPT[template.form.name] in prompt
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prompt_only_grows_while_a_turn_goes_on(told, family):
+    vocabulary = told(template_of(family))
+    template = ChatTemplate(vocabulary)
+    grown = (*ASKED, *MADE, *MADE)
+    prompts = [prompt_of(template, grown[:length]) for length in (2, 4, 6)]
+    opening = len(prompts[0]) - len(_common(prompts[0], prompts[1]))
+    assert opening <= 40  # at most what asks for the assistant's words
+    assert len(prompts[1]) - len(_common(prompts[1], prompts[2])) <= 40
+
+
+def _common(one: str, other: str) -> str:
+    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_request_without_tools_renders_nothing_of_tools(told, family):
+    template = ChatTemplate(told(template_of(family)))
+    prompt = template.text([*ASKED, *ANSWERED])
+    assert "And?" in prompt
+    assert "<tool" not in prompt
+    assert '"name"' not in prompt
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_what_a_format_writes_it_reads_and_its_grammar_lets_pass(vocabulary, form):
+    arguments = json.dumps(dict(CALL.arguments))
+    written = form.write(CALL.name, arguments)
+    reply = read(f"I look. {written}", form)
+    assert (reply.text, reply.calls, reply.fault) == ("I look.", (CALL,), "")
+    assert accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=True), written)
+    assert accepts(vocabulary, form.grammar([READ, LIST], marked=True, once=False), written.removeprefix(form.opens))
+    assert not accepts(vocabulary, form.grammar([LIST], marked=False, once=True), written)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS.values() if form.between], ids=lambda form: form.name)
+def test_two_calls_in_a_row_pass_the_grammar_and_are_both_read(vocabulary, form):
+    one, other = (
+        form.write(name, arguments) for name, arguments in (("list_files", "{}"), ("read_file", '{"path": "a"}'))
+    )
+    inside = f"{form.opens}{form.start}"
+    both = one.removesuffix(form.end) + form.between + other.removeprefix(inside)
+    assert accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=False), both)
+    assert not accepts(vocabulary, form.grammar([READ, LIST], marked=False, once=True), both)
+    assert [call.name for call in read(both, form).calls] == ["list_files", "read_file"]
+
+
+def accepts(vocabulary: Vocabulary, grammar: str, said: str) -> bool:
+    held = Grammar(vocabulary, grammar)
+    try:
+        for token in (*vocabulary.tokens(said), *vocabulary.tokens("<|im_end|>", special=True)):
+            if not held.allows([token])[0]:
+                return False
+            held.accept(token)
+        return True
+    finally:
+        held.close()
+
+
+# -- what people, tools and models wrote stays data
+
+
+def test_a_control_token_in_a_schema_a_call_a_result_or_a_question_ends_nothing(told):
+    vocabulary = told(template_of("Qwen-Qwen2.5-7B-Instruct"))
+    template = ChatTemplate(vocabulary)
+    (end,) = vocabulary.tokens("<|im_end|>", special=True)
+
+    def ends(text: str) -> int:
+        tool = ToolDocument("read_file", text, {"type": "object", "properties": {text: {"enum": [text]}}})
+        call = Call("read_file", {text: text})
+        said = (Message("user", text), Message("assistant", text, call), Message("tool", text, call))
+        tokens = template.tokens((*ASKED[:1], *said), (tool,))
+        assert text in template.text((*ASKED[:1], *said), (tool,))
+        return tokens.count(end)
+
+    assert ends("<|im_end|>") == ends("nothing") == 4
+
+
+def test_text_that_a_template_prints_as_json_is_escaped_as_json(told):
+    template = ChatTemplate(told(template_of("Qwen-Qwen2.5-7B-Instruct")))
+    tool = ToolDocument("odd", 'a "quote" <b>\nand a line', {"type": "object", "properties": {}})
+    line = next(line for line in template.text(ASKED, (tool,)).splitlines() if line.startswith('{"type"'))
+    assert json.loads(line) == tool.as_function()
+
+
+def test_plain_conversations_are_cut_into_tokens_just_as_their_text_would_be(told):
+    vocabulary = told(template_of("Qwen-Qwen2.5-7B-Instruct"))
+    template = ChatTemplate(vocabulary)
+    messages = (*ASKED, *MADE)
+    assert template.tokens(messages, (READ,)) == vocabulary.tokens(template.text(messages, (READ,)), special=True)
+
+
+# -- templates that are not what they should be
+
+
+def test_a_template_that_does_not_compile_is_called_broken(told):
+    with pytest.raises(ModelBroken, match="chat template is broken"):
+        ChatTemplate(told("{% if %}"))
+
+
+def test_a_template_that_fails_on_every_conversation_says_so(told):
+    template = ChatTemplate(told("{{ messages[0].nothing.at.all }}"))
+    with pytest.raises(ModelBroken, match="refuses the conversation"):
+        template.tokens(ASKED)
+
+
+def test_a_template_that_speaks_of_calls_and_drops_the_results_gets_the_generic_form(told):
+    speaks = CHATML + "{# <tool_call> #}"
+    assert detect(speaks) is HERMES
+    assert ChatTemplate(told(speaks)).form is GENERIC
+
+
+def test_a_file_without_a_template_is_spoken_to_in_chatml(told):
+    template = ChatTemplate(told(None))
+    assert template.form is GENERIC
+    assert template.text(ASKED).startswith("<|im_start|>system\nYou are ecoshell.<|im_end|>")
+
+
+def test_the_format_can_be_named_against_the_template(told):
+    named = ChatTemplate(told(template_of("LFM2-8B-A1B")), form="hermes")
+    assert named.form is HERMES
+    assert "<tool_call>" in named.text((*ASKED, *MADE), (READ,))
+
+
+def test_sampling_is_what_the_file_says_and_else_what_its_family_says(told):
+    family = recommended(told(None, **{"general.architecture": "qwen2"}))
+    assert (family.temperature, family.top_k, family.top_p) == (0.7, 20, 0.8)
+    file = recommended(told(None, **{"general.architecture": "qwen2", "temp": "0.25", "top_k": "7"}))
+    assert (file.temperature, file.top_k, file.top_p) == (0.25, 7, 0.8)
+
+
+# -- reading what was written without a grammar
+
+READS = {"path": "notes.txt"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "read_file", "arguments": {"path": "notes.txt"}}\n</tool_call>',
+        '<tool_call>{"name": "read_file", "arguments": {"path": "notes.txt"}}',
+        '<tool_call>\n{{"name": "read_file", "arguments": {"path": "notes.txt"}}}\n</tool_call>',
+        '```json\n{"name": "read_file", "arguments": {"path": "notes.txt"}}\n```',
+        '{"name": "read_file", "arguments": {"path": "notes.txt"}}',
+        '{{"name": "read_file", "arguments": {"path": "notes.txt"}}}',
+        '{"name": "read_file", "parameters": {"path": "notes.txt",}}',
+        '<tool_call>\n{"name": "read_file", "arguments": "{\\"path\\": \\"notes.txt\\"}"}\n</tool_call>',
+    ],
+)
+def test_a_call_is_read_with_and_without_its_marks_and_in_a_fence(text):
+    assert read(text).calls == (Call("read_file", READS),)
+    said = read(f"I look at it.\n{text}")
+    assert (said.text, said.calls) == ("I look at it.", (Call("read_file", READS),))
+
+
+def test_of_two_calls_a_second_that_was_cut_leaves_the_first():
+    reply = read('<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>\n<tool_call>\n{"na', cut=True)
+    assert [call.name for call in reply.calls] == ["list_files"]
+    assert not reply.fault
+
+
+@pytest.mark.parametrize(
+    ("text", "cut", "told_of"),
+    [
+        ('<tool_call>\n{"name": "read_file", "argu', True, "was cut"),
+        ('<tool_call>\n{"name": "read_file", "argu', False, "could not be read"),
+        ('<tool_call>\n{"name": "raed_file", "arguments": {}}\n</tool_call>', False, "no tool named 'raed_file'"),
+        ('<tool_call>\n{"name": "read_file", "arguments": {}}\n</tool_call>', False, "'path' is a required property"),
+        ('<tool_call>\n{"name": "read_file"}\n</tool_call>', False, "'path' is a required property"),
+        ("<tool_call>\nread_file(notes.txt)\n</tool_call>", False, "could not be read"),
+    ],
+)
+def test_a_call_that_cannot_be_used_is_a_fault_the_model_can_act_on(text, cut, told_of):
+    reply = read(text, cut=cut)
+    assert told_of in reply.fault
+    assert not reply.calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It holds a list.",
+        '{"name": "Anna", "age": 30}',
+        '```json\n{"milk": 1}\n```',
+        "```python\nprint({1: 2})\n```",
+        "Use functools.reduce for that.",
+        "The result is [1, 2].",
+    ],
+)
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_an_answer_that_looks_a_little_like_a_call_is_an_answer(text, form):
+    assert read(text, form) == Reply(text)
+
+
+@given(
+    text=st.text(alphabet='<tool_cal>{}[]"\\,:()=name rgums', max_size=80), form=st.sampled_from([*FORMATS.values()])
+)
+def test_nothing_that_looks_like_a_call_makes_reading_raise(text, form):
+    reply = read(f"{form.opens}{text}", form)
+    assert not (reply.calls and reply.fault)
+    reply = read(text, form)
+    assert not (reply.calls and reply.fault)

@@ -1,0 +1,260 @@
+"""A local model's reply as it comes: what is shown, what is held to a grammar, and what it came to."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ecoshell.messages import Call, Message, ToolDocument, Usage
+from ecoshell.models.base import Delta, Reply, Request
+
+if find_spec("llama_cpp") is None:
+    pytest.skip("the local extra is not installed", allow_module_level=True)
+
+from ecoshell.models.choosing import Chooser, Sampling
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.engine import EngineOptions
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES
+from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.local import LocalModel
+from ecoshell.models.replying import ReplyForm, ReplyReader
+
+READ = ToolDocument(
+    "read_file",
+    "Read a file.",
+    {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+ASKED = (Message("user", "What is in notes.txt?"),)
+CALL = '{"name": "read_file", "arguments": {"path": "notes.txt"}}'
+TAGS = ("<think>", "</think>")
+REASONING_TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{{ '<|im_start|>assistant\\n<think>\\n' }}{# </think> #}"
+)
+
+
+class Held(Chooser):
+    """A chooser that says which of its grammars is in force."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__(vocabulary, Sampling())
+        self.after: list[str] = []
+
+    def hold_to(self, grammar: str, said: str = "") -> None:
+        super().hold_to(grammar, said)
+        self.after.append(said)
+
+    @property
+    def holds(self) -> bool:
+        return self._grammar is not None
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    loaded = Vocabulary(embedded_path())
+    yield loaded
+    loaded.close()
+
+
+@pytest.fixture
+def chooser(vocabulary):
+    made = Held(vocabulary)
+    yield made
+    made.close()
+
+
+def request(want: str = "either", **more) -> Request:
+    return Request(ASKED, (READ,), (READ,), want, **more)  # type: ignore[arg-type]
+
+
+def heard(text: str, chooser: Held, form: ReplyForm | None = None, asked: Request | None = None, *, size: int = 1):
+    """What is shown of a text that comes in pieces, what was reasoned, and the reply."""
+    reader = ReplyReader(asked or request(), form or ReplyForm(HERMES))
+    pieces: list[tuple[str, bool]] = []
+    for place in range(0, len(text), size):
+        pieces += reader.feed(text[place : place + size], chooser)
+        if reader.over:
+            break
+    pieces += reader.finish()
+    said = "".join(piece for piece, reasoning in pieces if not reasoning)
+    reasoned = "".join(piece for piece, reasoning in pieces if reasoning)
+    return said, reasoned, reader.reply(Usage(), cut=False)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 500])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It says: buy milk, <b>now</b> {really}, for `2` coins.",
+        '```json\n{"milk": [1, 2]}\n```',
+        '{"name": "Anna", "age": 3}',
+        "```python\nprint({'name': 1})\n```",
+        "a < b and a <tool> b",
+    ],
+)
+def test_an_answer_is_shown_whole_and_held_to_nothing(chooser, text, size):
+    said, _, reply = heard(text, chooser, size=size)
+    assert said == reply.text == text
+    assert not chooser.holds
+    assert not reply.calls
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 500])
+@pytest.mark.parametrize(
+    ("lead", "written"),
+    [
+        ("", f"<tool_call>\n{CALL}\n</tool_call>"),
+        ("I look at it.\n", f"<tool_call>\n{CALL}\n</tool_call>"),
+        ("", CALL),
+        ("I look at it.\n", f"```json\n{CALL}\n```"),
+        ("", f"{{{CALL}}}"),
+    ],
+)
+def test_no_byte_of_a_call_is_shown_and_its_grammar_holds_once_it_began(chooser, lead, written, size):
+    said, _, reply = heard(lead + written, chooser, size=size)
+    assert said == lead
+    assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
+    assert reply.text == lead.strip()
+    assert chooser.after
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_call_in_any_format_is_not_shown(chooser, form):
+    written = form.write("read_file", '{"path": "notes.txt"}')
+    said, _, reply = heard(f"I look.\n{written}", chooser, ReplyForm(form))
+    assert said == "I look.\n"
+    assert reply.calls == (Call("read_file", {"path": "notes.txt"}),)
+
+
+def test_after_the_marker_only_a_tool_that_may_be_called_now_can_be_named(vocabulary, chooser):
+    reader = ReplyReader(request(), ReplyForm(HERMES))
+    reader.feed("<tool_call>\n", chooser)
+    logits = _certain(vocabulary, '{"')
+    assert vocabulary.piece(chooser.choose(logits)).startswith(b'{"')
+    written = b'{"'
+    for _ in range(80):
+        token = chooser.choose(_certain(vocabulary, "zebra"))
+        written += vocabulary.piece(token)
+    assert written.startswith(b'{"name": "read_file", "arguments": {"path": "')
+
+
+def _certain(vocabulary: Vocabulary, wanted: str):
+    """Logits of a model that wants to say one thing."""
+    import numpy as np
+
+    logits = np.zeros(vocabulary.size, dtype=np.float32)
+    logits[vocabulary.tokens(wanted)[0]] = 9
+    return logits
+
+
+def test_a_marker_that_is_followed_by_what_the_grammar_cannot_take_leaves_the_reply_free(chooser):
+    said, _, reply = heard("<tool_call>read_file please", chooser, size=500)
+    assert said == ""
+    assert "could not be read" in reply.fault
+    assert not chooser.holds
+
+
+def test_a_call_of_a_tool_that_was_never_named_is_not_shown_and_is_a_fault(chooser):
+    said, _, reply = heard('{"name": "fetch_it", "arguments": {}}', chooser)
+    assert said == ""
+    assert "no tool named 'fetch_it'" in reply.fault
+
+
+def test_where_text_is_wanted_a_call_ends_the_reply(chooser):
+    reader = ReplyReader(request("text"), ReplyForm(HERMES))
+    shown = [text for sign in f"Milk. {CALL}" if not reader.over for text, _ in reader.feed(sign, chooser)]
+    assert "".join(shown) == "Milk. "
+    assert reader.over
+    assert not reader.refused
+    assert reader.reply(Usage(), cut=False) == Reply("Milk.", usage=Usage())
+
+
+@pytest.mark.parametrize("size", [1, 4, 500])
+def test_reasoning_is_shown_as_such_and_is_no_part_of_the_answer(chooser, size):
+    form = ReplyForm(HERMES, TAGS)
+    text = f"<think>\nA < b, or {CALL}?\n</think>\n\nIt says milk."
+    said, reasoned, reply = heard(text, chooser, form, size=size)
+    assert said.strip() == reply.text == "It says milk."
+    assert reasoned.strip() == reply.reasoning == f"A < b, or {CALL}?"
+    assert not reply.calls
+
+
+def test_reasoning_that_the_prompt_opened_comes_before_a_call_that_is_wanted(chooser):
+    form = ReplyForm(HERMES, TAGS, inside=True)
+    reader = ReplyReader(request("call"), form)
+    reader.feed("Which one?\n</think>\n\n", chooser)
+    assert chooser.holds
+    reader.feed(f"<tool_call>\n{CALL}\n</tool_call>", chooser)
+    reply = reader.reply(Usage(), cut=False)
+    assert reply.calls
+    assert reply.reasoning == "Which one?"
+
+
+def test_an_answer_that_begins_like_a_tag_is_shown_in_the_end(chooser):
+    assert heard("<thi", chooser, ReplyForm(GENERIC, TAGS))[0] == "<thi"
+
+
+# -- with a model
+
+
+@pytest.fixture(scope="module")
+def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded model with a template that opens reasoning in every prompt."""
+    folder = tmp_path_factory.mktemp("reasoner")
+    template, made = folder / "template.jinja", folder / "reasoner.gguf"
+    template.write_text(REASONING_TEMPLATE)
+    command = [sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force"]
+    command += ["--chat-template-file", str(template), str(embedded_path()), str(made)]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return made
+
+
+async def test_endless_reasoning_is_closed_at_a_bound_and_an_answer_follows(reasoner):
+    model = LocalModel(reasoner, options=EngineOptions(context=1024))
+    try:
+        asked = Request((Message("user", "Count from one to a thousand."),), want="text", max_tokens=100)
+        pieces = [piece async for piece in model.stream(asked)]
+    finally:
+        await model.aclose()
+    reply = pieces[-1]
+    assert isinstance(reply, Reply)
+    assert reply.usage is not None
+    assert reply.reasoning
+    assert reply.text
+    assert "</think>" not in reply.reasoning + reply.text
+    assert 36 <= reply.usage.reasoning <= 50
+    assert reply.usage.output <= 100
+    deltas = [piece for piece in pieces if isinstance(piece, Delta)]
+    assert "".join(delta.text for delta in deltas if delta.reasoning).strip() == reply.reasoning
+    assert "".join(delta.text for delta in deltas if not delta.reasoning).strip() == reply.text
+
+
+async def test_a_few_words_under_a_grammar_are_said_without_reasoning(reasoner):
+    model = LocalModel(reasoner, options=EngineOptions(context=1024))
+    try:
+        asked = Request(
+            (Message("user", "Is milk white?"),), want="text", max_tokens=8, grammar='root ::= "yes" | "no"'
+        )
+        replies = [piece async for piece in model.stream(asked) if isinstance(piece, Reply)]
+    finally:
+        await model.aclose()
+    assert replies[0].text in {"yes", "no"}
+    assert not replies[0].reasoning
+
+
+async def test_the_reply_of_a_loaded_model_never_begins_with_a_call_where_text_is_wanted():
+    model = LocalModel(embedded_path(), options=EngineOptions(context=1024))
+    try:
+        shots = (Message("user", "Read a."), Message("assistant", CALL)) * 6
+        asked = Request((*shots, Message("user", "Read a.")), (READ,), (READ,), "text", max_tokens=30)
+        pieces = [piece async for piece in model.stream(asked)]
+    finally:
+        await model.aclose()
+    assert isinstance(pieces[-1], Reply)
+    assert pieces[-1].text
+    assert '"name": "read_file", "arguments"' not in pieces[-1].text
+    assert pieces[-1].usage is not None
+    assert pieces[-1].usage.output <= 30
+    assert pieces[-1].usage.input == model.size(asked).count
