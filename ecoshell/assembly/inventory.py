@@ -172,8 +172,8 @@ def introduction(present: str, here: Sequence[ModelRow], providers: Sequence[str
     if better:
         names = " or ".join(f"/model {row.name}" for row in better[:_SHOWN])
         return f"{told} Better ones are on this machine: {names}."
-    if providers:
-        return f"{told} There is a key for {', '.join(providers[:_SHOWN])}: /model shows what it opens."
+    if keys := [name for name in providers if "-" not in name and not name.endswith("_chat")]:  # each once
+        return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
     first = RECOMMENDED[0]
     return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
 

@@ -19,6 +19,8 @@ SECONDS = 0.2
 """What a server may take to tell all of its models; on loopback a thousandth of it is usual."""
 _LARGEST_ANSWER = 4 << 20
 _MOST_MODELS = 64
+_OLLAMA_CONTEXT = 4096
+"""Tokens with which Ollama loads a model that nobody said more of."""
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 """What a server is told so that it listens on every address; it is asked on loopback."""
@@ -178,7 +180,10 @@ class Asking:
 
 
 def _ollama(ask: Asking) -> Iterator[Served]:
-    """Ollama's own API; the context is the one a loaded model runs with, or that its file sets."""
+    """Ollama's own API; the context is the one a loaded model runs with, that its file sets, or else the usual one.
+
+    Ollama cuts longer prompts without a word, so more than that is not assumed.
+    """
     listed = _records(ask.get("/api/tags"), "models")
     running = {one.get("name"): one for one in _objects(ask.get_or_nothing("/api/ps").get("models"))}
     for one in listed:
@@ -190,7 +195,7 @@ def _ollama(ask: Asking) -> Iterator[Served]:
         abilities = cast("list[Any]", can) if isinstance(can, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx")
+        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx") or _OLLAMA_CONTEXT
         yield ask.model(
             name,
             context=context,

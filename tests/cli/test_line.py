@@ -62,6 +62,9 @@ class PlayedShell:
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
+    async def introduction(self) -> str:
+        return "tiny answers. A better one is near."
+
     async def ask(self, question: str, attachments: object = ()) -> AsyncGenerator[Event, None]:
         self.questions.append(question)
         self.attached.append(attachments)

@@ -7,8 +7,9 @@ from pathlib import Path
 from ecoshell.cli.manage.show import print_json
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models.gguf_places import hub_file
-from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull, size
+from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.hub_names import HUB, HubName, hub_name
+from ecoshell.models.listing import size
 from ecoshell.options import ROLES, Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line

