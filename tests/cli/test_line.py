@@ -150,6 +150,13 @@ async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True)
     return status, screen.getvalue()
 
 
+async def test_a_new_session_is_greeted_with_which_model_answers_and_one_that_goes_on_is_not() -> None:
+    _, screen = await chat(PlayedShell())
+    assert "tiny answers. A better one is near.\n" in screen
+    _, screen = await chat(PlayedShell(past=[Answer("391"), finished()]))
+    assert "tiny answers" not in screen
+
+
 async def test_a_streamed_answer_is_printed_once() -> None:
     turn = [TextArrived("It has ", "thought", "single"), TextArrived("12 lines.", "thought", "single")]
     _, screen = await chat(
