@@ -159,7 +159,8 @@ class Casting:
     def substitutes(self, present: str) -> tuple[str, ...]:
         """Names of models worth offering in the place of this one; may block, and leaves the keyring alone."""
         folder = user_paths().models_folder
-        return Substitutes(self._settings, folder, book=self._book, keys=self._keys).names(present)
+        servers = self._servers if self._ask_servers else None
+        return Substitutes(self._settings, folder, book=self._book, keys=self._keys, servers=servers).names(present)
 
     async def aclose(self) -> None:
         """End the helper process for remote models, if one was started."""

@@ -1,5 +1,6 @@
 """Everything that can be talked with: what is on this machine, what has a key, what it costs, and what is barred."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.gguf import GET_LLAMA, LLAMA
 from ecoshell.models.gguf_places import ModelFile, model_files
 from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.keys import Keys
@@ -20,8 +22,6 @@ from ecoshell.models.servers import Served, Servers
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
 
-_LLAMA = "llama_cpp"
-_GET_LLAMA = 'Install llama.cpp with: pip install "ecoshell[local]"'
 _SHOWN = 2
 """Models that the introduction names."""
 
@@ -80,7 +80,7 @@ class Inventory:
         )
 
     def _files(self) -> Iterator[ModelRow]:
-        unable = "" if find_spec(_LLAMA) else _GET_LLAMA
+        unable = "" if find_spec(LLAMA) else GET_LLAMA
         for file in model_files(self._folder):
             name, missing = local_name(file), _missing(file)
             yield ModelRow(
@@ -167,15 +167,26 @@ def introduction(present: str, here: Sequence[ModelRow], providers: Sequence[str
     if present != EMBEDDED:
         return f"{present} answers. /model shows the others."
     told = f"{present} answers: a demonstration of 135 million parameters, which gets much wrong."
-    better = [row for row in here if row.ready and row.kind in ("server", "file") and not row.barred]
+    better = [row for row in here if row.ready and (row.kind == "server" or _fits(row)) and not row.barred]
     better.sort(key=lambda row: (row.kind != "server", -(row.size_bytes or 0)))
     if better:
         names = " or ".join(f"/model {row.name}" for row in better[:_SHOWN])
         return f"{told} Better ones are on this machine: {names}."
-    if providers:
-        return f"{told} There is a key for {', '.join(providers[:_SHOWN])}: /model shows what it opens."
+    if keys := [name for name in providers if "-" not in name and not name.endswith("_chat")]:  # each once
+        return f"{told} There is a key for {', '.join(keys[:_SHOWN])}: /model shows what it opens."
     first = RECOMMENDED[0]
     return f"{told} A better one ({first.summary}): ecoshell models pull {first.name.short}"
+
+
+def _fits(row: ModelRow) -> bool:
+    """Whether a file's model fits this machine's memory beside everything else; so it is where nobody says."""
+    if row.kind != "file":
+        return False
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return True
+    return 4 * (row.size_bytes or 0) < 3 * memory
 
 
 def _missing(file: ModelFile) -> str:

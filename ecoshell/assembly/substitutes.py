@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,14 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf_places import model_files
 from ecoshell.models.keys import Keys
 from ecoshell.models.local_names import local_name
+from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
 
 _OF_EACH_PROVIDER = 2
+_FILES = 4
+"""Each is looked into before it is offered, and other programs may keep many."""
 _USUAL = (4_000, 500)
 """Tokens in and out of a usual step, by which prices are compared."""
 _UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|preview|latest|[:@]")
@@ -26,16 +30,19 @@ _UNUSUAL = re.compile(r"\d{4}-?\d{2}-?\d{2}$|-\d{4}$|audio|search|realtime|previ
 class Substitutes:
     """Finds them: on this machine, in the settings, and among the models of providers whose key is at hand."""
 
-    def __init__(self, settings: "Settings", folder: Path, *, book: PriceBook, keys: Keys) -> None:
-        """`folder` holds the user's own GGUF files."""
+    def __init__(
+        self, settings: "Settings", folder: Path, *, book: PriceBook, keys: Keys, servers: Servers | None = None
+    ) -> None:
+        """`folder` holds the user's own GGUF files; without `servers` none is asked."""
         self._settings = settings
         self._folder = folder
         self._book = book
         self._keys = keys
+        self._servers = servers
 
     def names(self, present: str) -> tuple[str, ...]:
         """Other models, each once; reads files but not the keyring, and may block."""
-        found = dict.fromkeys((*self._here(), *self._from_settings(), *self._cheaper(present)))
+        found = dict.fromkeys((*self._here(), *self._served(), *self._from_settings(), *self._cheaper(present)))
         return tuple(name for name in found if name != present)
 
     def _here(self) -> Iterator[str]:
@@ -44,9 +51,12 @@ class Substitutes:
             yield EMBEDDED
         except ModelMissing:
             pass
-        for file in model_files(self._folder):
-            if not file.missing:
-                yield local_name(file)
+        whole = (local_name(file) for file in model_files(self._folder) if not file.missing)
+        yield from islice(whole, _FILES)
+
+    def _served(self) -> Iterator[str]:
+        models = self._servers.models() if self._servers else ()
+        yield from (model.name for model in islice(models, _OF_EACH_PROVIDER))
 
     def _from_settings(self) -> Iterator[str]:
         """Those of the settings that can be asked without unlocking the keyring."""

@@ -54,6 +54,10 @@ async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
 class _Portraits(Casting):
     """Gives every model's portrait in its place."""
 
+    def introduction(self, present: str) -> str:
+        """Nothing: a picture does not depend on what else runs on this machine."""
+        return ""
+
     def _model(self, name: str) -> Model:
         if is_embedded(name):
             return _ScoringPortrait(name, ZERO_PRICE, local=True, small=True)

@@ -187,6 +187,8 @@ class LineShell:
         standing = await self._shell.standing()
         self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
         self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
+        if not await self._shell.past():
+            self._printer.line(visible_line(await self._shell.introduction()), "dim")
         await self._show_past()
 
     async def _show_past(self) -> None:

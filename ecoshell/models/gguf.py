@@ -19,6 +19,8 @@ from typing import Any
 
 from ecoshell.errors import ModelBroken, ModelMissing
 
+LLAMA = "llama_cpp"
+GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
 OPENMP_SETTING = "OMP_WAIT_POLICY"
 MAGIC = b"GGUF"
 FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base it was trained for."
@@ -40,7 +42,7 @@ def llama_library() -> ModuleType:
         except ImportError as error:
             raise ModelMissing(
                 "Local models need llama-cpp-python, which is not installed.",
-                fix='Install it with: pip install "ecoshell[local]"',
+                fix=GET_LLAMA,
             ) from error
         callback = library.llama_log_callback(_keep_complaint)
         _log_callbacks.append(callback)

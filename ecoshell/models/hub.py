@@ -21,6 +21,7 @@ from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnava
 from ecoshell.models.gguf import MAGIC
 from ecoshell.models.gguf_places import pulled_folder
 from ecoshell.models.hub_names import HubName, model_of
+from ecoshell.models.listing import size
 from ecoshell.paths import make_private
 
 if TYPE_CHECKING:
@@ -263,14 +264,6 @@ class Hub:
         return ModelUnavailable(
             f"{self._endpoint} answered with status {status}.", kept=kept, fix="Pull it again later.", billed=False
         )
-
-
-def size(count: int) -> str:
-    """A number of bytes, as files are told of."""
-    for unit, bytes_of in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= bytes_of:
-            return f"{count / bytes_of:.{1 if count < 100 * bytes_of else 0}f} {unit}"
-    return f"{count} bytes"
 
 
 def _kept(part: Path | None) -> str:

@@ -9,6 +9,15 @@ from ecoshell.budget.price import Price
 HERE = "this machine"
 """The provider of models that run in this process."""
 
+
+def size(count: int | None) -> str:
+    """A number of bytes, as files are told of; empty where it is not known."""
+    for unit, bytes_of in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count is not None and count >= bytes_of:
+            return f"{count / bytes_of:.{1 if count < 100 * bytes_of else 0}f} {unit}"
+    return "" if count is None else f"{count} bytes"
+
+
 Kind = Literal["embedded", "file", "server", "remote", "hub"]
 """What runs it: this process, from the package or a file; a server here or elsewhere; nothing until it is pulled."""
 

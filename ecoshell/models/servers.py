@@ -4,7 +4,6 @@ A server's models are called by litellm's names, such as `ollama_chat/qwen3:4b`;
 own environment variable, or is its usual one. Nothing beyond loopback is asked.
 """
 
-import http.client
 import json
 import os
 import re
@@ -12,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -19,6 +19,9 @@ SECONDS = 0.2
 """What a server may take to tell all of its models; on loopback a thousandth of it is usual."""
 _LARGEST_ANSWER = 4 << 20
 _MOST_MODELS = 64
+_LONGEST_NAME = 300
+_OLLAMA_CONTEXT = 4096
+"""Tokens with which Ollama loads a model that nobody said more of."""
 _LOOPBACK = re.compile(r"localhost|127(?:\.\d+){3}|::1", re.IGNORECASE)
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 """What a server is told so that it listens on every address; it is asked on loopback."""
@@ -100,6 +103,7 @@ class Servers:
         return known
 
     def _ask(self, programs: "Sequence[_Program]") -> list[Served]:
+        import_module("http.client")  # before the clock starts
         with self._asking:
             asked = {
                 program.name: Asking(program, address, time.monotonic() + SECONDS)
@@ -132,35 +136,40 @@ class Asking:
 
     def run(self) -> None:
         """Ask; never raises."""
+        from http.client import HTTPException
+
         try:
             for model in self._program.tell(self):
                 self.answered = True
                 self.found.append(model)
             self.answered = True
-        except (OSError, ValueError, http.client.HTTPException, RecursionError):
+        except (OSError, ValueError, HTTPException, RecursionError):
             pass  # nobody there, or somebody else
 
     def model(
-        self, name: str, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
-    ) -> Served:
-        """A model of this server, by the name it has there."""
-        provider = self._program.providers[0]
-        return Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
+        self, name: Any, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
+    ) -> Iterator[Served]:
+        """A model of this server, by the name it has there; none where that is no name."""
+        if isinstance(name, str) and name.strip() == name and name.isprintable() and 0 < len(name) <= _LONGEST_NAME:
+            provider = self._program.providers[0]
+            yield Served(f"{provider}/{name}", self._program.name, self.base_url, context, native_tools, size)
 
     def get(self, path: str, body: Answer | None = None) -> Answer:
         """The JSON object at a path of the server, not of its base URL; raises OSError and ValueError."""
+        from http.client import OK, HTTPConnection, HTTPSConnection  # brings all of `email`: no start waits for it
+
         parts = urlsplit(self.base_url)
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         line = kind(parts.hostname or "", parts.port, timeout=left)
         try:
             sent = None if body is None else json.dumps(body)
             line.request("GET" if body is None else "POST", path, sent, {"Content-Type": "application/json"})
             response = line.getresponse()
             read = response.read(_LARGEST_ANSWER)
-            if response.status != http.client.OK:
+            if response.status != OK:
                 raise ValueError(f"status {response.status}")
         finally:
             line.close()
@@ -171,27 +180,30 @@ class Asking:
 
     def get_or_nothing(self, path: str, body: Answer | None = None) -> Answer:
         """The same; empty where the server does not tell."""
+        from http.client import HTTPException
+
         try:
             return self.get(path, body)
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError, HTTPException):
             return {}
 
 
 def _ollama(ask: Asking) -> Iterator[Served]:
-    """Ollama's own API; the context is the one a loaded model runs with, or that its file sets."""
+    """Ollama's own API; the context is the one a loaded model runs with, that its file sets, or else the usual one.
+
+    Ollama cuts longer prompts without a word, so more than that is not assumed.
+    """
     listed = _records(ask.get("/api/tags"), "models")
-    running = {one.get("name"): one for one in _objects(ask.get_or_nothing("/api/ps").get("models"))}
+    running = {str(one.get("name")): one for one in _objects(ask.get_or_nothing("/api/ps").get("models"))}
     for one in listed:
-        name = one.get("name")
-        if not isinstance(name, str):
-            continue
+        name = one["name"] if isinstance(one.get("name"), str) else ""
         shown = ask.get_or_nothing("/api/show", {"model": name})
         can = shown.get("capabilities")
         abilities = cast("list[Any]", can) if isinstance(can, list) else None
         if abilities and "completion" not in abilities:
             continue  # made for embeddings
-        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx")
-        yield ask.model(
+        context = _count(running.get(name, {}).get("context_length")) or _parameter(shown, "num_ctx") or _OLLAMA_CONTEXT
+        yield from ask.model(
             name,
             context=context,
             native_tools=None if abilities is None else "tools" in abilities,
@@ -200,14 +212,13 @@ def _ollama(ask: Asking) -> Iterator[Served]:
 
 
 def _lm_studio(ask: Asking) -> Iterator[Served]:
-    """LM Studio's own API tells what kind each model is; older ones have OpenAI's alone."""
+    """LM Studio's own API tells what kind each model is, and with which context it is loaded; older ones do not."""
     own = _objects(ask.get_or_nothing("/api/v0/models").get("data"))
     for one in own or _records(ask.get("/v1/models"), "data"):
         name, kind, abilities = one.get("id"), one.get("type", "llm"), one.get("capabilities")
-        if isinstance(name, str) and kind in ("llm", "vlm"):
-            context = _count(one.get("loaded_context_length")) or _count(one.get("max_context_length"))
-            told = isinstance(abilities, list)
-            yield ask.model(name, context=context, native_tools="tool_use" in abilities if told else None)
+        if kind in ("llm", "vlm"):
+            tools = "tool_use" in abilities if isinstance(abilities, list) else None
+            yield from ask.model(name, context=_count(one.get("loaded_context_length")), native_tools=tools)
 
 
 def _llama_cpp(ask: Asking) -> Iterator[Served]:
@@ -219,18 +230,15 @@ def _llama_cpp(ask: Asking) -> Iterator[Served]:
     can = properties.get("chat_template_caps")
     tools = cast("Answer", can).get("supports_tool_calls") if isinstance(can, dict) else None
     for one in listed:
-        name, facts = one.get("id"), one.get("meta")
-        if isinstance(name, str):
-            size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
-            yield ask.model(name, context=context, native_tools=True if tools is True else None, size=size)
+        facts = one.get("meta")
+        size = _count(cast("Answer", facts).get("size")) if isinstance(facts, dict) else None
+        yield from ask.model(one.get("id"), context=context, native_tools=True if tools is True else None, size=size)
 
 
 def _vllm(ask: Asking) -> Iterator[Served]:
     """vLLM, or whatever else speaks OpenAI's protocol at its address; tools work only where it was started for them."""
     for one in _records(ask.get("/v1/models"), "data"):
-        name = one.get("id")
-        if isinstance(name, str):
-            yield ask.model(name, context=_count(one.get("max_model_len")))
+        yield from ask.model(one.get("id"), context=_count(one.get("max_model_len")))
 
 
 _PROGRAMS = (

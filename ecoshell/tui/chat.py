@@ -136,6 +136,7 @@ class ChatScreen(Screen[None]):
         await talk.begin()
         prompt.completer, prompt.files = self._complete, shell.files
         self.run_worker(talk.watch())
+        self.run_worker(talk.introduce())
         self.talk = talk
         self.warm()
         waiting, self._waiting = self._waiting, None

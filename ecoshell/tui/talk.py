@@ -64,6 +64,15 @@ class Talk:
             self._stage.read_only(True)
             self._stage.insert(lines.error(ErrorHappened.of(why)))
 
+    async def introduce(self) -> None:
+        """Say in a new session which model answers, and how to get a better one."""
+        with self._fence():
+            if await self.shell.past():
+                return
+            told = await self.shell.introduction()
+            if told and not self.busy:
+                self._stage.insert(lines.plain(told))
+
     def ask(self, draft: Draft) -> Coroutine[Any, Any, bool]:
         """One turn, from the question to its last event; busy from now on, and not only from when it is awaited.
 

@@ -36,6 +36,12 @@ def test_models_of_this_machine_are_offered_but_never_the_present_one(names, tmp
     assert names("embedded") == (mine,)
 
 
+def test_of_many_files_a_few_are_offered(names, tmp_path):
+    for at in range(9):
+        (tmp_path / f"{at}.gguf").write_bytes(b"GGUF")
+    assert names("openai/gpt-5") == ("embedded", *(f"local:{tmp_path / f'{at}.gguf'}" for at in range(4)))
+
+
 def test_without_a_key_no_model_of_a_provider_is_offered(names):
     assert names("openai/gpt-5") == ("embedded",)
 

@@ -113,6 +113,7 @@ def test_a_hosted_model_listed_at_zero_is_unknown_and_one_on_your_own_machine_is
     assert book.price(hosted) is None
     assert book.price("ollama/llama3") == ZERO_PRICE
     assert book.price("ollama/a-model-of-my-own") == ZERO_PRICE
+    assert book.price("hosted_vllm/Qwen/Qwen3-4B") == ZERO_PRICE
     assert book.price("ollama/gpt-oss:20b-cloud") is None
 
 

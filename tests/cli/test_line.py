@@ -62,6 +62,9 @@ class PlayedShell:
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
+    async def introduction(self) -> str:
+        return "tiny answers. A better one is near."
+
     async def ask(self, question: str, attachments: object = ()) -> AsyncGenerator[Event, None]:
         self.questions.append(question)
         self.attached.append(attachments)
@@ -145,6 +148,13 @@ async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True)
     shell.person = LinePerson(source.word, printer.line) if person else None
     status = await LineShell(shell, source=source, printer=printer, person=shell.person).run()  # type: ignore[arg-type]
     return status, screen.getvalue()
+
+
+async def test_a_new_session_is_greeted_with_which_model_answers_and_one_that_goes_on_is_not() -> None:
+    _, screen = await chat(PlayedShell())
+    assert "tiny answers. A better one is near.\n" in screen
+    _, screen = await chat(PlayedShell(past=[Answer("391"), finished()]))
+    assert "tiny answers" not in screen
 
 
 async def test_a_streamed_answer_is_printed_once() -> None:

@@ -41,7 +41,7 @@ def test_ollama_says_which_models_it_has_what_they_can_and_with_which_context_th
 @pytest.mark.parametrize(
     ("answers", "variable", "name", "context", "tools"),
     [
-        (LM_STUDIO, "LM_STUDIO_API_BASE", "lm_studio/qwen3-4b", 40960, True),
+        (LM_STUDIO, "LM_STUDIO_API_BASE", "lm_studio/qwen3-4b", 16384, True),
         ({"/v1/models": {"data": [{"id": "old"}]}}, "LM_STUDIO_API_BASE", "lm_studio/old", None, None),
         (LLAMA_SERVER, "LLAMAFILE_API_BASE", "llamafile/small.gguf", 4096, True),
         (VLLM, "HOSTED_VLLM_API_BASE", "hosted_vllm/Qwen/Qwen3-4B", 16384, None),
@@ -78,7 +78,25 @@ def test_a_server_that_is_switched_off_is_not_asked_again(serve):
 
 
 @pytest.mark.parametrize(
-    "answers", [{"/api/tags": ["no object"]}, {"/api/tags": {"models": "none"}}, {"/api/tags": {"models": [1, {}]}}]
+    "answers",
+    [
+        {"/api/tags": ["no object"]},
+        {"/api/tags": {"models": "none"}},
+        {"/api/tags": {"models": [{"name": {}}]}, "/api/ps": {"models": [{"name": []}]}},
+        {
+            "/api/tags": {
+                "models": [
+                    1,
+                    {},
+                    {"name": "two\nlines"},
+                    {"name": "\x1b[2J"},
+                    {"name": ""},
+                    {"name": "x" * 1000},
+                    {"name": [1]},
+                ]
+            }
+        },
+    ],
 )
 def test_whoever_else_listens_there_is_no_model_server(serve, answers: Mapping[str, Any]):
     server = serve(answers)

@@ -21,7 +21,13 @@ OLLAMA = {
 LM_STUDIO = {
     "/api/v0/models": {
         "data": [
-            {"id": "qwen3-4b", "type": "llm", "max_context_length": 40960, "capabilities": ["tool_use"]},
+            {
+                "id": "qwen3-4b",
+                "type": "llm",
+                "max_context_length": 40960,
+                "loaded_context_length": 16384,
+                "capabilities": ["tool_use"],
+            },
             {"id": "nomic-embed", "type": "embeddings"},
         ]
     },

@@ -112,6 +112,8 @@ class FakeShell:
     read_only: StoreError | None = None
     ran: list[str] = field(default_factory=list)
     marks: list[CallMarked] = field(default_factory=list)
+    introduced: str = ""
+    """What is said of the model at first."""
     printed: Mapping[str, str] = field(default_factory=dict)
     """What commands print; the others say that they are done."""
 
@@ -163,6 +165,9 @@ class FakeShell:
 
     def overview(self) -> list[tuple[str, str]]:
         return list(OVERVIEW)
+
+    async def introduction(self) -> str:
+        return self.introduced
 
     async def models(self) -> list[ModelRow]:
         return list(self.known)

@@ -47,6 +47,20 @@ async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
     await pilot.press(*question, "enter")
 
 
+async def test_a_new_session_says_which_model_answers_and_how_to_get_a_better_one(make_app):
+    app = make_app(FakeShell(introduced="tiny answers. Better ones are on this machine: /model mine."))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: "tiny answers. Better ones" in seen(app))
+
+
+async def test_a_session_that_goes_on_is_not_introduced_again(make_app):
+    app = make_app(FakeShell(introduced="tiny answers.", earlier=COUNTING))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
+        assert "tiny answers." not in seen(app)
+
+
 async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
     shell = FakeShell()
     app = make_app(shell)

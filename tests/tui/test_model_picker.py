@@ -15,6 +15,27 @@ DEAR = Price(Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10),
 MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
     ModelRow("local:/models/tiny.gguf", HERE, True, 4096, None, ZERO_PRICE),
+    ModelRow(
+        "ollama_chat/qwen3:4b",
+        "Ollama",
+        True,
+        8192,
+        None,
+        ZERO_PRICE,
+        kind="server",
+        size_bytes=2_500_000_000,
+        address="http://127.0.0.1:11434",
+    ),
+    ModelRow(
+        "hf:maker/small-GGUF:Q4_K_M",
+        "hub",
+        False,
+        None,
+        None,
+        ZERO_PRICE,
+        kind="hub",
+        missing="ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB",
+    ),
     ModelRow("openai/gpt-4o", "openai", True, 128_000, 16_384, DEAR),
     ModelRow("openai/greedy", "openai", True, None, None, None, barred="it billed more than it may"),
     ModelRow("mine/model", "mine", True, 4096, None, None, address="http://127.0.0.1:1/v1"),
@@ -39,10 +60,12 @@ async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins
         await read(pilot, app.shown)
         rows = [row.split() for row in listed(app.shown)]
         assert rows[0] == ["embedded", "this", "machine", "free", "free", "8.2k", "installed"]
-        assert rows[2] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
-        assert rows[3][1:] == ["openai", "?", "?", "?", "barred"]
-        assert rows[4][-2:] == ["own", "server"]
-        assert len(rows) == 5
+        assert rows[2] == ["ollama_chat/qwen3:4b", "Ollama", "free", "free", "8.2k", "running"]
+        assert rows[3] == ["hf:maker/small-GGUF:Q4_K_M", "hub", "free", "free", "?", "to", "pull"]
+        assert rows[4] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
+        assert rows[5][1:] == ["openai", "?", "?", "?", "barred"]
+        assert rows[6][-2:] == ["own", "server"]
+        assert len(rows) == 7
         assert here(app.shown).startswith("openai/gpt-4o")
         assert "$2.5 in, $1.25 cached, $10 out per million tokens (your settings)" in detail(app)
         assert "context 128,000 · answers up to 16,384 tokens" in detail(app)
@@ -66,6 +89,27 @@ async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
         await pilot.press("enter")
         assert "cannot be asked yet: no key." in detail(app)
         assert "Set ANTHROPIC_API_KEY" in detail(app)
+        assert app.given == []
+
+
+async def test_a_model_of_a_running_server_is_taken_and_tells_its_size():
+    app = stage()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"ollama")
+        assert "context 8,192 · 2.5 GB" in detail(app)
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.given)
+    assert app.given == ["/model ollama_chat/qwen3:4b"]
+
+
+async def test_a_model_worth_pulling_says_how_to_bring_it():
+    app = stage()
+    async with app.run_test(size=(120, 36)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"to pull", "enter")
+        assert "cannot be asked yet: to pull." in detail(app)
+        assert "ecoshell models pull maker/small-GGUF:Q4_K_M brings it: about 1.1 GB" in detail(app)
         assert app.given == []
 
 

@@ -8,8 +8,8 @@ from ecoshell.assembly.parts import load_settings, open_ledger
 from ecoshell.budget.price import Price, plain
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
-from ecoshell.models.hub import RECOMMENDED, size
-from ecoshell.models.listing import ModelRow
+from ecoshell.models.hub import RECOMMENDED
+from ecoshell.models.listing import ModelRow, size
 from ecoshell.models.servers import Servers
 from ecoshell.paths import user_paths
 
@@ -88,7 +88,7 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
             row.name,
             f"barred: {row.barred}" if row.barred else row.state,
             row.place or (row.provider if row.kind == "server" else ""),
-            size(row.size_bytes) if row.size_bytes else "",
+            size(row.size_bytes),
             f"{row.context:,}" if row.context else "?",
             *(_rates(row.price) if row.price else ("?",) * 3),
         )

@@ -2,13 +2,16 @@
 
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 from ecoshell.cli.manage.show import print_json
 from ecoshell.errors import ModelMissing, UsageError
+from ecoshell.models.gguf import GET_LLAMA, LLAMA
 from ecoshell.models.gguf_places import hub_file
-from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull, size
+from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.hub_names import HUB, HubName, hub_name
+from ecoshell.models.listing import size
 from ecoshell.options import ROLES, Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
@@ -32,6 +35,8 @@ def run(repo: str, *, as_json: bool) -> int:
         print_json(record)
     else:
         print(f"It is {path}\nTalk with it: ecoshell --model {found.name}")
+        if not find_spec(LLAMA):
+            print(f"Local models need llama-cpp-python. {GET_LLAMA}")
     return 0
 
 

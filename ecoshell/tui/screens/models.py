@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget.price import Price, plain
-from ecoshell.models.listing import ModelRow
+from ecoshell.models.listing import ModelRow, size
 from ecoshell.tui.figures import tokens
 from ecoshell.tui.screens.columns import Column
 from ecoshell.tui.screens.picker import Picker, Row
@@ -51,17 +51,21 @@ class ModelPicker(Picker[ModelRow]):
     def row(self, item: ModelRow) -> Row:
         state = IN_USE if item.name == self._current else item.state
         size = tokens(item.context) if item.context else "?"
-        cells = (item.name, item.provider, *_rates(item.price), size, state)
-        return Row(cells, also=f"{item.provider} {state}", common=item.at_hand or item.name == self._current)
+        where = item.place or item.provider
+        cells = (item.name, where, *_rates(item.price), size, state)
+        return Row(
+            cells, also=f"{item.provider} {item.place} {state}", common=item.at_hand or item.name == self._current
+        )
 
     def detail(self, item: ModelRow) -> str:
-        """The whole name, the price with what is cached, and what is missing or else the sizes."""
+        """The whole name, the price with what is cached, and what is missing or else the sizes and the file."""
         price = "price unknown: a cap in dollars refuses it" if item.price is None else item.price.summary()
         source = f" ({item.price.source})" if item.price and item.price.source else ""
         context = f"context {item.context:,}" if item.context else "context unknown"
         most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
+        sizes = " · ".join(part for part in (f"{context}{most}", size(item.size_bytes), str(item.path or "")) if part)
         trouble = f"barred: {item.barred}" if item.barred else item.missing
-        return f"{item.name}\n{price}{source}\n{trouble or f'{context}{most}'}"
+        return f"{item.name}\n{price}{source}\n{trouble or sizes}"
 
     def result(self, item: ModelRow) -> str | None:
         if item.ready is False:

