@@ -235,7 +235,7 @@ def _tree(top: dict[str, list[str]]) -> str:
         share = min(len(below), max(0, room) // folders) if below else 0
         room, folders = room - share, folders - bool(below)
         rest = [f"+{_many(len(below) - share)}"] if len(below) > share else []
-        inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if below else ""
+        inner = f" ({', '.join([*map(_name, below[:share]), *rest])})" if share else ""
         shown.append(f"{_name(name)}{inner}")
     more = len(top) - len(shown)
     return ", ".join([*shown, *([f"… and {_many(more)} more"] if more else [])])

@@ -88,6 +88,20 @@ def test_json_ends_in_the_result_with_the_cost_as_a_decimal(start: Start) -> Non
     assert observations == ["17 * 23 = 391"]
 
 
+def test_json_tells_what_the_model_is_told_of_the_workspace_and_whom_it_trusts(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
+    events = [json.loads(line) for line in end(start("--json", "Hello?"))[1].splitlines()]
+    told = next(event for event in events if event["type"] == "context_told")
+    assert [(part["name"], part["state"]) for part in told["parts"]] == [("project", "untrusted"), ("facts", "told")]
+    assert told["workspace"] == str(tmp_path / "workspace")
+    assert {"type": "trust_given", "decision": "later", "by": "nobody"} in events
+    events = [json.loads(line) for line in end(start("--json", "--trust-project", "Hello?"))[1].splitlines()]
+    told = next(event for event in events if event["type"] == "context_told")
+    assert told["parts"][0]["state"] == "told"
+    assert told["parts"][0]["tokens"] > 0
+    assert "Use tabs." in told["text"]
+
+
 def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
     status, out, err = end(start("--json", "-"), b"What is \xff 17 * 23?\n")
     started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")

@@ -7,7 +7,7 @@ import pytest
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
 from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.person import LinePerson
-from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1 @@\n-one\n+ONE"
 WANTED = ApprovalWanted(
@@ -20,6 +20,7 @@ OFFERS = (
     ModelOffer("openai/odd", False, None, 9_300, False),
 )
 HIT = LimitHit("session", "usd", 12_000_000, 4_000_000, "No room.", OFFERS, 530_000_000)
+TRUST = TrustWanted("/home/me/project/AGENTS.md", "Use tabs.\nNo \x1b[31mred.", changed=True)
 COST = CostWanted("single", "openai/large", 12_000_000, 84_000_000, 50_000_000, OFFERS)
 
 
@@ -46,7 +47,7 @@ class Typist:
 
     async def decided(self, event):
         """What comes of the question when its event is read, as it is in a chat."""
-        calls = {ApprovalWanted: "approve", LimitHit: "at_limit", CostWanted: "at_cost"}
+        calls = {ApprovalWanted: "approve", LimitHit: "at_limit", CostWanted: "at_cost", TrustWanted: "trust"}
         waiting = asyncio.ensure_future(getattr(self.person, calls[type(event)])(event))
         await asyncio.sleep(0)
         await self.person.meet(event)
@@ -128,6 +129,14 @@ async def test_an_expensive_step_is_asked_about_in_line(typed, choice):
     typist = Typist(*typed)
     assert await typist.decided(COST) == choice
     assert "openai/large costs from $0.012 to $0.084 at most" in typist.screen
+
+
+@pytest.mark.parametrize(("typed", "word"), [(["y"], "yes"), (["what?", "n"], "no"), (["l"], "later"), ([], "later")])
+async def test_a_projects_instructions_are_shown_and_asked_about_in_line(typed, word):
+    typist = Typist(*typed)
+    assert await typist.decided(TRUST) == word
+    assert "may the model follow /home/me/project/AGENTS.md, which has changed" in typist.screen
+    assert "  Use tabs.\n  No ␛[31mred." in typist.screen
 
 
 async def test_a_question_whose_event_nobody_reads_is_asked_all_the_same_and_once():

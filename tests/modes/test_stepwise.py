@@ -318,6 +318,16 @@ async def test_what_goes_along_is_talked_about_unless_the_question_asks_for_a_to
     assert thought.call == Call(TOOL_REGISTER, {"tool_name": "count_text"})
 
 
+async def test_what_a_larger_model_was_told_of_the_workspace_is_kept_from_a_small_one(root):
+    facts, model = "Where this runs: here.", StandIn(CHAT, Reply("Hello!"), Reply("Hello!"))
+    run = Run(model, root)
+    for before, contexts in (("Hello", ()), (f"{facts}\n\nHello", (facts,))):
+        history = (Message("user", before), Message("assistant", "Hi."))
+        view = replace(run.view(Trajectory("Nice to meet you"), history), contexts=contexts)
+        await run.mode.think(view, lambda event: None)
+    assert model.asked[0].messages == model.asked[1].messages
+
+
 @pytest.mark.parametrize("strategy", [dfsdt, tot])
 @pytest.mark.parametrize(
     ("question", "tool", "fact"),

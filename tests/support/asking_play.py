@@ -8,7 +8,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
 from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
 from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.prompt.completion import CompletionList
@@ -50,6 +50,8 @@ LIMIT = LimitHit(
 )
 COST = CostWanted("single", "openai/gpt-5", 12_000_000, 84_000_000, 50_000_000, OFFERS)
 
+TRUST = TrustWanted("/home/me/project/AGENTS.md", "Use tabs.\n" + "One rule of many.\n" * 30 + "The end.", changed=True)
+
 
 class AskingApp(App[None]):
     """What surrounds a question in the chat; with an event, it is asked at once."""
@@ -90,6 +92,8 @@ class AskingApp(App[None]):
                 return await person.at_limit(event)
             case CostWanted():
                 return await person.at_cost(event)
+            case TrustWanted():
+                return await person.trust(event)
             case _:
                 raise AssertionError(event)
 

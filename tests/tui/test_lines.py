@@ -16,12 +16,15 @@ from ecoshell.events import (
     CallStarted,
     CommandRan,
     Compacted,
+    ContextPart,
+    ContextTold,
     CostWanted,
     ErrorHappened,
     PlanScored,
     StepProposed,
     ToolRegistered,
     ToolsOffered,
+    TrustGiven,
     TurnFinished,
     TurnUndone,
 )
@@ -176,6 +179,26 @@ def test_an_estimated_count_of_tokens_is_marked():
 def test_the_offer_says_how_many_names_and_documents_the_model_is_given_and_why():
     event = ToolsOffered(("a", "b", "c"), ("a",), "grow", 1_942, 14_120, True, "cheaper")
     assert lines.offered(event).plain == "3 tools by name, 1 registered up front · 1.9k of 14k tok · cheaper"
+
+
+def test_instructions_that_go_along_take_a_line_and_facts_alone_none():
+    facts = ContextPart("facts", 92)
+    told = ContextTold("…", (ContextPart("project", 1_340, cut=True), facts), exact=False, workspace="/p")
+    said = "told: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
+    assert lines.context_told(told).plain == said
+    assert lines.context_told(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (TrustGiven("yes", "person"), "AGENTS.md of this project is trusted until it changes"),
+        (TrustGiven("no", "person"), "AGENTS.md of this project is not read until it changes"),
+    ],
+)
+def test_the_word_on_a_projects_instructions_is_told(given, words):
+    assert lines.trust_given(given).plain == words
+    assert lines.trust_given(TrustGiven("later", "nobody")) is None  # a note says so
 
 
 def test_the_footer_names_cost_steps_time_and_tokens_saved():

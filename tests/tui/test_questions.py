@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from asking_play import COST, LIMIT, OFFERS, RUNS, WRITES, AskingApp, asked
+from asking_play import COST, LIMIT, OFFERS, RUNS, TRUST, WRITES, AskingApp, asked
 from textual.content import Content
 from textual.widgets import Input, TextArea
 
@@ -268,6 +268,30 @@ async def test_an_expensive_step_shows_its_range_and_why_it_is_asked_about():
     assert "asked above $0.05" in said
 
 
+@pytest.mark.parametrize(
+    ("key", "words", "word"), [("1", "trust it", "yes"), ("n", " no", "no"), ("escape", "not now", "later")]
+)
+async def test_a_key_and_a_click_decide_on_a_projects_instructions_alike(key, words, word):
+    async with asked(TRUST) as (pilot, answer):
+        await pilot.press(key)
+        assert await answered(answer) == word
+    async with asked(TRUST) as (pilot, answer):
+        await click(pilot, words)
+        assert await answered(answer) == word
+
+
+async def test_the_instructions_of_a_project_can_be_read_whole_before_they_are_trusted():
+    async with asked(TRUST) as (pilot, _):
+        folded = shown(pilot)
+        await pilot.press("f")
+        whole = shown(pilot)
+    assert "? may the model follow AGENTS.md of this project, which has changed" in folded
+    assert "/home/me/project/AGENTS.md" in folded
+    assert "Use tabs." in folded
+    assert "The end." not in folded
+    assert "The end." in whole
+
+
 async def test_keys_of_one_packet_act_in_the_order_they_were_typed_in_the_field():
     async with asked(LIMIT) as (pilot, answer):
         await pilot.press("m")
@@ -279,8 +303,8 @@ async def test_keys_of_one_packet_act_in_the_order_they_were_typed_in_the_field(
 @SIZES
 @pytest.mark.parametrize(
     ("event", "keys"),
-    [(WRITES, []), (WRITES, ["e"]), (RUNS, []), (LIMIT, []), (LIMIT, ["r"]), (COST, [])],
-    ids=["approval", "edit", "long", "limit", "raise", "cost"],
+    [(WRITES, []), (WRITES, ["e"]), (RUNS, []), (LIMIT, []), (LIMIT, ["r"]), (COST, []), (TRUST, [])],
+    ids=["approval", "edit", "long", "limit", "raise", "cost", "trust"],
 )
 def test_how_a_question_looks(snap_compare, monkeypatch, size, event, keys):
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -8,6 +8,8 @@ from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, SideApp, m
 from textual.pilot import Pilot
 from tui_play import FINISHED, STARTED
 
+from ecoshell.events import ContextPart, ContextTold
+
 pytestmark = pytest.mark.usefixtures("quiet")
 SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
 NO_CAP = replace(READY, caps=())
@@ -95,6 +97,13 @@ def test_the_plan_in_a_side_of_another_width(snap_compare, paths, width):
 def test_the_tools(snap_compare, paths, count, keys, size):
     standing = READY if count == 4 else many_tools(count)
     assert snap_compare(SideApp(paths, standing, TURN), terminal_size=size, run_before=pressed("f2", *keys))
+
+
+@SIZES
+def test_what_the_model_is_told_besides_tools(snap_compare, paths, size):
+    parts = ContextPart("user", 124), ContextPart("project", 1_340, cut=True), ContextPart("facts", 92)
+    standing = replace(READY, context=ContextTold("…", parts, exact=True, workspace="/home/me/project"))
+    assert snap_compare(SideApp(paths, standing, TURN), terminal_size=size, run_before=pressed("f2"))
 
 
 @SIZES

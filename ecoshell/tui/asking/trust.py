@@ -13,12 +13,12 @@ from ecoshell.tui.asking.approval import Folded
 from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Foot, Question
 from ecoshell.untrusted import visible_line
 
-_FOLDED = 8
+_FOLDED = 5
 _UNFOLDED = 400
 """Lines of the file when it is shown whole."""
 _CHOICES = (
-    Choice("1", "trust it until it changes", "decide('yes')"),
-    Choice("n", "no, until it changes", "decide('no')"),
+    Choice("1", "trust it", "decide('yes')"),
+    Choice("n", "no", "decide('no')"),
     Choice("esc", "not now", "decide('later')"),
 )
 _FOLDS = Choice("f", "fold", "fold")
@@ -49,7 +49,8 @@ class TrustQuestion(Question[Trust]):
         """The text; and below what scrolls, the file's place and the choices."""
         yield Static(self._text(), classes="instructions", markup=False)
         with Foot():
-            yield Static(visible_line(self._wanted.file), classes="quiet", markup=False)
+            until = "Trusted or not, it is asked about again when it has changed."
+            yield Static(f"{visible_line(self._wanted.file)}\n{until}", classes="quiet", markup=False)
             yield Choices(self._choices(), classes="choices")
 
     def action_decide(self, word: Trust) -> None:
