@@ -69,7 +69,8 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
     names = tuple(name for name in listed if name in library or name not in plan.hidden)
     whole, large = len(listed) == len(catalog), len(names) < len(catalog)
 
-    unregistered = [catalog.document(name) for name in names if name not in library]
+    callable_now = (name for name in names if name not in library and name not in plan.forbidden)
+    unregistered = [catalog.document(name) for name in callable_now]
     decision = _decide(plan, kit, unregistered, _policy(kit, shown, whole=whole), told)
     presentation = _presentation(kit, shown, decision, frozenset((*library.names, *decision.upfront)))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
