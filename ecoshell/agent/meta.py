@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import islice
 
 from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool, unwrap
-from ecoshell.agent.plan.guard import barred_text
 from ecoshell.agent.steering import Steering
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
@@ -40,7 +39,7 @@ class Meta:
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         if call.name == TOOL_REGISTER:
-            return self._register(call, scene)
+            return await self._register(call, scene)
         if call.name == TOOL_SEARCH:
             found = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
             return self._told(call, scene, found)
@@ -48,15 +47,15 @@ class Meta:
             return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
         return await self._inner.act(call, scene)
 
-    def _register(self, call: Call, scene: Scene) -> Observation:
+    async def _register(self, call: Call, scene: Scene) -> Observation:
         name = str(call.arguments.get("tool_name", ""))
         if name not in self._catalog:
             return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
         if name in scene.registered:
             return self._told(call, scene, Observation(f"{name} is registered already; call it."))
-        why = self._plan.forbidden.get(name)
-        if why is not None:
-            return self._told(call, scene, refuse("forbidden", barred_text(name, why)))
+        refusal = await asyncio.to_thread(self._plan.refusal, name)
+        if refusal:
+            return self._told(call, scene, refuse("forbidden", refusal))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
         scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))

@@ -26,13 +26,14 @@ class Offer:
     listing: str
     """What stands before the question: names to register, and documents where the array does not hold them."""
     listed: tuple[str, ...]
-    """Names the turn is about, those among them that the plan forbids as yet."""
+    """Names the turn is about, those among them that a strict plan forbids as yet."""
     names: tuple[str, ...]
     """Names that are offered."""
     upfront: tuple[Skill, ...]
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
     large: bool
+    """Whether a name is hidden, so that `tool_search` is offered."""
     context_tokens: int
     everything_tokens: int
     exact: bool
@@ -58,18 +59,19 @@ class Offer:
 def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
     """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
 
-    What the plan forbids is not offered. `told` is all the model reads besides: earlier turns, and the question with
-    what goes along with it.
+    Only the context shortens the names, and a strict plan. `told` is all the model reads besides: earlier turns, and
+    the question with what goes along with it.
     """
     question = plan.outset.question
     cast, catalog = kit.cast, kit.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit, plan))
-    large, forbidden = len(listed) < len(catalog), plan.forbidden
-    names = tuple(name for name in listed if name in library or name not in forbidden)
+    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
+    names = tuple(name for name in listed if name in library or name not in plan.hidden)
+    whole, large = len(listed) == len(catalog), len(names) < len(catalog)
 
-    unregistered = [catalog.document(name) for name in names if name not in library]
-    decision = _decide(plan, kit, unregistered, _policy(kit, shown, large=large), told)
+    callable_now = (name for name in names if name not in library and name not in plan.forbidden)
+    unregistered = [catalog.document(name) for name in callable_now]
+    decision = _decide(plan, kit, unregistered, _policy(kit, shown, whole=whole), told)
     presentation = _presentation(kit, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
@@ -104,10 +106,10 @@ def _decide(
     return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
 
 
-def _policy(kit: Kit, shown: Shown, *, large: bool) -> Policy:
+def _policy(kit: Kit, shown: Shown, *, whole: bool) -> Policy:
     """What the user settled, what the session began with, and what the models can hold."""
     context = kit.cast.context
-    policy = Policy(kit.registration, kit.presentation, whole=not large)
+    policy = Policy(kit.registration, kit.presentation, whole=whole)
     if context is not None:
         policy = replace(policy, room=context // _DOCUMENTS_SHARE)
     before = shown.presentation
@@ -135,8 +137,7 @@ def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: Sequen
     return decision.presentation
 
 
-def _names_room(kit: Kit, plan: LivePlan) -> int:
-    """Tokens that names may take before only a shortlist is shown: by the context, and by the budget."""
+def _names_room(kit: Kit) -> int:
+    """Tokens that names may take before only a shortlist is shown: as many as the context has room for."""
     context = kit.cast.context
-    rooms = (None if context is None else int(context * kit.names_share), plan.names_room(Workload().calls))
-    return min((room for room in rooms if room is not None), default=1 << 30)
+    return 1 << 30 if context is None else int(context * kit.names_share)

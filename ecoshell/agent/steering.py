@@ -20,7 +20,14 @@ class Steering(Protocol):
 
     @property
     def forbidden(self) -> Mapping[str, str]:
-        """Tools that may not be used now, each with the reason in a word: budget, quota or blacklist."""
+        """Tools that may not be used now, whoever asks, each with the reason in a word: budget, quota or blacklist."""
+        ...
+
+    def refusal(self, tool: str) -> str:
+        """Why a call of the tool that is asked for would be refused now, and what is affordable instead.
+
+        Empty where it would not. May take a moment.
+        """
         ...
 
     def allows(self, tool: str) -> int | None:
@@ -42,6 +49,9 @@ class Unsteered:
     @property
     def forbidden(self) -> Mapping[str, str]:
         return {}
+
+    def refusal(self, tool: str) -> str:
+        return ""
 
     def allows(self, tool: str) -> int | None:
         return None

@@ -31,6 +31,7 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("modes", "umi", "preset"),
         ("plan", "mode"),
         ("plan", "threshold"),
+        ("plan", "strict"),
         ("plan", "earned_uses"),
         ("plan", "judge"),
         ("plan", "time_price"),

@@ -92,6 +92,7 @@ def follow_plan(planning: Planning, settings: "Settings") -> None:
     given = settings.plan
     planning.mode = given.mode
     planning.threshold = given.threshold
+    planning.strict = given.strict
     planning.earned = given.earned_uses
     planning.judge_kind = given.judge
     planning.hour_nano = 0 if given.time_price == "off" else parse_amount(given.time_price).value

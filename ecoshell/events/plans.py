@@ -27,10 +27,15 @@ class PlanRow:
     used: int
     state: PlanState
     why: PlanWhy
-    """`value`: planned by its value; `new`: planned, without history; `budget`, `quota`, `blacklist`: forbidden by
-    that; `below τ`: not worth a use."""
+    """`value`: planned by its value; `new`: planned, without history; `budget`, `quota`, `blacklist`, `below τ`: what
+    keeps it out of the plan, whether that forbids it (`forbidden`) or is advice (`unplanned`)."""
     chance: float = 1.0
     """How likely the question uses the tool, by experience and local ranking; the plan goes by value × chance."""
+
+    @property
+    def worth(self) -> float:
+        """What one planned use is expected to bring."""
+        return self.value * self.chance
 
     @property
     def left(self) -> int:
@@ -63,7 +68,7 @@ class PlanChanged(Event):
     planned_cost: int
     """What the planned uses that are left are expected to cost."""
     enforced: bool
-    """Whether tools outside the plan are forbidden; without a cap the plan is advice."""
+    """Whether what the rows say is forbidden is refused; without a cap the plan is advice."""
     low: int | None = None
     """The turn's estimated price from here, at the least and at the most likely; None when a price is unknown."""
     high: int | None = None

@@ -142,6 +142,10 @@ class PlanSettings(Section):
     """Whether a plan says what may be used (btp), costs and budget are written into the prompt (prompt), or both."""
     threshold: Annotated[float, BeforeValidator(_plain_number), Field(ge=0, le=1)] = 0.15
     """The value from which on a tool with a history is worth a use; the paper's τ."""
+    strict: Flag = False
+    """Whether what is not planned is forbidden under a cap, as in the paper. Else a call that is asked for is refused
+    only where the answer, or a use that is worth more for less, could no longer be paid, or after results that did not
+    help."""
     earned_uses: Flag = True
     """Whether a use that helped earns the tool a further one in the same turn, as long as the budget has room."""
     judge: Literal["rules", "classifier", "model"] = "rules"

@@ -184,7 +184,7 @@ async def test_the_cap_holds_whoever_goes_on(play, budget, strategy):
 
 async def test_a_cap_without_room_for_another_attempt_is_told_and_nobody_is_asked_for_more(play):
     lines = [GIVE_UP, ENOUGH, say("3")]
-    async with play(lines, mode="auto", price=PRICE, budget="0.006", registration="all") as shell:
+    async with play(lines, mode="auto", price=PRICE, budget="0.016", registration="all") as shell:
         events = await turn(shell)
         assert kept(shell) == [("single", "gave_up")]
     assert thinkers(events) == [("single", "")]

@@ -353,6 +353,7 @@ async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_f
         budget="1.00",
         registration="all",
     ) as shell:
+        shell.kit.planning.strict = True
         add(shell, Probe("probe", acts))
         events = await turn(shell, "Probe it: what does probe do?")
     assert most == [1, 1]

@@ -15,7 +15,7 @@ def test_a_first_plan_counts_its_tools_and_gives_the_price_range_of_the_turn():
 
 def test_a_plan_that_forbids_nothing_says_why():
     assert outlook(ADVICE, amount_text).endswith("; no cap: advice only")
-    assert outlook(PROMPT, amount_text).endswith("; nothing is forbidden")
+    assert outlook(PROMPT, amount_text).endswith("; nothing is blocked")
 
 
 def test_of_thousands_of_tools_more_may_be_planned_than_are_told():

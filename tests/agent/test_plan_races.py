@@ -48,6 +48,7 @@ async def planned(play):
         model = shell.kit.cast.model
         mode = Paced(model, max_tokens=200, answer_tokens=100)
         shell.kit.cast = Cast(model, mode)
+        shell.kit.planning.strict = True
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
         await plan.settle(plan.outset.view, shell.kit.catalog.names)
         yield plan, mode

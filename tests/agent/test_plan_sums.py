@@ -97,6 +97,7 @@ async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
     dear = {"input": 900, "output": 200}
     lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
     async with play(lines, strategy="tot", registration="all", budget="5600tok") as shell:
+        shell.kit.planning.strict = True
         add(shell, *map(Probe, NAMES))
         plans = of(await turn(shell), PlanChanged)
     first, proposed = plans[:2]

@@ -72,10 +72,10 @@ async def test_the_first_plan_and_its_price_range_come_before_anything_is_spent(
     assert 0 < plan.low <= plan.high <= plan.cap
 
 
-async def test_a_use_beyond_the_quota_is_refused_and_says_why(play):
+async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
     lines = [COUNT, COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.earned = False
+        shell.kit.planning.strict, shell.kit.planning.earned = True, False
         events = await turn(shell)
         told = shell.requests[-1].messages
     first, second = of(events, CallFinished)
@@ -88,6 +88,30 @@ async def test_a_use_beyond_the_quota_is_refused_and_says_why(play):
     last = of(events, PlanChanged)[-1]
     assert (row(last, "count_text").state, row(last, "count_text").why) == ("forbidden", "quota")
     assert events[-1].status == "answered"
+
+
+async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_no_better_one_unpaid(play):
+    lines = [COUNT, COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="60000tok") as shell:
+        shell.kit.planning.earned = False
+        events = await turn(shell)
+        why = (await shell.command("/plan why count_text")).text
+    assert [one.refused for one in of(events, CallFinished)] == ["", ""]
+    assert why.startswith("count_text: unplanned (quota)")
+    assert why.endswith("Asked for, it is called all the same: the answer and every better use could still be paid.")
+
+
+async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refused_and_told_what_is_affordable(play):
+    lines = [say("", "fetch_url", url="https://x.example"), COUNT, finish("3 lines")]
+    async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
+        shell.kit.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
+        events = await turn(shell)
+        why = (await shell.command("/plan why fetch_url")).text
+    refused, counted = of(events, CallFinished)
+    assert (refused.refused, counted.refused) == ("forbidden", "")
+    assert "would leave count_text unpaid ($0.02" in refused.observation
+    assert "Affordable instead: count_text ($0.02" in refused.observation
+    assert why.splitlines()[0].startswith("fetch_url: ")
 
 
 async def test_a_use_that_helped_earns_another_one(play):
@@ -108,10 +132,10 @@ class Says:
         return Verdict(self.helpful, "rules", "so it is")
 
 
-async def test_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
+async def test_strictly_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
     lines = [COUNT, COUNT, finish("?"), finish("ok")]
     async with play(lines, registration="all", budget="90000tok") as shell:
-        shell.kit.planning.judge = Says(False)
+        shell.kit.planning.judge, shell.kit.planning.strict = Says(False), True
         events = await turn(shell)
         again = await turn(shell, "Something else.")
     first, second = of(events, CallFinished)
@@ -181,9 +205,41 @@ async def test_each_request_goes_on_where_the_one_before_it_ended(play):
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
 
 
-async def test_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
+async def test_a_tool_whose_results_keep_being_unhelpful_is_blacklisted_and_refused(play):
+    lines = [*(say("", "count_text", path=f"{name}.txt") for name in "abcdefgh"), finish("?")]
+    async with play(lines, registration="all", budget="300000tok") as shell:
+        shell.kit.planning.judge = Says(False)
+        events = await turn(shell)
+    refused = [one.refused for one in of(events, CallFinished)]
+    assert refused[0] == ""
+    assert refused[-1] == "forbidden"
+    assert "(blacklist)" in of(events, CallFinished)[-1].observation
+
+
+async def test_a_cap_hides_no_name_and_a_tool_of_little_worth_may_be_asked_for(play):
+    lines = [register("count_text"), COUNT, finish("3 lines")]
+    async with play(lines, registration="names", budget="60000tok") as shell:
+        _make_worthless(shell, "count_text")
+        events = await turn(shell)
+    assert set(of(events, ToolsOffered)[0].names) == set(shell.kit.catalog.names)
+    assert [(one.name, one.refused) for one in of(events, CallFinished)] == [("count_text", "")]
+
+
+async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
+    async with play([finish("no")], registration="names", budget="60000tok") as shell:
+        shell.kit.planning.strict = True
+        _make_worthless(shell, "count_text")
+        await turn(shell)
+        assert "tool_search" in [document.name for document in shell.requests[0].tools]
+    async with play([finish("no")], registration="names", budget="60000tok") as shell:
+        await turn(shell)
+        assert "tool_search" not in [document.name for document in shell.requests[0].tools]
+
+
+async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
     lines = [register("count_text"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
+        shell.kit.planning.strict = True
         _make_worthless(shell, "count_text")
         events = await turn(shell)
     assert "count_text" not in of(events, ToolsOffered)[0].names
@@ -194,6 +250,7 @@ async def test_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
 
 async def test_when_no_tool_may_be_used_any_more_the_model_is_asked_for_the_answer_alone(play):
     async with play([say("I only know this much.")], registration="all", budget="60000tok") as shell:
+        shell.kit.planning.strict = True
         for name in shell.kit.catalog.names:
             _make_worthless(shell, name)
         events = await turn(shell)
@@ -271,6 +328,7 @@ async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
 
 async def test_plan_prints_rows_and_the_arithmetic_of_one(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
+        shell.kit.planning.strict = True
         before = (await shell.command("/plan")).text
         await turn(shell)
         after = (await shell.command("/plan")).text
@@ -414,7 +472,7 @@ def many(shell, count):
     shell.conversation.memory._catalog = shell.kit.catalog
 
 
-async def test_of_hundreds_of_tools_those_that_fit_best_are_offered_and_the_notes_stay_short(play):
+async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(play):
     lines = [register("tool_0007"), say("", "tool_0007"), finish("done")]
     async with play(lines, registration="names", budget="20000tok") as shell:
         many(shell, 527)
@@ -422,7 +480,7 @@ async def test_of_hundreds_of_tools_those_that_fit_best_are_offered_and_the_note
     offered, first = of(events, ToolsOffered)[0], of(events, PlanChanged)[0]
     assert events[-1].status == "answered"
     assert first.budget > 10_000
-    assert 0 < len(offered.names) < 100
+    assert len(offered.names) == 527
     assert (len(first.rows), first.others) == (60, 467)
     assert all(len(judged.note) < 500 for judged in of(events, CallJudged))
 

@@ -62,10 +62,10 @@ async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capp
 
 async def test_where_no_use_is_earned_none_is_promised(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
-        shell.kit.planning.earned = False
+        shell.kit.planning.strict, shell.kit.planning.earned = True, False
         await turn(shell)
         text = await why(shell, "count_text")
-    assert text.startswith("count_text: forbidden (quota)")
+    assert text.startswith("count_text: blocked (quota)")
     assert line(text, "bound") == "bound  1: a tool of which no use was judged before the turn may be used once"
     assert text.endswith("It was used once, as often as its bound allows.")
 
@@ -89,18 +89,18 @@ async def test_a_tool_dearer_than_the_cap_is_weighed_against_no_other(capped):
 async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(capped):
     async with capped(finish("3"), budget="10tok") as shell:
         text = await why(shell, "read_file")
-    assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be set aside", text)
+    assert re.search(r"budget R = 0 tokens: 10 tokens left, and [\d,]+ tokens should be reserved", text)
     assert text.endswith("What is left does not even pay for the answer, so no tool is planned.")
 
 
 async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
-        shell.kit.planning.earned = False
+        shell.kit.planning.strict, shell.kit.planning.earned = True, False
         await turn(shell)
         await shell.command("/plan prompt")
         text, table = await why(shell, "count_text"), (await shell.command("/plan")).text
     assert text.startswith("count_text: advised against (quota)")
-    assert text.endswith("\nThe plan is advice here: nothing is forbidden.")
+    assert text.endswith("\nThe plan is advice here: nothing is blocked.")
     assert "! count_text" in table
     assert "✘" not in table
     assert "advised against" in table
@@ -152,7 +152,7 @@ def plans(draw):
     """A draft in the middle of a turn, and what was known before it: any costs, caps, uses and judgments."""
     unit = draw(st.sampled_from(["usd", "tokens"]))
     known = {f"t{at}": past for at, past in enumerate(draw(st.lists(pasts(), min_size=1, max_size=5)))}
-    task = TaskPlan([], earned=draw(st.booleans()))
+    task = TaskPlan([], strict=draw(st.booleans()), earned=draw(st.booleans()))
     used = draw(st.lists(st.tuples(st.sampled_from(sorted(known)), st.sampled_from([True, False, None])), max_size=8))
     for tool, helpful in used:
         task.count(tool, helpful)
@@ -205,7 +205,7 @@ def test_every_figure_and_relation_is_true(planned, enforced):
         _check_cost(line(text, "cost"), row, past)
         _check_budget(text, draft)
         _check_outcome(text, draft, row, judged)
-        assert ("nothing is forbidden" in text) == (row.state != "planned" and not enforced)
+        assert ("nothing is blocked" in text) == (row.state != "planned" and not enforced)
 
 
 def _check_worth(text, row):
@@ -293,6 +293,13 @@ def _check_outcome(text, draft, row, judged):
         assert True not in judged
     if "does not even pay" in text:
         assert draft.means.reserved > draft.means.cap
+    if found := re.search(r"is worth more \((.*?)\) for less \((.*?)\)", text):
+        value, chance, worth, asked = figures(found[1])
+        assert worth == pytest.approx(value * chance, abs=1e-3)
+        assert worth > asked == pytest.approx(row.value, abs=1e-4)
+        assert amounts(found[2])[0] < row.cost
+    if "Asked for" in text:
+        assert row.tool not in draft.plan.forbidden
     if "Without a cap" in text:
         assert budget is None
         assert row.planned == row.bound

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import UsageError
 from ecoshell.evaluation import commands
-from ecoshell.evaluation.btp.agent import MAX_STEPS, Planned, Recording, replay, replay_planned
+from ecoshell.evaluation.btp.agent import MAX_STEPS, Planned, Recording, ideal, replay, replay_gated, replay_planned
 from ecoshell.evaluation.btp.experience import leave_one_out
 from ecoshell.evaluation.btp.measure import Sweep, draw_costs, measure
 from ecoshell.evaluation.btp.recordings import Action, Task, read_tasks
@@ -35,7 +35,7 @@ def task(*tools, success=True, gold=(), helpful=True, query="count"):
 
 
 def plan(bound=1, **costs):
-    return TaskPlan([Candidate(tool, 0.5, bound, cost) for tool, cost in costs.items()])
+    return TaskPlan([Candidate(tool, 0.5, bound, cost) for tool, cost in costs.items()], strict=True)
 
 
 def record(query="count", *steps, gold=("a",), success=True):
@@ -126,7 +126,8 @@ def test_with_the_plan_no_run_ever_spends_more_than_the_cap(steps, candidates, c
         for place, (tool, helpful) in enumerate(steps)
     )
     recorded = Task("count", data.draw(st.booleans()), (), actions, tuple("abcd"))
-    limits = TaskPlan(candidates, earned=data.draw(st.booleans()), blacklisting=data.draw(st.booleans()))
+    strict, earned, blacklisting = (data.draw(st.booleans()) for _ in range(3))
+    limits = TaskPlan(candidates, strict=strict, earned=earned, blacklisting=blacklisting)
     spent = replay_planned(recorded, way.strategy, limits, cap)
     assert spent.cost <= cap
     assert spent.planned_cost <= cap
@@ -149,7 +150,7 @@ def test_a_task_knows_only_the_runs_of_other_questions():
 def test_results_that_did_not_help_lower_the_value_for_the_next_task():
     helped, not_helped = (
         leave_one_out([task("a"), task("a", query="count the lines", helpful=helpful)], gold=False)[0].candidates(
-            0.15, COSTS
+            0.15, COSTS, strict=True
         )
         for helpful in (True, False)
     )
@@ -164,12 +165,12 @@ def test_the_gold_trajectory_calls_each_needed_tool_once():
     assert [(row.average_cost, row.uses) for row in rows] == [(8, 2)] * 3
 
 
-def test_a_tool_that_did_not_help_is_used_again_only_without_the_blacklist():
+def test_strictly_a_tool_that_did_not_help_is_used_again_only_without_the_blacklist():
     useless = task("a", "a", helpful=False)
     others = [task("a", "a", "a", query=f"count {number}") for number in range(3)]
     costs = []
     for blacklisting in (True, False):
-        sweep = Sweep([REACT], ("btp",), (20,), (0.15,), (0,), costs=(4, 4), blacklisting=blacklisting)
+        sweep = Sweep([REACT], ("strict",), (20,), (0.15,), (0,), costs=(4, 4), blacklisting=blacklisting)
         (row,) = measure(leave_one_out([useless, *others], gold=False)[:1], sweep)
         costs.append(row.average_cost)
     assert costs == [4, 8]
@@ -178,7 +179,7 @@ def test_a_tool_that_did_not_help_is_used_again_only_without_the_blacklist():
 def test_a_use_that_helped_earns_another_only_where_that_is_asked_for():
     uses = []
     for earned in (False, True):
-        sweep = Sweep([REACT], ("btp",), (20,), (0.15,), (0,), costs=(4, 4), earned=earned)
+        sweep = Sweep([REACT], ("strict",), (20,), (0.15,), (0,), costs=(4, 4), earned=earned)
         (row,) = measure(leave_one_out([task(*["a"] * 9)], gold=False), sweep)
         uses.append(row.uses)
     assert uses == [1, 5]
@@ -210,14 +211,19 @@ def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
 
 
 def test_the_json_has_a_row_for_each_strategy_plan_cap_threshold_and_seed(file, capsys):
-    found = printed(capsys, "--replay", file, "--cap", "5,20", "--tau", "0,0.15", "--seeds", "2")
+    plans = ("btp", "gate", "oracle", "off", "strict")
+    arguments = ("--cap", "5,20", "--tau", "0,0.15", "--seeds", "2", "--plan", ",".join(plans))
+    found = printed(capsys, "--replay", file, *arguments)
     rows = found["rows"]
     keys = [(row["strategy"], row["plan"], row["cap"], row["tau"], row["seed"]) for row in rows]
-    assert len(keys) == len(set(keys)) == 3 * 2 * 2 * 2 * 2
+    assert len(keys) == len(set(keys)) == 3 * 5 * 2 * 2 * 2
     assert {key[0] for key in keys} == {"react", "dfsdt", "tot"}
-    assert all(row["over_budget"] == 0 for row in rows if row["plan"] == "btp")
-    assert all(row["average_cost"] <= row["planned_cost"] <= row["cap"] for row in rows if row["plan"] == "btp")
-    assert all(row["planned_cost"] is None for row in rows if row["plan"] == "off")
+    assert all(row["over_budget"] == 0 for row in rows if row["plan"] != "off")
+    assert all(row["average_cost"] <= row["planned_cost"] <= row["cap"] for row in rows if row["plan"] == "strict")
+    assert all((row["planned_cost"] is None) == (row["plan"] not in {"btp", "strict"}) for row in rows)
+    assert all(0 <= row[share] <= 1 for row in rows for share in ("useful_allowed", "tasks_whole"))
+    best = {(row["cap"], row["seed"]): row["useful_allowed"] for row in rows if row["plan"] == "oracle"}
+    assert all(row["useful_allowed"] <= best[row["cap"], row["seed"]] for row in rows if row["plan"] != "off")
     assert (found["runs"], found["costs"], found["steps"]) == (3, [1, 10], "recorded")
 
 
@@ -248,12 +254,58 @@ def test_the_same_command_prints_the_same_figures(file, capsys):
 
 def test_the_table_gives_each_setting_beside_no_plan(file, capsys):
     bench("--replay", file, "--costs", "4..4", "--seeds", "1", "--strategy", "react")
-    head, planned, free, *about = capsys.readouterr().out.splitlines()
+    head, planned, gated, oracle, free, *about = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["strategy", "plan", "cap", "τ", "cost"]
     assert planned.split()[:4] == ["react", "btp", "20", "0.15"]
-    assert free.split() == ["react", "off", "20", "–", "9.33", "2.33", "0.0%", "–", "–", "–"]
+    assert [line.split()[:4] for line in (gated, oracle)] == [
+        ["react", "gate", "20", "–"],
+        ["react", "oracle", "20", "–"],
+    ]
+    assert free.split() == ["react", "off", "20", "–", "9.33", "2.33", "0.0%", "100.0%", "100.0%", "–", "–", "–"]
     assert "recorded runs: 3 (their recorded steps)" in about[0]
     assert "│" not in "".join(about)
+
+
+def mixed(*helpful):
+    """A run of one tool after the other, whose results helped as told."""
+    tools = "abcdefgh"[: len(helpful)]
+    actions = tuple(
+        Action(Call(tool, {}, str(place)), Observation("seen"), helped)
+        for place, (tool, helped) in enumerate(zip(tools, helpful, strict=True))
+    )
+    return Task("count", True, (), actions, tuple(tools))
+
+
+def test_the_gate_takes_calls_in_their_order_while_they_fit():
+    spent = replay_gated(mixed(True, False, True, True), REACT.strategy, {"a": 4, "b": 3, "c": 5, "d": 2}, cap=10)
+    assert (spent.cost, spent.uses, spent.useful) == (9, 3, 2)
+
+
+def test_the_oracle_pays_for_as_many_useful_calls_as_fit_and_for_nothing_else():
+    spent = ideal(mixed(True, False, True, True), {"a": 9, "b": 1, "c": 5, "d": 4}, cap=10)
+    assert (spent.cost, spent.uses, spent.useful) == (9, 2, 2)
+
+
+def test_a_useful_call_that_a_search_makes_twice_counts_once():
+    failed = task("a", "b", success=False)
+    spent = replay(failed, DFSDT.strategy, COSTS)
+    assert (spent.uses > 2, spent.useful) == (True, 2)
+
+
+def test_shares_are_of_all_useful_calls_and_of_all_tasks():
+    tasks = [task(*"aaaa"), task("b", query="send the lines")]
+    sweep = Sweep([REACT], ("gate", "off"), (8,), (0.15,), (0,), costs=(4, 4))
+    gate, off = measure(leave_one_out(tasks, gold=False), sweep)
+    assert (gate.useful_allowed, gate.tasks_whole) == (3 / 5, 1 / 2)
+    assert (off.useful_allowed, off.tasks_whole) == (1, 1)
+
+
+def test_half_of_the_runs_can_be_all_that_is_known_of_the_others():
+    tasks = [task("a", query=f"count {number}") for number in range(6)]
+    everything, half = leave_one_out(tasks, gold=False), leave_one_out(tasks, gold=False, halves=True)
+    assert [one.evidence["a"].uses for one in everything] == [5] * 6
+    assert [one.evidence["a"].uses for one in half] == [3] * 6
+    assert [one.task for one in half] == tasks
 
 
 def test_what_is_swept_is_drawn_as_bars(file, capsys):
@@ -285,7 +337,7 @@ def test_free_tools_and_a_cap_of_nothing_are_measured(file, capsys):
 def test_one_run_of_one_tool_is_enough(tmp_path, capsys):
     file = written(tmp_path / "runs.jsonl", record("count", step()))
     rows = printed(capsys, "--replay", file, "--costs", "4..4", "--seeds", "1")["rows"]
-    assert [(row["average_cost"], row["uses"]) for row in rows] == [(4, 1)] * 6
+    assert [(row["average_cost"], row["uses"]) for row in rows] == [(4, 1)] * 12
 
 
 @pytest.mark.parametrize(
@@ -302,7 +354,8 @@ def test_one_run_of_one_tool_is_enough(tmp_path, capsys):
         (("--tau", "nan"), "not a threshold", "0 to 1"),
         (("--strategy", "dfs"), "no strategy 'dfs'", "Did you mean dfsdt?"),
         (("--strategy", "%"), "no strategy", "Choose of react, dfsdt, tot"),
-        (("--plan", "prompt"), "no plan 'prompt'", "btp, off"),
+        (("--plan", "prompt"), "no plan 'prompt'", "btp, gate, oracle, off, strict"),
+        (("--plan", ""), "no plan ''", "btp"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_to_do(file, arguments, message, fix):

@@ -23,32 +23,45 @@ def test_what_fits_is_planned_by_its_value_or_as_new():
 
 
 def test_a_tool_that_does_not_fit_beside_better_ones_is_forbidden_by_the_budget():
-    plan = TaskPlan([Candidate("a", 0.8, 1, 6), Candidate("b", 0.3, 1, 6)]).solve(10)
-    assert plan.forbidden == {"b": "budget"}
+    tools = [Candidate("a", 0.8, 1, 6), Candidate("b", 0.3, 1, 6)]
+    assert TaskPlan(tools, strict=True).solve(10).forbidden == {"b": "budget"}
+    advice = TaskPlan(tools).solve(10)
+    assert advice.forbidden == {}
+    assert (advice.row("b").state, advice.row("b").why) == ("unplanned", "budget")
 
 
-def test_a_tool_below_the_threshold_is_unplanned_and_may_not_be_used():
-    plan = TaskPlan([Candidate("a", 0.1, 0, 1)]).solve(10)
+def test_a_tool_below_the_threshold_is_unplanned_and_strictly_may_not_be_used():
+    plan = TaskPlan([Candidate("a", 0.1, 0, 1)], strict=True).solve(10)
     assert [(row.state, row.why) for row in plan.rows] == [("unplanned", "below τ")]
     assert plan.forbidden == {"a": "below τ"}
+    assert TaskPlan([Candidate("a", 0.1, 0, 1)]).solve(10).forbidden == {}
 
 
 def test_a_used_up_quota_forbids_and_a_helpful_use_earns_another_only_where_that_is_wanted():
     for earned, expected in ((False, {"a": "quota"}), (True, {})):
-        task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=earned)
+        task = TaskPlan([Candidate("a", 0.8, 1, 2)], strict=True, earned=earned)
         task.count("a", helpful=True)
         assert task.solve(10).forbidden == expected
 
 
-def test_a_result_that_says_nothing_about_the_tool_blacklists_nothing_and_spares_the_quota_where_uses_are_earned():
-    for earned, expected in ((False, {"a": "quota"}), (True, {})):
-        task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=earned)
+def test_a_result_that_says_nothing_is_given_back_to_a_tool_that_has_helped_where_uses_are_earned():
+    for earned, left in ((False, 0), (True, 1)):
+        task = TaskPlan([Candidate("a", 0.8, 1, 2)], strict=True, earned=earned)
         task.count("a", helpful=None)
-        assert task.solve(10).forbidden == expected
+        task.count("a", helpful=True)
+        assert task.solve(10).row("a").left == left
 
 
-def test_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before():
-    task = TaskPlan([Candidate("a", 0.8, 3, 1), Candidate("b", 0.8, 3, 1)])
+def test_the_bound_of_a_tool_that_has_brought_nothing_is_not_raised():
+    task = TaskPlan([Candidate("a", 0.8, 1, 2)], earned=True)
+    for _ in range(24):
+        task.count("a", helpful=None)
+    row = task.solve(100).row("a")
+    assert (row.bound, row.left, row.why) == (1, 0, "quota")
+
+
+def test_strictly_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before():
+    task = TaskPlan([Candidate("a", 0.8, 3, 1), Candidate("b", 0.8, 3, 1)], strict=True)
     task.count("a", helpful=False)
     task.count("b", helpful=True)
     task.count("b", helpful=False)
@@ -57,8 +70,47 @@ def test_an_unhelpful_tool_is_blacklisted_unless_it_has_helped_before():
     assert plan.row("b").left == 1
 
 
+@pytest.mark.parametrize(("value", "uses"), [(0.9, 6), (0.4, 2), (0.1, 1)])
+def test_a_tool_comes_onto_the_blacklist_when_its_record_with_this_task_falls_below_the_threshold(value, uses):
+    task = TaskPlan([Candidate("a", value, 9, 1)])
+    for _ in range(uses - 1):
+        task.count("a", helpful=False)
+        assert task.solve(10).forbidden == {}
+    task.count("a", helpful=False)
+    assert task.solve(10).forbidden == {"a": "blacklist"}
+    task.count("a", helpful=True)
+    assert task.solve(10).forbidden == {}
+
+
+def test_a_tool_that_is_asked_for_is_refused_only_where_a_better_and_cheaper_use_could_not_be_paid_beside_it():
+    likely = Candidate("likely", 0.8, 1, 4, chance=0.9)
+    unlikely = Candidate("unlikely", 0.8, 1, 4, chance=0.1)
+    asked = Candidate("asked", 0.3, 1, 8, chance=0.01)
+    assert TaskPlan([likely, asked]).solve(10).better("asked").tool == "likely"
+    assert TaskPlan([likely, asked]).solve(12).better("asked") is None  # both can be paid
+    assert TaskPlan([unlikely, asked]).solve(10).better("asked") is None  # asking is evidence of need
+    assert TaskPlan([likely, Candidate("asked", 0.3, 1, 4, chance=0.01)]).solve(6).better("asked") is None  # not dearer
+    assert TaskPlan([likely, asked]).solve(None).better("asked") is None
+    assert TaskPlan([likely, asked]).solve(10).better("likely") is None
+
+
+@given(candidate_lists, st.integers(0, 40))
+def test_what_is_asked_for_and_not_refused_can_be_paid_and_what_is_refused_leaves_a_planned_use_unpaid(
+    candidates, budget
+):
+    plan = TaskPlan(candidates).solve(budget)
+    for row in plan.rows:
+        better = plan.better(row.tool)
+        if row.tool not in plan.forbidden:
+            assert row.cost <= budget
+        if better is not None:
+            assert plan.cost + row.cost > budget
+            assert better.left
+            assert (better.worth > row.value, better.cost < row.cost) == (True, True)
+
+
 def test_without_the_blacklist_an_unhelpful_tool_may_be_used_again():
-    task = TaskPlan([Candidate("a", 0.8, 3, 1)], blacklisting=False)
+    task = TaskPlan([Candidate("a", 0.1, 3, 1)], blacklisting=False)
     task.count("a", helpful=False)
     assert task.solve(10).forbidden == {}
 
@@ -127,6 +179,6 @@ def test_a_tool_that_was_no_candidate_has_no_row():
 def test_a_tool_the_task_hardly_uses_gives_way_to_a_likely_one_of_less_value():
     usual = Candidate("usual", 0.9, 1, 6, chance=0.05)
     needed = Candidate("needed", 0.1, 1, 6, known=False, chance=0.8)
-    plan = TaskPlan([usual, needed]).solve(10)
+    plan = TaskPlan([usual, needed], strict=True).solve(10)
     assert plan.forbidden == {"usual": "budget"}
     assert plan.row("needed").chance == 0.8

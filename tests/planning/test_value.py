@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
-from ecoshell.planning.btp.value import RANKER_WEIGHT, chance, frequency_bound, value
+from ecoshell.planning.btp.value import RANKER_WEIGHT, chance, frequency_bound, priors, value
 
 weights = st.floats(0.01, 1e4)
 shares = st.floats(0, 1)
@@ -88,3 +88,27 @@ def test_one_past_task_with_the_same_question_outweighs_the_ranker():
     past = Evidence(uses=1, chance=1.0, chance_weight=1.0)
     assert chance(past, 0.0) == pytest.approx(1 / (1 + RANKER_WEIGHT))
     assert chance(Evidence(chance_weight=1.0), 0.6) == pytest.approx(0.6 * RANKER_WEIGHT / (1 + RANKER_WEIGHT))
+
+
+def test_without_any_experience_a_tool_begins_with_its_fit_and_never_below_a_tenth():
+    assert priors({}, {"a": 0.7, "b": 0.01}, {"a": "", "b": ""}) == pytest.approx({"a": 0.7, "b": 0.1})
+
+
+def test_a_tool_that_was_never_used_is_worth_what_tools_like_it_have_brought():
+    good, bad = Evidence(uses=9, weight=9.0, helpful_weight=8.1), Evidence(uses=9, weight=9.0, helpful_weight=0.9)
+    kinds = {"used": "one", "new": "one", "failing": "two", "other": "two", "alone": "three"}
+    found = priors({"used": good, "failing": bad}, {}, kinds)
+    assert found["other"] < found["alone"] < found["new"]
+    assert found["new"] > 0.8
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), histories()), st.dictionaries(st.sampled_from("abcdef"), shares))
+def test_a_value_that_begins_with_the_fit_and_tools_like_it_is_a_share(evidence, fits):
+    found = priors(evidence, fits, dict(zip("abcdef", "xxyyzz", strict=True)))
+    assert all(0 < prior < 1 + 1e-9 for prior in found.values())
+    assert all(0 < value(past, found[tool]) < 1 + 1e-9 for tool, past in evidence.items())
+
+
+def test_the_history_of_a_tool_is_no_part_of_what_it_begins_with():
+    own = Evidence(uses=9, weight=9.0, helpful_weight=9.0)
+    assert priors({"a": own}, {"a": 0.3}, {"a": "", "b": ""})["a"] == pytest.approx(0.3)

@@ -4,7 +4,6 @@ from collections.abc import Collection
 
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.mode import View
-from ecoshell.agent.plan.guard import barred_text
 from ecoshell.events import GraphNode, GraphPlanned
 from ecoshell.messages import META_TOOLS
 from ecoshell.planning.catp.base import GraphPlan
@@ -40,8 +39,7 @@ def _barred(tool: str, frame: Frame) -> str:
     """Why a tool that is known may not stand in a plan; empty where it may."""
     if tool in META_TOOLS:
         return f"{tool} is no part of a plan; tools alone are."
-    why = frame.plan.forbidden.get(tool)
-    return "" if why is None else barred_text(tool, why)
+    return frame.plan.refusal(tool)
 
 
 def grammar_of_plans(view: View, frame: Frame) -> str:

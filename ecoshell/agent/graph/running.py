@@ -17,7 +17,6 @@ from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.spending import Spending
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import FillTask, Mode
-from ecoshell.agent.plan.guard import barred_text
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.budget.sharing import sharing
 from ecoshell.errors import BudgetError, ModelError
@@ -118,9 +117,9 @@ class Run:
         if node.tool not in self._frame.registered(self._base):
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._uses.one(node.tool):
-            why = self._frame.plan.forbidden.get(node.tool)
-            if why is not None:  # before anybody is paid for making out a call that the guards would refuse
-                raise NodeFailed(barred_text(node.tool, why))
+            refusal = self._frame.plan.refusal(node.tool)
+            if refusal:  # before anybody is paid for making out a call that the guards would refuse
+                raise NodeFailed(refusal)
             path = self._base.then(*self._before(node))
             call = await self._call(node, given, path)
             return self._taken_over(node, call) or await self._act(node, call, path)

@@ -70,6 +70,9 @@ class Planning:
     mode: PlanMode = "btp"
     threshold: float = 0.15
     """τ: the value from which on a tool with a history is worth a use."""
+    strict: bool = False
+    """Whether what is not planned is forbidden, as in the paper; else the plan is advice, and a call that is asked for
+    is refused only where it would leave the answer or a better use unpaid, or where the tool's record is bad."""
     earned: bool = True
     """Whether a use that helped earns the tool a further one in its turn."""
     judge_kind: JudgeKind = "rules"
@@ -109,7 +112,7 @@ class Planning:
 
     @property
     def binds(self) -> bool:
-        """Whether tools outside the plan are forbidden."""
+        """Whether calls may be refused by the plan."""
         return "btp" in self.mode
 
     @property

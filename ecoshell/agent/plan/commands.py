@@ -19,12 +19,13 @@ from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.untrusted import visible
 
+_BINDS = "where a cap stands, calls are refused that would leave the answer or a better use unpaid"
 _MODES = {
     "off": "Turns are not planned: what the caps allow may be used.",
-    "btp": "From the next step on, tools outside the plan are forbidden where a cap stands.",
-    "prompt": "Nothing is forbidden; the model is told the budget from now on, and costs with the next question.",
-    "btp+prompt": "From the next step on, tools outside the plan are forbidden where a cap stands; the model is told "
-    "the budget from now on, and costs with the next question.",
+    "btp": f"From the next step on, {_BINDS}.",
+    "prompt": "Nothing is blocked; the model is told the budget from now on, and costs with the next question.",
+    "btp+prompt": f"From the next step on, {_BINDS}; the model is told the budget from now on, and costs with the next "
+    "question.",
 }
 
 

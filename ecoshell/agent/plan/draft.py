@@ -23,6 +23,8 @@ class Draft:
     costs: Mapping[str, Expected] = field(default_factory=dict[str, Expected])
     paid: int = 0
     """What of the planned uses is paid already: thinking that is to lead to the next of them."""
+    priors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What tools are worth before their own history, where that is not the paper's."""
 
     @property
     def budget(self) -> int | None:

@@ -11,19 +11,6 @@ from ecoshell.events import CallJudged
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.judging.judges import Verdict
 
-_WHY = {
-    "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
-    "quota": "it was used as often as the plan allows",
-    "blacklist": "it has not helped in this task",
-    "below τ": "it has seldom helped with questions like this one",
-}
-
-
-def barred_text(name: str, why: str) -> str:
-    """What the model reads when it wants a tool that the plan does not allow."""
-    return f"{name} was not run: {_WHY[why]} ({why}). Use another tool, or answer from what there is."
-
-
 _STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
 _UNJUDGED = Verdict(None, "", "the turn was stopped")
 
@@ -36,9 +23,9 @@ class Planned:
         self._plan = plan
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        why = self._plan.forbidden.get(call.name)
-        if why is not None:
-            return refuse("forbidden", barred_text(call.name, why))
+        refusal = await asyncio.to_thread(self._plan.refusal, call.name)
+        if refusal:
+            return refuse("forbidden", refusal)
         return await self._inner.act(call, scene)
 
 

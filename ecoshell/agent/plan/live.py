@@ -1,7 +1,7 @@
 """The plan of one turn while it runs: made before the first step, and anew as costs, caps and results come in."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from ecoshell.agent.kit import Kit
@@ -11,7 +11,7 @@ from ecoshell.agent.plan.forethought import Forethought
 from ecoshell.agent.plan.limits import Limits
 from ecoshell.agent.plan.means import expected_answer
 from ecoshell.agent.plan.moment import Moment, Solved
-from ecoshell.agent.plan.notes import after_result, before_question
+from ecoshell.agent.plan.notes import after_result, before_question, refused
 from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
@@ -25,15 +25,8 @@ from ecoshell.events import (
     PlanChanged,
     ToolRegistered,
 )
-from ecoshell.messages import Call, Usage
+from ecoshell.messages import Call
 from ecoshell.planning.btp.plan import TaskPlan
-
-_NAMES_PART = 4
-"""Names take at most this part (a quarter) of the budget over a turn, before only a shortlist of them is offered."""
-_LEAST_NAMES = 64
-"""Tokens of names that are always offered."""
-_TOKENS = 1_000
-"""By which a rate is taken from a price."""
 
 
 class LivePlan:
@@ -46,7 +39,9 @@ class LivePlan:
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
         self._view = outset.view
-        self._task = TaskPlan([], earned=kit.planning.earned)
+        planning = kit.planning
+        self._strict = planning.strict
+        self._task = TaskPlan([], threshold=planning.threshold, strict=planning.strict, earned=planning.earned)
         self._tools = ToolCosts(
             kit.catalog,
             outset.evidence,
@@ -80,17 +75,37 @@ class LivePlan:
 
     @property
     def enforced(self) -> bool:
-        """Whether tools outside the plan are forbidden: where a cap stands and the mode binds."""
+        """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
         return self._kit.planning.binds and self.draft.means is not None
 
     @property
     def forbidden(self) -> Mapping[str, str]:
         return self.draft.plan.forbidden if self.enforced else {}
 
+    @property
+    def _unplanned(self) -> Mapping[str, str]:
+        """Tools that are not planned though a cap stands, each with the reason."""
+        return {row.tool: row.why for row in self.draft.plan.rows if not row.left} if self.enforced else {}
+
+    @property
+    def hidden(self) -> Collection[str]:
+        """Tools that are not even offered: strictly those that are forbidden; else a cap hides no name."""
+        return self.forbidden if self._strict else ()
+
+    def refusal(self, tool: str) -> str:
+        plan, why = self.draft.plan, self.forbidden.get(tool)
+        better = plan.better(tool) if self.enforced and not self._strict else None
+        if why is None and better is None:
+            return ""
+        return refused(self.draft, tool, why, better, self._told.known)
+
     def allows(self, tool: str) -> int | None:
-        if not self.enforced:
-            return None
-        return next((row.left for row in self.draft.plan.rows if row.tool == tool), 0)
+        row, budget = self.draft.plan.row(tool), self.draft.plan.budget
+        if not self.enforced or row is None or budget is None:
+            return 0 if self.enforced else None
+        if self._strict or tool in self.forbidden:
+            return row.left
+        return budget // row.cost if row.cost else None
 
     def expected(self, tool: str, size: int | None = None) -> Estimate:
         """By experience, this turn's included; before there is any by the declared price and the tool's profile.
@@ -134,17 +149,6 @@ class LivePlan:
         self._told.begin((*offered, *self._tools.registered), self.forbidden)
         await self.renew()
 
-    def names_room(self, calls: int) -> int | None:
-        """Tokens that names may take in each of so many prompts: a part of the budget; None is no limit."""
-        found, price = self.draft.means, self._kit.cast.price
-        if found is None or not self.enforced or self._kit.registers_freely:
-            return None
-        share = max(0, found.budget) // (_NAMES_PART * calls)
-        if found.unit == "usd":
-            rate = 0 if price is None else price.cost(Usage(input=_TOKENS))
-            return None if not rate else max(_LEAST_NAMES, share * _TOKENS // rate)
-        return max(_LEAST_NAMES, share)
-
     def see(self, event: Event) -> None:
         """Take one of the turn's events into account; what it changes is planned for at the next `refresh`."""
         self._forethought.see(event)
@@ -172,14 +176,14 @@ class LivePlan:
         await self.follow(emit)
 
     async def follow(self, emit: Emit) -> None:
-        """Plan anew; tell of it where something has happened, or where it changes what may be used."""
-        before = self.forbidden
+        """Plan anew; tell of it where something has happened, or where it changes what is planned."""
+        before = self._unplanned
         await self.renew()
         if self._mode != self._kit.planning.mode:
             self._pending = f"plan {self._kit.planning.mode}"
         if self._pending or self._limits.change:
             self.tell(emit, self._pending)
-        elif self.forbidden != before:
+        elif self._unplanned != before:
             self.tell(emit, "a step did not cost what was expected")
 
     def end(self) -> None:
@@ -241,6 +245,7 @@ class LivePlan:
             view=self._view,
             ahead=self._forethought.ahead,
             threshold=kit.planning.threshold,
+            strict=self._strict,
             hour_nano=kit.planning.hour_nano,
             uses=dict(self._task.uses),
             registered=self._tools.registered,

@@ -16,7 +16,7 @@ from ecoshell.events import PlanRow
 from ecoshell.planning.btp.base import NO_EVIDENCE
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import frequency_bound, value
+from ecoshell.planning.btp.value import HELPFUL_PRIOR, frequency_bound, value
 
 MOST_ROWS = 60
 """Rows an event carries; thousands of tools would fill the session's log."""
@@ -43,6 +43,7 @@ class Moment:
     ahead: Thought
     """What was thought towards the next use: a part of its cost that is paid already."""
     threshold: float
+    strict: bool
     hour_nano: int
     uses: Mapping[str, int]
     registered: frozenset[str]
@@ -79,14 +80,19 @@ class Moment:
         """
         candidates = self._candidates(costs)
         if found is None:
-            return Draft(self.task.solve(None, candidates), unit, None, costs)
+            return Draft(self.task.solve(None, candidates), unit, None, costs, priors=self._priors)
         paid = max(map(self._paid_of, costs.values()), default=0)
         while True:
             plan = self.task.solve(found.budget + paid, candidates, beyond=beyond)
             most = max((self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0)
             if most >= paid:
-                return Draft(plan, unit, found, costs, paid)
+                return Draft(plan, unit, found, costs, paid, self._priors)
             paid = most
+
+    @property
+    def _priors(self) -> Mapping[str, float]:
+        """What tools are worth before their own history; strictly, the same for all."""
+        return {} if self.strict else self.outset.priors
 
     def _usual_unit(self) -> Unit:
         """The unit to speak in without a cap: dollars, unless everything is free."""
@@ -99,7 +105,7 @@ class Moment:
         candidates: list[Candidate] = []
         for name, cost in costs.items():
             past = self.outset.evidence.get(name, NO_EVIDENCE)
-            worth = value(past)
+            worth = value(past, self._priors.get(name, HELPFUL_PRIOR))
             bound = frequency_bound(past, worth, self.threshold)
             known, likely = past.weight > 0, self.outset.chances.get(name, 0.0)
             candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=known, chance=likely))

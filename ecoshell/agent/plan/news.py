@@ -14,7 +14,7 @@ _NAMED = 3
 
 def outlook(plan: PlanChanged, written: Written) -> str:
     """A turn's first plan: how many tools it allows, what the turn may cost, and whether it is more than advice."""
-    binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is forbidden"
+    binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
     return f"{planned_share(plan)} tools, {price_range(plan, written)}{binding}"
 
 

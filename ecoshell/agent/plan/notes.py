@@ -1,4 +1,4 @@
-"""What a model is told of the plan: before the question, and after a result that has changed it.
+"""What a model is told of the plan: before the question, after a result that has changed it, and when it is refused.
 
 Only tools that the model can know of are named, and never more than a few: a note stays in the context.
 """
@@ -7,24 +7,49 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.printing import amount
+from ecoshell.events import PlanRow
 
 _MOST_NAMED = 12
 _MOST_PRICED = 40
-"""Tools named in a note, and tools whose costs are told before the question."""
+_MOST_INSTEAD = 5
+"""Tools named in a note, tools whose costs are told before the question, and tools named beside a refusal."""
+_WHY = {
+    "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
+    "quota": "it was used as often as the plan allows",
+    "blacklist": "it has not helped in this task",
+    "below τ": "it has seldom helped with questions like this one",
+}
 
 
 def before_question(
     draft: Draft, forbidden: Mapping[str, str], offered: Sequence[str], *, registered: Collection[str], tells: bool
 ) -> str:
-    """Costs and budget where they are to be told (the paper's +Prompt), and what was registered and is barred now."""
+    """Costs and budget where they are to be told (the paper's +Prompt), and what it can name and is barred now."""
     parts: list[str] = []
     if tells:
         costs = ", ".join(f"{tool} {amount(draft.costs[tool].total, draft.unit)}" for tool in offered[:_MOST_PRICED])
         parts += [f"Expected cost of one use: {costs}." if costs else "", _left(draft)]
-    barred = [name for name in forbidden if name in registered]
+    known = {*registered, *offered}
+    barred = [name for name in forbidden if name in known]
     if barred:
         parts.append(f"Not to be used for this: {_named(barred, forbidden)}.")
     return " ".join(part for part in parts if part)
+
+
+def refused(draft: Draft, tool: str, why: str | None, better: PlanRow | None, known: Collection[str]) -> str:
+    """What the model reads when it asks for a tool that may not be used now, and which it knows of are affordable.
+
+    `why` is in a word what forbids it whoever asks; `better` the planned use that could not be paid beside it.
+    """
+    reason = _WHY.get(why or "", "")
+    if better is not None and why is None:
+        cost, left = amount(draft.costs[tool].total, draft.unit), amount(draft.budget or 0, draft.unit)
+        dearer = f"it is expected to cost {cost} of the {left} left, which would leave {better.tool} unpaid"
+        reason, why = f"{dearer} ({amount(better.cost, draft.unit)}, and likelier to help)", "budget"
+    rows = sorted((row for row in draft.plan.rows if row.left and row.tool in known), key=lambda row: -row.worth)
+    instead = _few([f"{row.tool} ({amount(row.cost, draft.unit)})" for row in rows], _MOST_INSTEAD)
+    do = f"Affordable instead: {instead}; or answer" if instead else "Answer"
+    return f"{tool} was not run: {reason} ({why}). {do} from what there is."
 
 
 def after_result(
@@ -49,6 +74,6 @@ def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:
     return _few([f"{name} ({forbidden[name]})" for name in names])
 
 
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{', '.join(names[:_MOST_NAMED])}{more}"
+def _few(names: Sequence[str], most: int = _MOST_NAMED) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

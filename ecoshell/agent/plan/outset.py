@@ -1,13 +1,13 @@
 """What one question is planned from before its first step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import View
 from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
-from ecoshell.planning.btp.value import chance
+from ecoshell.planning.btp.value import chance, priors
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Outset:
     view: View
     evidence: Mapping[str, Evidence]
     chances: Mapping[str, float]
+    priors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What each tool is worth before its own history, by its fit and by tools like it."""
     fault: str = ""
     """Why experience could not be read; then the plan is made without it."""
 
@@ -31,6 +33,7 @@ class Outset:
             evidence = kit.planning.past.evidence(question, hashes, kit.model)
         except (StoreError, ModelMissing) as failure:
             fault = f"This turn is planned without experience. {failure}"
-        priors = kit.ranker.chances(question)
-        chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0)) for name in hashes}
-        return cls(question, view, evidence, chances, fault)
+        fits = kit.ranker.chances(question)
+        chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0)) for name in hashes}
+        kinds = {document.name: document.server for document in kit.catalog.documents}
+        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), fault)

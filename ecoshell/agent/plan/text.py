@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ecoshell.agent.printing import amount, table
 from ecoshell.events import PlanChanged, PlanRow
 
-_SIGNS = {"planned": "✔", "forbidden": "✘", "advised against": "!", "unplanned": "·"}
+_SIGNS = {"planned": "✔", "blocked": "✘", "advised against": "!", "unplanned": "·"}
 HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
@@ -18,16 +18,16 @@ def standing_text(plan: PlanChanged) -> str:
     """What the plan may spend, and what the turn may come to, in two sentences."""
     sentences = [f"Mode {plan.mode}."]
     if plan.budget is None:
-        sentences.append("No cap is set, so the plan is advice and forbids nothing; /budget sets one.")
+        sentences.append("No cap is set, so the plan is advice and blocks nothing; /budget sets one.")
     else:
-        of = f"of {amount(plan.cap or 0, plan.unit)}, {amount(plan.reserved, plan.unit)} set aside for the answer"
+        of = f"of {amount(plan.cap or 0, plan.unit)}, {amount(plan.reserved, plan.unit)} reserved for the answer"
         of += f", {amount(plan.paid, plan.unit)} paid already by thinking of the next use" if plan.paid else ""
         sentences.append(f"Left for tools: {amount(plan.budget, plan.unit)} ({of}).")
         if plan.reserved > (plan.cap or 0):
             sentences.append("That is less than an answer may cost: asked now, the turn would stop before it spends.")
         sentences.append(f"Planned uses are expected to cost {amount(plan.planned_cost, plan.unit)}.")
         if not plan.enforced:
-            sentences.append("Nothing is forbidden in this mode.")
+            sentences.append("Nothing is blocked in this mode.")
     return " ".join([*sentences, range_text(plan)])
 
 
@@ -40,8 +40,10 @@ def range_text(plan: PlanChanged) -> str:
 
 
 def state_word(row: PlanRow, *, enforced: bool) -> str:
-    """A row's state in a word; where nothing is forbidden, a tool is advised against."""
-    return "advised against" if row.state == "forbidden" and not enforced else row.state
+    """A row's state in a word; where nothing is blocked, a tool is advised against."""
+    if row.state == "forbidden":
+        return "blocked" if enforced else "advised against"
+    return row.state
 
 
 def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:

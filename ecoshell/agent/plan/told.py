@@ -12,6 +12,11 @@ class Told:
         self._after: dict[str, frozenset[str]] = {}
         """What it knew to be barred after each call, by the call's id and in order."""
 
+    @property
+    def known(self) -> Collection[str]:
+        """The tools it can name."""
+        return self._known
+
     def begin(self, known: Iterable[str], barred: Collection[str]) -> None:
         """These are the tools it can name, and of those it was told that these are barred."""
         self._known = set(known)

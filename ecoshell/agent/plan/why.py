@@ -28,7 +28,7 @@ def explained(draft: Draft, tool: str, past: Evidence, *, threshold: float, enfo
     bound = draft.plan.bound(row)
     lines = [
         f"{tool}: {state_word(row, enforced=enforced)} ({row.why})",
-        _value_line(past),
+        _value_line(past, draft.priors.get(tool, HELPFUL_PRIOR)),
         f"chance {row.chance:.4f}: how likely a question like this one uses it; the plan goes by value × chance = "
         f"{row.value:.4f} × {row.chance:.4f} = {row.value * row.chance:.4f}",
         _bound_line(bound, past, threshold, earned=draft.plan.earned),
@@ -38,18 +38,35 @@ def explained(draft: Draft, tool: str, past: Evidence, *, threshold: float, enfo
         _outcome(draft, row, bound),
     ]
     if row.state != "planned" and not enforced:
-        lines.append("The plan is advice here: nothing is forbidden.")
+        lines.append("The plan is advice here: nothing is blocked.")
+    elif enforced and tool not in draft.plan.forbidden and row.state != "planned":
+        lines.append(_if_asked(draft, row))
     return "\n".join(lines)
 
 
-def _value_line(past: Evidence) -> str:
+def _value_line(past: Evidence, prior: float) -> str:
+    usual = prior == HELPFUL_PRIOR
+    start = str(prior) if usual else f"{prior:.4f}"
+    comes_from = "" if usual else f"; {start} comes from tools like it and its fit to the question"
     if not past.weight:
         none = f"no judgment in {_uses(past.uses)} before this turn" if past.uses else "not used before this turn"
-        return f"value  {value(past):.4f} = {HELPFUL_PRIOR} / {WEIGHT_PRIOR}: {none}"
+        return f"value  {value(past, prior):.4f} = {start} / {WEIGHT_PRIOR}: {none}{comes_from}"
     return (
-        f"value  {value(past):.4f} = (Σ w·helpful {past.helpful_weight:.4f} + {HELPFUL_PRIOR}) / "
+        f"value  {value(past, prior):.4f} = (Σ w·helpful {past.helpful_weight:.4f} + {start}) / "
         f"(Σ w {past.weight:.4f} + {WEIGHT_PRIOR}), over what was judged of {_uses(past.uses)} before this turn; "
-        "w = exp(cos − 1), half of that for another version of the tool"
+        f"w = exp(cos − 1), half of that for another version of the tool{comes_from}"
+    )
+
+
+def _if_asked(draft: Draft, row: PlanRow) -> str:
+    """What would come of a call of a tool that is not planned."""
+    better = draft.plan.better(row.tool)
+    if better is None:
+        return "Asked for, it is called all the same: the answer and every better use could still be paid."
+    return (
+        f"Asked for, it is refused: {better.tool} is worth more ({better.value:.4f} × {better.chance:.4f} = "
+        f"{better.worth:.4f}, against {row.value:.4f} × 1) for less ({amount(better.cost, draft.unit)}), and could not "
+        "be paid beside it."
     )
 
 
@@ -109,9 +126,9 @@ def _budget_lines(draft: Draft) -> list[str]:
     head = f"budget R = {amount(budget, found.unit)}"
     if found.budget + draft.paid < 0:
         more = f", {paid} paid already by thinking of the next use" if draft.paid else ""
-        return [f"{head}: {left} left{more}, and {aside} should be set aside for the answer"]
+        return [f"{head}: {left} left{more}, and {aside} should be reserved for the answer"]
     more = f" + {paid} paid already by thinking of the next use" if draft.paid else ""
-    return [f"{head} = {left} left − {aside} set aside for the answer{more}"]
+    return [f"{head} = {left} left − {aside} reserved for the answer{more}"]
 
 
 def _outcome(draft: Draft, row: PlanRow, bound: Bound) -> str:

@@ -7,11 +7,11 @@ then a search goes back and lets it try without the step it went back from. Of t
 first.
 
 A model would look for another tool where one is forbidden, or answer as soon as it knew enough. So the figures tell
-what is spent, and nothing of how good the answers are.
+what is spent and which of the useful calls are let through, and nothing of how good the answers are.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ecoshell.agent.guards import refuse
@@ -77,15 +77,42 @@ class Recording:
 
     def __init__(self, task: Task, costs: Mapping[str, int]) -> None:
         self._seen = {action.call.id: action.seen for action in task.actions}
-        self._costs = costs
+        self._useful = task.useful
+        self.costs = costs
         self.spent = 0
         self.uses = 0
+        self.made = set[str]()
+        """Ids of the calls that were made."""
         self.forbidden: Collection[str] = ()
 
     def act(self, call: Call) -> Observation:
-        self.spent += self._costs[call.name]
+        self.spent += self.costs[call.name]
         self.uses += 1
+        self.made.add(call.id)
         return self._seen[call.id]
+
+    @property
+    def total(self) -> "Spent":
+        """What it came to."""
+        return Spent(self.spent, self.uses, len(self.made & self._useful))
+
+
+class Gated:
+    """Lets calls through in their order while they fit what is left."""
+
+    def __init__(self, inner: Recording, cap: int) -> None:
+        self._inner = inner
+        self._cap = cap
+
+    @property
+    def forbidden(self) -> Collection[str]:
+        left = self._cap - self._inner.spent
+        return {tool for tool, cost in self._inner.costs.items() if cost > left}
+
+    def act(self, call: Call) -> Observation:
+        if call.name in self.forbidden:
+            return refuse("unaffordable", f"{call.name} costs more than is left")
+        return self._inner.act(call)
 
 
 class Planned:
@@ -100,12 +127,12 @@ class Planned:
 
     @property
     def forbidden(self) -> Collection[str]:
-        return self.plan.forbidden
+        """What would be refused if it were asked for now."""
+        return {row.tool for row in self.plan.rows if row.tool in self.plan.forbidden or self.plan.better(row.tool)}
 
     def act(self, call: Call) -> Observation:
-        why = self.plan.forbidden.get(call.name)
-        if why is not None:
-            return refuse("forbidden", f"{call.name} is not to be used: {why}")
+        if call.name in self.forbidden:
+            return refuse("forbidden", f"{call.name} is not to be used")
         seen = self._inner.act(call)
         self._task.count(call.name, self._helpful[call.id])
         self.plan = self._task.solve(self._cap - self._inner.spent)
@@ -118,6 +145,8 @@ class Spent:
 
     cost: int
     uses: int
+    useful: int
+    """How many of its useful calls were let through."""
     planned_cost: int | None = None
     planned_uses: int | None = None
 
@@ -126,7 +155,24 @@ def replay(task: Task, strategy: Strategy, costs: Mapping[str, int]) -> Spent:
     """Replay a task with nothing to hold it back; `costs` are of one use of each tool."""
     recording = Recording(task, costs)
     _drive(task, strategy, recording)
-    return Spent(recording.spent, recording.uses)
+    return recording.total
+
+
+def replay_gated(task: Task, strategy: Strategy, costs: Mapping[str, int], cap: int) -> Spent:
+    """Replay a task with calls taken in their order while they fit."""
+    recording = Recording(task, costs)
+    _drive(task, strategy, Gated(recording, cap))
+    return recording.total
+
+
+def ideal(task: Task, costs: Mapping[str, int], cap: int) -> Spent:
+    """The most useful calls that a cap can pay, as only an oracle knows them: of equal worth, so the cheapest first."""
+    spent = uses = 0
+    for cost in sorted(costs[action.call.name] for action in task.actions[:MAX_STEPS] if action.helpful):
+        if spent + cost > cap:
+            break
+        spent, uses = spent + cost, uses + 1
+    return Spent(spent, uses, uses)
 
 
 def replay_planned(task: Task, strategy: Strategy, plan: TaskPlan, cap: int) -> Spent:
@@ -135,7 +181,7 @@ def replay_planned(task: Task, strategy: Strategy, plan: TaskPlan, cap: int) -> 
     planned = Planned(recording, task, plan, cap)
     first = planned.plan
     _drive(task, strategy, planned)
-    return Spent(recording.spent, recording.uses, first.cost, sum(row.planned for row in first.rows))
+    return replace(recording.total, planned_cost=first.cost, planned_uses=sum(row.planned for row in first.rows))
 
 
 def _drive(task: Task, strategy: Strategy, tools: Tools) -> None:

@@ -16,7 +16,8 @@ Item = TypeVar("Item")
 
 _MOST = 10**9
 _MOST_SEEDS = 1000
-_PLANS = ("btp", "off")
+_PLANS = ("btp", "gate", "oracle", "off", "strict")
+_USUAL = _PLANS[:-1]
 
 
 def add_btp(benchmarks: "argparse._SubParsersAction[Any]") -> argparse.ArgumentParser:  # pyright: ignore[reportPrivateUsage]
@@ -31,12 +32,24 @@ def add_btp(benchmarks: "argparse._SubParsersAction[Any]") -> argparse.ArgumentP
     )
     btp.add_argument("--seeds", type=_seeds, default=5, metavar="N", help="draws of the costs (default: 5)")
     btp.add_argument("--strategy", type=_listed(str), metavar="NAME,…", help="react, dfsdt, tot (default: all)")
-    btp.add_argument("--plan", type=_listed(_plan), default=_PLANS, metavar="NAME,…", help="btp, off (default: both)")
+    btp.add_argument(
+        "--plan",
+        type=_listed(_plan),
+        default=_USUAL,
+        metavar="NAME,…",
+        help="btp, gate, oracle, off (default: these), strict (what is not planned is forbidden, as in the paper)",
+    )
     btp.add_argument(
         "--tau", type=_listed(_share), default=(0.15,), metavar="T,T,…", help="least values of a use (default: 0.15)"
     )
     btp.add_argument("--no-blacklist", action="store_true", help="plan on with tools that did not help")
     btp.add_argument("--earned", action="store_true", help="a use that helped earns the tool another, as in the shell")
+    btp.add_argument(
+        "--split",
+        choices=("others", "half"),
+        default="others",
+        help="what is known of the tools: what runs of other questions say, or every second run (default: others)",
+    )
     btp.add_argument(
         "--steps",
         choices=("recorded", "gold"),
@@ -62,12 +75,14 @@ def run_btp(args: argparse.Namespace) -> str:
         thresholds=args.tau,
         seeds=range(args.seeds),
         costs=args.costs,
+        split=args.split,
         steps=args.steps,
         blacklisting=not args.no_blacklist,
         earned=args.earned,
     )
     tasks = read_tasks(args.replay)
-    rows = list(measure(leave_one_out(tasks, gold=args.steps == "gold"), sweep))
+    outsets = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
+    rows = list(measure(outsets, sweep))
     return (as_json if args.json else as_table)(rows, sweep, len(tasks))
 
 

@@ -1,10 +1,12 @@
-"""What the other recorded runs say of a task's tools: leave-one-out, by what the shell itself asks its experience."""
+"""What the other recorded runs say of tools: leave-one-out, by what the shell itself asks its experience."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ecoshell.catalog.search import Ranker
 from ecoshell.evaluation.btp.measure import Outset
 from ecoshell.evaluation.btp.recordings import Task
+from ecoshell.messages import ToolDocument
 from ecoshell.planning.btp.attempts import AttemptRow
 from ecoshell.planning.btp.encoders import WordEncoder
 from ecoshell.planning.btp.past import Past
@@ -82,14 +84,18 @@ class RecordedStore:
         """Each store is asked once: nothing would be read again."""
 
 
-def leave_one_out(tasks: Sequence[Task], *, gold: bool) -> list[Outset]:
-    """Each task beside what all runs of other questions say of its tools, as they were recorded.
+def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) -> list[Outset]:
+    """Each task beside what all runs of other questions say of the tools, as they were recorded.
 
-    `gold`: what is to be replayed is the gold trajectory of each task.
+    `gold`: what is to be replayed is the gold trajectory of each task. `halves`: only every second run is asked, those
+    at even places for the odd ones and the other way round.
     """
     encoder, outsets = WordEncoder(), list[Outset]()
-    for task in tasks:
-        past = Past(RecordedStore(tasks, task.query), encoder)
-        evidence = past.evidence(task.query, dict.fromkeys(task.tools, ""), "")
-        outsets.append(Outset(task.as_gold() if gold else task, evidence))
+    tools = sorted({tool for task in tasks for tool in task.tools})
+    ranker = Ranker(ToolDocument(tool, "", {}) for tool in tools)
+    for place, task in enumerate(tasks):
+        others = tasks[1 - place % 2 :: 2] if halves else tasks
+        past = Past(RecordedStore(others, task.query), encoder)
+        evidence = past.evidence(task.query, dict.fromkeys(tools, ""), "")
+        outsets.append(Outset(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
     return outsets

@@ -3,18 +3,19 @@
 import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from ecoshell.evaluation.btp.agent import Spent, replay, replay_planned
+from ecoshell.evaluation.btp.agent import Spent, ideal, replay, replay_gated, replay_planned
 from ecoshell.evaluation.btp.recordings import Task
 from ecoshell.planning.btp.base import Evidence
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import frequency_bound, value
+from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
 from ecoshell.strategies.base import Way
 
-PlanName = Literal["off", "btp"]
+PlanName = Literal["off", "btp", "strict", "gate", "oracle"]
+"""No plan; the shell's; the paper's; calls in their order while they fit; the most useful calls that fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Sweep:
     """Each is one draw of costs."""
     costs: tuple[int, int] = (1, 10)
     """The least and the most that one use of a tool may cost."""
+    split: Literal["others", "half"] = "others"
+    """What is known of a task's tools: what the runs of all other questions say, or those of the other half."""
     steps: Literal["recorded", "gold"] = "recorded"
     """Whether tasks are replayed as they were recorded, or as their gold trajectories."""
     blacklisting: bool = True
@@ -49,25 +52,34 @@ class Row:
     uses: float
     over_budget: float
     """Share of the tasks that spent more than the cap, 0 to 1."""
+    useful_allowed: float
+    """Share of the useful calls of all tasks that were let through, 0 to 1; 1 where there are none."""
+    tasks_whole: float
+    """Share of the tasks of which every useful call was let through, 0 to 1."""
     planned_cost: float | None
     planned_uses: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Outset:
-    """A task, and what experience says of each of its tools before it begins."""
+    """A task, and what is known of every recorded tool before it begins."""
 
     task: Task
     evidence: Mapping[str, Evidence]
+    fits: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The local ranker's chances, by the tools' names alone: a recording has no documents."""
 
-    def candidates(self, threshold: float, costs: Mapping[str, int]) -> list[Candidate]:
-        """The task's tools as a plan sees them."""
-        return [self._candidate(tool, threshold, costs[tool]) for tool in self.task.tools]
-
-    def _candidate(self, tool: str, threshold: float, cost: int) -> Candidate:
-        past = self.evidence[tool]
-        worth = value(past)
-        return Candidate(tool, worth, frequency_bound(past, worth, threshold), cost, known=past.uses > 0)
+    def candidates(self, threshold: float, costs: Mapping[str, int], *, strict: bool = False) -> list[Candidate]:
+        """The task's tools as a plan sees them; to the paper's they are chosen already, so that it counts on them."""
+        before = priors(self.evidence, self.fits, dict.fromkeys(self.evidence, ""))
+        found: list[Candidate] = []
+        for tool in self.task.tools:
+            past = self.evidence[tool]
+            worth = value(past) if strict else value(past, before[tool])
+            likely = 1.0 if strict else chance(past, self.fits.get(tool, 0.0))
+            bound = frequency_bound(past, worth, threshold)
+            found.append(Candidate(tool, worth, bound, costs[tool], known=past.uses > 0, chance=likely))
+        return found
 
 
 def draw_costs(tools: Iterable[str], costs: tuple[int, int], seed: int) -> dict[str, int]:
@@ -80,14 +92,9 @@ def measure(outsets: Sequence[Outset], sweep: Sweep) -> Iterator[Row]:
     tools = {tool for one in outsets for tool in one.task.tools}
     costs = {seed: draw_costs(tools, sweep.costs, seed) for seed in sweep.seeds}
     for way, plan, cap, tau, seed in product(sweep.ways, sweep.plans, sweep.caps, sweep.thresholds, sweep.seeds):
-        spent: list[Spent] = []
-        for one in outsets:
-            if plan == "off":
-                spent.append(replay(one.task, way.strategy, costs[seed]))
-            else:
-                candidates = one.candidates(tau, costs[seed])
-                task_plan = TaskPlan(candidates, earned=sweep.earned, blacklisting=sweep.blacklisting)
-                spent.append(replay_planned(one.task, way.strategy, task_plan, cap))
+        setting = _Setting(way, plan, cap, tau, costs[seed])
+        spent = [_spent(one, setting, sweep) for one in outsets]
+        useful = [len(one.task.useful) for one in outsets]
         yield Row(
             strategy=way.name,
             plan=plan,
@@ -97,9 +104,41 @@ def measure(outsets: Sequence[Outset], sweep: Sweep) -> Iterator[Row]:
             average_cost=statistics.fmean(one.cost for one in spent),
             uses=statistics.fmean(one.uses for one in spent),
             over_budget=statistics.fmean(one.cost > cap for one in spent),
+            useful_allowed=sum(one.useful for one in spent) / sum(useful) if any(useful) else 1.0,
+            tasks_whole=statistics.fmean(one.useful == all_of for one, all_of in zip(spent, useful, strict=True)),
             planned_cost=_mean(one.planned_cost for one in spent),
             planned_uses=_mean(one.planned_uses for one in spent),
         )
+
+
+class _Setting(NamedTuple):
+    way: Way
+    plan: PlanName
+    cap: int
+    tau: float
+    costs: Mapping[str, int]
+
+
+def _spent(one: Outset, setting: _Setting, sweep: Sweep) -> Spent:
+    """What one task comes to under one plan."""
+    way, plan, cap, tau, costs = setting
+    match plan:
+        case "off":
+            return replay(one.task, way.strategy, costs)
+        case "gate":
+            return replay_gated(one.task, way.strategy, costs, cap)
+        case "oracle":
+            return ideal(one.task, costs, cap)
+        case "btp" | "strict":
+            strict = plan == "strict"
+            limits = TaskPlan(
+                one.candidates(tau, costs, strict=strict),
+                threshold=tau,
+                strict=strict,
+                earned=sweep.earned,
+                blacklisting=sweep.blacklisting,
+            )
+            return replay_planned(one.task, way.strategy, limits, cap)
 
 
 def _mean(planned: Iterable[int | None]) -> float | None:

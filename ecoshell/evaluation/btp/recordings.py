@@ -36,6 +36,11 @@ class Task:
     tools: tuple[str, ...]
     """The candidates of a plan: what is needed and what was used, each once."""
 
+    @property
+    def useful(self) -> frozenset[str]:
+        """Ids of the calls whose results helped."""
+        return frozenset(action.call.id for action in self.actions if action.helpful)
+
     def as_gold(self) -> "Task":
         """The gold trajectory: each tool that is needed is called once, and helps; nothing else is done."""
         calls = (Call(tool, id=str(place)) for place, tool in enumerate(self.gold))

@@ -9,9 +9,11 @@ from typing import Any, Literal
 from ecoshell.evaluation.btp.measure import PlanName, Row, Sweep
 
 _HEAD = (
-    f"{'strategy':<9} {'plan':<4} {'cap':>8} {'τ':>6} {'cost':>11} {'uses':>7} {'over':>7}"
+    f"{'strategy':<9} {'plan':<6} {'cap':>8} {'τ':>6} {'cost':>11} {'uses':>7} {'over':>7} {'useful':>7} {'whole':>7}"
     f" {'planned cost':>13} {'uses':>7} {'of off':>7}"
 )
+PLANNED: Sequence[PlanName] = ("btp", "strict")
+"""Plans for which τ has a meaning; the first that is measured is drawn as bars."""
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 Swept = Literal["cap", "tau"]
@@ -20,7 +22,7 @@ _CALLED = {"cap": "cap", "tau": "τ"}
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The mean of one setting over all draws of costs; without a plan τ has no meaning and is None."""
+    """The mean of one setting over all draws of costs; τ is None where it has no meaning."""
 
     strategy: str
     plan: PlanName
@@ -29,6 +31,8 @@ class Line:
     cost: float
     uses: float
     over_budget: float
+    useful_allowed: float
+    tasks_whole: float
     planned_cost: float | None
     planned_uses: float | None
 
@@ -39,6 +43,7 @@ def as_json(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
         "rows": [{key: _rounded(one) for key, one in asdict(row).items()} for row in rows],
         "runs": tasks,
         "costs": [*sweep.costs],
+        "split": sweep.split,
         "steps": sweep.steps,
         "blacklist": sweep.blacklisting,
         "earned": sweep.earned,
@@ -51,7 +56,7 @@ def as_table(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
     lines = _lines(rows)
     free = {(line.strategy, line.cap): line.cost for line in lines if line.plan == "off"}
     shown = [_HEAD, *(_shown(line, free.get((line.strategy, line.cap))) for line in lines), *_about(sweep, tasks)]
-    planned = [line for line in lines if line.tau is not None]
+    planned = [line for line in lines if line.plan == next((plan for plan in sweep.plans if plan in PLANNED), None)]
     if len(sweep.caps) > 1:
         for tau in sweep.thresholds:
             shown += ["", *_bars([line for line in planned if line.tau == tau], "cap", f"τ {tau:g}", free)]
@@ -71,7 +76,7 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
     """A line for each setting, in the order of the rows."""
     settings: dict[tuple[str, PlanName, int, float | None], list[Row]] = {}
     for row in rows:
-        tau = None if row.plan == "off" else row.tau
+        tau = row.tau if row.plan in PLANNED else None
         settings.setdefault((row.strategy, row.plan, row.cap, tau), []).append(row)
     return [
         Line(
@@ -79,6 +84,8 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
             cost=fmean(row.average_cost for row in same),
             uses=fmean(row.uses for row in same),
             over_budget=fmean(row.over_budget for row in same),
+            useful_allowed=fmean(row.useful_allowed for row in same),
+            tasks_whole=fmean(row.tasks_whole for row in same),
             planned_cost=_mean(row.planned_cost for row in same),
             planned_uses=_mean(row.planned_uses for row in same),
         )
@@ -88,10 +95,11 @@ def _lines(rows: Sequence[Row]) -> list[Line]:
 
 def _shown(line: Line, free: float | None) -> str:
     tau = "–" if line.tau is None else f"{line.tau:g}"
+    shares = f"{line.over_budget:>7.1%} {line.useful_allowed:>7.1%} {line.tasks_whole:>7.1%}"
     ratio = f"{line.cost / free:.0%}" if free and line.plan != "off" else "–"
     return (
-        f"{line.strategy:<9} {line.plan:<4} {line.cap:>8,} {tau:>6} {line.cost:>11,.2f} {line.uses:>7.2f} "
-        f"{line.over_budget:>7.1%} {_number(line.planned_cost):>13} {_number(line.planned_uses):>7} {ratio:>7}"
+        f"{line.strategy:<9} {line.plan:<6} {line.cap:>8,} {tau:>6} {line.cost:>11,.2f} {line.uses:>7.2f} "
+        f"{shares} {_number(line.planned_cost):>13} {_number(line.planned_uses):>7} {ratio:>7}"
     )
 
 
@@ -99,13 +107,15 @@ def _about(sweep: Sweep, tasks: int) -> list[str]:
     least, most = sweep.costs
     steps = "their gold tools once each" if sweep.steps == "gold" else "their recorded steps"
     ways = [
+        *(["each half known by the other"] if sweep.split == "half" else []),
         *(["no blacklist"] if not sweep.blacklisting else []),
         *(["helpful uses earn another"] if sweep.earned else []),
     ]
     return [
         f"Means of a task; recorded runs: {tasks} ({steps}); draws of a cost of {least:,}..{most:,} for each tool: "
         f"{len(sweep.seeds)}{''.join(f'; {way}' for way in ways)}.",
-        "over: tasks that spent more than the cap; planned: before the first step; of off: cost beside no plan.",
+        "over: tasks that spent more than the cap; useful: calls whose result helped that were let through; whole: "
+        "tasks with all of these; planned: before the first step; of off: cost beside no plan.",
     ]
 
 

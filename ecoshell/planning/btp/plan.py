@@ -1,6 +1,8 @@
 """The plan of one task: what the budget allows of each tool, counted down by uses (BTP §2.2 to §2.4).
 
-Budget, quotas and blacklist belong to the task, whatever branches a search takes.
+Budget, quotas and blacklist belong to the task, whatever branches a search takes. A plan forbids by one of two readings
+(SPEC §2): strictly, as in the paper, whatever is not planned; by default only a tool that is too dear or on the
+blacklist, and what is asked for beyond the plan is judged by solving again with it.
 """
 
 from collections import Counter
@@ -10,6 +12,9 @@ from dataclasses import dataclass, field
 
 from ecoshell.events import PlanRow, PlanState, PlanWhy
 from ecoshell.planning.btp.knapsack import solve
+
+TAU = 0.15
+"""The value from which on a tool is worth a use (BTP §2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Bound:
     helped: int = 0
     """Uses that helped, of which one further use comes."""
     given_back: int = 0
-    """Uses that said nothing about the tool, as a mistake in the call does."""
+    """Uses that said nothing about the tool, as a mistake in the call does; 0 while the tool has brought nothing."""
     blacklisted: bool = False
 
     @property
@@ -64,7 +69,8 @@ class Plan:
     budget: int | None = None
     """R as it was planned with; None without a cap."""
     forbidden: Mapping[str, PlanWhy] = field(default_factory=dict[str, PlanWhy], compare=False, repr=False)
-    """Tools that may not be used now, each with the reason (SPEC §2: f = 0, or a cost above what remains)."""
+    """Tools that may not be used now, each with the reason: in the strict reading all that have f = 0, by default those
+    whose cost is above what remains, and the blacklist (SPEC §2)."""
     earned: bool = field(default=False, compare=False)
     """Whether uses earn further ones."""
     beyond: Container[str] = field(default=(), compare=False, repr=False)
@@ -81,11 +87,13 @@ class Plan:
         bounds: Mapping[str, Bound],
         *,
         earned: bool,
+        strict: bool,
         beyond: Container[str],
     ) -> "Plan":
         """A plan of these rows, with the bounds of the tools that were used."""
         known = {row.tool: row for row in rows}
-        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in known.values() if row.state != "planned"}
+        barring = ("forbidden", "unplanned") if strict else ("forbidden",)
+        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in known.values() if row.state in barring}
         return cls(tuple(known.values()), budget, forbidden, earned, beyond, bounds, known)
 
     def row(self, tool: str) -> PlanRow | None:
@@ -101,19 +109,51 @@ class Plan:
         """What the uses that are left are expected to cost."""
         return sum(row.left * row.cost for row in self.rows)
 
+    def better(self, tool: str) -> PlanRow | None:
+        """The planned use with better reason than one of this tool, where it could not be paid beside it; else None.
+
+        That the tool is asked for is evidence that it is needed: its chance counts as 1. The plan is solved again
+        within what such a use would leave; of what falls out of it, a use is better that is worth more and costs less.
+        """
+        asked = self.row(tool)
+        if self.budget is None or asked is None or asked.left:
+            return None
+        planned, room = [row for row in self.rows if row.left], self.budget - asked.cost
+        if self.cost <= room or not planned:
+            return None
+        worth, costs, left = zip(*((row.worth, row.cost, row.left) for row in planned), strict=True)
+        counts = solve(worth, costs, left, room)
+        lost = (row for row, count in zip(planned, counts, strict=True) if count < row.left)
+        better = (row for row in lost if row.worth > asked.value and row.cost < asked.cost)
+        return max(better, key=lambda row: row.worth, default=None)
+
 
 class TaskPlan:
     """Counts uses and judgments of one task, and plans what remains."""
 
-    def __init__(self, candidates: Sequence[Candidate], *, earned: bool = False, blacklisting: bool = True) -> None:
-        """`earned`: a use that helped earns a further one, one that says nothing is given back; not by the paper."""
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        threshold: float = TAU,
+        strict: bool = False,
+        earned: bool = False,
+        blacklisting: bool = True,
+    ) -> None:
+        """`strict`: what is not planned is forbidden, as by the paper; else `threshold` is τ for the blacklist.
+
+        `earned`: a use that helped earns a further one, and of a tool that has helped one that says nothing is given
+        back; not by the paper.
+        """
         self._candidates = tuple(candidates)
+        self._threshold = threshold
+        self._strict = strict
         self._earned = earned
         self._blacklisting = blacklisting
         self._uses: Counter[str] = Counter()
         self._helped: Counter[str] = Counter()
         self._unjudged: Counter[str] = Counter()
-        self._blacklist: set[str] = set()
+        self._failed: Counter[str] = Counter()
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -128,30 +168,37 @@ class TaskPlan:
     def copy(self) -> "TaskPlan":
         """The same counts, which go on by themselves from here."""
         twin = copy(self)
-        twin._uses, twin._helped, twin._unjudged = Counter(self._uses), Counter(self._helped), Counter(self._unjudged)
-        twin._blacklist = set(self._blacklist)
+        twin._uses, twin._helped = Counter(self._uses), Counter(self._helped)
+        twin._unjudged, twin._failed = Counter(self._unjudged), Counter(self._failed)
         return twin
 
     def count(self, tool: str, helpful: bool | None) -> None:
-        """Count one use and its judgment; a tool that has not helped yet is blacklisted for it (BTP §2.4)."""
+        """Count one use and its judgment; None says nothing about the tool."""
         self._uses[tool] += 1
-        if helpful:
-            self._helped[tool] += 1
-            self._blacklist.discard(tool)
-        elif helpful is None:
-            self._unjudged[tool] += 1
-        elif self._blacklisting and not self._helped[tool]:
-            self._blacklist.add(tool)
+        judged = self._unjudged if helpful is None else self._helped if helpful else self._failed
+        judged[tool] += 1
+
+    def _blacklisted(self, one: Candidate) -> bool:
+        """Whether the tool's record is bad: it did not help in this task, and never has (BTP §2.4).
+
+        Strictly the first such result is enough. By default what was known before counts as one use beside them, and
+        the record is bad where that makes a value below τ: the next call of a tool that helps otherwise often does.
+        """
+        failed = self._failed[one.tool]
+        if not self._blacklisting or not failed or self._helped[one.tool]:
+            return False
+        return self._strict or one.value / (1 + failed) < self._threshold
 
     def _bound(self, candidate: Candidate) -> Bound:
         """How often the tool may be used in this task, whatever it costs."""
         tool = candidate.tool
+        earned = self._earned and bool(self._helped[tool])
         return Bound(
             candidate.bound,
             self._uses[tool],
-            self._helped[tool] if self._earned else 0,
-            self._unjudged[tool] if self._earned else 0,
-            tool in self._blacklist,
+            self._helped[tool] if earned else 0,
+            self._unjudged[tool] if earned else 0,
+            self._blacklisted(candidate),
         )
 
     def solve(
@@ -173,11 +220,14 @@ class TaskPlan:
             counts: Sequence[int] = left
         else:
             counts = solve([one.worth for one in wanted], [one.cost for one in wanted], left, budget)
-        rows = (self._row(one, bound, int(count)) for one, bound, count in zip(wanted, most, counts, strict=True))
-        return Plan.of(rows, budget, bounds, earned=self._earned, beyond=beyond)
+        rows = [
+            self._row(one, bound, int(count), dear=one.tool in beyond or (budget is not None and one.cost > budget))
+            for one, bound, count in zip(wanted, most, counts, strict=True)
+        ]
+        return Plan.of(rows, budget, bounds, earned=self._earned, strict=self._strict, beyond=beyond)
 
-    def _row(self, one: Candidate, bound: int, count: int) -> PlanRow:
-        state, why = self._state(one, bound, count)
+    def _row(self, one: Candidate, bound: int, count: int, *, dear: bool) -> PlanRow:
+        state, why = self._state(one, bound, count, dear=dear)
         used = self._uses[one.tool]
         return PlanRow(
             tool=one.tool,
@@ -192,11 +242,14 @@ class TaskPlan:
             chance=round(one.chance, 4),
         )
 
-    def _state(self, one: Candidate, bound: int, count: int) -> tuple[PlanState, PlanWhy]:
+    def _state(self, one: Candidate, bound: int, count: int, *, dear: bool) -> tuple[PlanState, PlanWhy]:
+        """`dear`: not even one use fits what is left."""
         if count:
             return "planned", "value" if one.known else "new"
-        if one.tool in self._blacklist:
+        if self._blacklisted(one):
             return "forbidden", "blacklist"
+        if dear and not self._strict:
+            return "forbidden", "budget"
         if one.bound == 0 and not self._uses[one.tool]:
             return "unplanned", "below τ"
-        return "forbidden", "quota" if bound <= self._uses[one.tool] else "budget"
+        return "forbidden" if self._strict else "unplanned", "quota" if bound <= self._uses[one.tool] else "budget"

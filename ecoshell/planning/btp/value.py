@@ -1,8 +1,9 @@
 """What evidence says of one tool: its expected value, how often it may be used, how likely it is used (BTP §2.2)."""
 
 import math
+from collections.abc import Mapping
 
-from ecoshell.planning.btp.base import Evidence
+from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
 
 HELPFUL_PRIOR = 0.1
 WEIGHT_PRIOR = 1.0
@@ -16,9 +17,32 @@ Chosen together with `weighing.NEARNESS`, which says how and what it is worth.
 """
 
 
-def value(evidence: Evidence) -> float:
-    """v = (Σ w·helpful + 0.1) / (Σ w + 1.0), the expected value of one use (BTP §2.2, eq. 3; SPEC §2); in (0, 1)."""
-    return (evidence.helpful_weight + HELPFUL_PRIOR) / (evidence.weight + WEIGHT_PRIOR)
+def value(evidence: Evidence, prior: float = HELPFUL_PRIOR) -> float:
+    """v = (Σ w·helpful + 0.1) / (Σ w + 1.0), the expected value of one use (BTP §2.2, eq. 3; SPEC §2); in (0, 1).
+
+    `prior` is what a tool is worth that nobody tried: the paper's flat 0.1, or what `priors` gives.
+    """
+    return (evidence.helpful_weight + prior * WEIGHT_PRIOR) / (evidence.weight + WEIGHT_PRIOR)
+
+
+def priors(evidence: Mapping[str, Evidence], fits: Mapping[str, float], kinds: Mapping[str, str]) -> dict[str, float]:
+    """What each tool in `kinds`, which gives its server, is worth before its own history: 0 to 1.
+
+    The share of helpful uses among the other tools of its server, which begin with that of all other tools, and these
+    with how well the tool fits the question (the local ranker's chance), so that it decides while nothing was used.
+    """
+    sums: dict[str, tuple[float, float]] = {}
+    for tool, kind in kinds.items():
+        past, (helpful, weight) = evidence.get(tool, NO_EVIDENCE), sums.get(kind, (0.0, 0.0))
+        sums[kind] = helpful + past.helpful_weight, weight + past.weight
+    helpful, weight = (math.fsum(parts) for parts in zip(*sums.values(), strict=True)) if sums else (0.0, 0.0)
+    found: dict[str, float] = {}
+    for tool, kind in kinds.items():
+        own, (like_helpful, like_weight) = evidence.get(tool, NO_EVIDENCE), sums[kind]
+        fit = max(HELPFUL_PRIOR, fits.get(tool, 0.0))
+        usual = (helpful - own.helpful_weight + fit) / (weight - own.weight + WEIGHT_PRIOR)
+        found[tool] = (like_helpful - own.helpful_weight + usual) / (like_weight - own.weight + WEIGHT_PRIOR)
+    return found
 
 
 def frequency_bound(evidence: Evidence, value: float, threshold: float) -> int:

@@ -80,7 +80,7 @@ class PlanPanel(ListPanel[PlanRow]):
 
     NAME = "plan"
     HELP = (
-        "What the budget allows of each tool. ✔ is planned, ✘ forbidden, ! advised against, · not worth a use; used "
+        "What the budget allows of each tool. ✔ is planned, ✘ blocked, ! advised against, · not in the plan; used "
         "stands before how often it may be used. Enter shows the arithmetic of a tool, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
