@@ -62,9 +62,13 @@ class ToolDocument:
     parameters: Mapping[str, Any]
     server: str = ""
     """Where the tool comes from; empty for built-in tools."""
+    brief: bool = False
+    """Whether a tool array shows it in the short form, for models that take any JSON there."""
 
     def as_function(self) -> dict[str, Any]:
-        """The document in the shape providers take in their tool array."""
+        """The document in the shape providers take in their tool array, or in the short form of it."""
+        if self.brief:
+            return self._as_brief()
         return {
             "type": "function",
             "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
@@ -73,6 +77,18 @@ class ToolDocument:
     def as_entry(self) -> str:
         """The document as chat templates print an entry of the tool array: what it weighs there."""
         return json.dumps(self.as_function(), ensure_ascii=False)
+
+    def _as_brief(self) -> dict[str, Any]:
+        """Name, description and one text for each argument: about three fifths of the tokens."""
+        required: Sequence[str] = self.parameters.get("required") or ()
+        properties: Mapping[str, Any] = self.parameters.get("properties") or {}
+        arguments: dict[str, Any] = {}
+        for name, schema in properties.items():
+            about, marks = _argument_parts(schema, optional=name not in required)
+            arguments[name] = f"{', '.join(marks)}: {about}" if about else ", ".join(marks)
+        beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
+        more = {"schema": beyond} if beyond else {}
+        return {"name": self.name, "description": self.description, "parameters": arguments, **more}
 
     def as_text(self) -> str:
         """The whole document as it stands in a prompt or in the result of a registration.
@@ -95,6 +111,12 @@ _SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema
 
 def _argument(name: str, schema: Any, *, optional: bool) -> str:
     """One argument's line: name, type, whether it may be left out, the rest of its schema, and what it is for."""
+    about, marks = _argument_parts(schema, optional=optional)
+    return f"- {name} ({', '.join(marks)}): {about}" if about else f"- {name} ({', '.join(marks)})"
+
+
+def _argument_parts(schema: Any, *, optional: bool) -> tuple[str, list[str]]:
+    """What an argument is for, and its type, whether it may be left out, and the rest of its schema."""
     known: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
     about, kind = known.get("description"), known.get("type")
     said = {"description", "title", *(["type"] if isinstance(kind, str) else [])}
@@ -102,7 +124,7 @@ def _argument(name: str, schema: Any, *, optional: bool) -> str:
     marks = [kind if isinstance(kind, str) else "any", *(["optional"] if optional else [])]
     if rest:
         marks.append(json.dumps(rest, ensure_ascii=False))
-    return f"- {name} ({', '.join(marks)}): {about}" if about else f"- {name} ({', '.join(marks)})"
+    return str(about or ""), marks
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ A document stands in the context once: in the array or in the text, never in bot
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
@@ -162,14 +162,14 @@ class Direct:
     def array(
         self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
     ) -> tuple[ToolDocument, ...]:
-        declared = (document for document in registered if document.name in self.declared)
+        declared = (replace(document, brief=True) for document in registered if document.name in self.declared)
         return (*declared, *([REGISTER_DOCUMENT] if self.registers else []), *_finish(finish), *_search(large))
 
     def registration_result(self, document: ToolDocument) -> str:
         return document.as_text()
 
     def shown(self, document: ToolDocument) -> str:
-        return document.as_entry() if document.name in self.declared else document.as_text()
+        return replace(document, brief=True).as_entry() if document.name in self.declared else document.as_text()
 
     def opening(
         self,

@@ -7,7 +7,7 @@ itself, is cut by the tokenizer as plain text, so that `<|im_end|>` in a web pag
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
 from itertools import product
@@ -57,10 +57,13 @@ class ChatTemplate:
         self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._shape = _Shape()
+        self._brief = False
+        """Whether the template prints documents as they are, so that they may be in their short form."""
         self.form = self._fitting(FORMATS[form] if form else detect(text or ""))
         """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
         self.reasoning_tags = next((tags for tags in _REASONING_TAGS if tags[1] in (text or "")), None)
         """What stands around reasoning, where the family reasons."""
+        self._brief = self.form.known and self._takes_brief_documents()
         self.opens_reasoning = self._opens_reasoning()
         """Whether every prompt ends inside reasoning."""
 
@@ -95,7 +98,7 @@ class ChatTemplate:
         """The prompt in pieces, each with whether it is data."""
         plain = [as_plain(message) for message in messages]
         in_turn = alternating(plain)
-        told = [tool.as_function() for tool in tools]
+        told = [self._function(tool) for tool in tools]
         attempts = [(messages, tools), (in_turn, tools)] if tools else [(plain, ()), (in_turn, ()), (plain, None)]
         for shaped, shown in attempts:
             marks = _Marks()
@@ -133,7 +136,7 @@ class ChatTemplate:
                 plain = as_plain(message)
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
         if tools and self.form.told_in_system:
-            functions = [tool.as_function()["function"] for tool in tools]
+            functions = [replace(tool, brief=False).as_function()["function"] for tool in tools]
             if not chat or chat[0]["role"] != "system":
                 chat.insert(0, {"role": "system", "content": ""})
             chat[0]["tools"] = marks.mark(json.dumps(functions, ensure_ascii=False))
@@ -187,10 +190,24 @@ class ChatTemplate:
 
     def _native(self, messages: Sequence[Message], tools: Sequence[ToolDocument]) -> str:
         marks = _Marks()
-        told = marks.deep([tool.as_function() for tool in tools])
+        told = marks.deep([self._function(tool) for tool in tools])
         return "".join(
             text for text, _ in marks.segments(self._render(self._chat(messages, tools, marks), told, False))
         )
+
+    def _takes_brief_documents(self) -> bool:
+        """Whether documents in the short form come through whole, as in templates that print them as they are."""
+        self._brief = True
+        parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value."}}}
+        document = ToolDocument("probe_tool", "Probe purpose.", parameters, brief=True)
+        try:
+            told = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (document,))
+        except ValueError:
+            return False
+        return all(text in told for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value."))
+
+    def _function(self, tool: ToolDocument) -> dict[str, Any]:
+        return (tool if self._brief else replace(tool, brief=False)).as_function()
 
     def _opens_reasoning(self) -> bool:
         if self.reasoning_tags is None:

@@ -24,7 +24,7 @@ from ecoshell.modes.branching import (
     filled,
     unfilled,
 )
-from ecoshell.modes.prompts import prompt
+from ecoshell.modes.prompts import conclude_text, prompt
 from ecoshell.modes.roles import SINGLE
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
@@ -56,7 +56,7 @@ class Single:
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
-        conclusion = ForeseenCall(self._concluding(step), self._model, self.role)
+        conclusion = ForeseenCall(self._concluding(step, view), self._model, self.role)
         return Foreseen((ForeseenCall(step, self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def set_aside(self, view: View) -> None:
@@ -116,7 +116,7 @@ class Single:
     def _step(self, view: View) -> Request:
         step = self._request(view)
         if view.closed:  # nothing may be called any more, so what is left is the answer
-            step = replace(self._concluding(step), max_tokens=self._max_tokens)
+            step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
         return self._in_context(step)
 
     def _drafting(self, view: View, task: DraftTask) -> Request:
@@ -131,16 +131,16 @@ class Single:
         return self._in_context(replace(step, messages=messages, want=want, task=task))
 
     def _conclusion(self, view: View) -> Request:
-        return self._in_context(self._concluding(self._request(view)))
+        return self._in_context(self._concluding(self._request(view), view))
 
-    def _concluding(self, step: Request) -> Request:
-        messages = (*step.messages, Message("user", prompt("conclude")))
+    def _concluding(self, step: Request, view: View) -> Request:
+        messages = (*step.messages, Message("user", conclude_text(view.path.question)))
         return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
 
     def _payable(self, view: View) -> Request:
         """The conclusion cut to what was set aside for it."""
         aside = self._aside
-        return self._in_context(self._concluding(self._request(view)), aside.prompt_tokens if aside else None)
+        return self._in_context(self._concluding(self._request(view), view), aside.prompt_tokens if aside else None)
 
     def _request(self, view: View) -> Request:
         array = view.array

@@ -12,7 +12,7 @@ from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Call
 
 _NO_RESULTS = META_TOOLS - {TOOL_CALL}
 """Calls that only prepare others, or end the path."""
-STALLED_AFTER = 3
+STALLED_AFTER = 2
 """Thoughts in a row that brought nothing new, after which there is no use in going on."""
 FOUND_MOST = "the search is over, and this way found most"
 """Why a search without an answer goes back to its best path."""

@@ -37,7 +37,7 @@ from ecoshell.modes.branching import (
     filled,
     unfilled,
 )
-from ecoshell.modes.prompts import prompt
+from ecoshell.modes.prompts import conclude_text, prompt
 from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.modes.umi.decision import ENDINGS, Decision, decision
@@ -109,7 +109,7 @@ class Umi:
         """
         if self._small.summarizer is not None:
             return None, self._small.summarizer.foresee(view)
-        answering = self._answering(view, said, closing=prompt("conclude"))
+        answering = self._answering(view, said, closing=conclude_text(view.path.question))
         answer = ForeseenCall(answering, self._models.summarizer, SUMMARIZER)
         return answer, answer
 
@@ -260,7 +260,7 @@ class Umi:
 
     def _concluding(self, view: View, most: int | None = None) -> Request:
         """The answer that is asked for early, within so many tokens of prompt."""
-        make = partial(self._answering, view, closing=prompt("conclude"))
+        make = partial(self._answering, view, closing=conclude_text(view.path.question))
         return in_context(self._models.summarizer, _said(view), make, most, role=SUMMARIZER)
 
     def _drafting(self, view: View, task: DraftTask) -> Request:
