@@ -18,7 +18,7 @@ and one written 4, which is what the median model of litellm's price file asks."
 
 MARGIN = Decimal("0.05")
 """Leaving tools as names must promise to save this share: its cost is less certain than that of showing everything."""
-CLEAR_MARGIN = Decimal("0.15")
+CLEAR_MARGIN = Decimal("0.1")
 """The same where the documents take little of the context anyway."""
 LITTLE = 1_200
 """Tokens of documents that are little where the context is unknown; else they are `LITTLE_SHARE` of it."""
@@ -92,7 +92,7 @@ class Policy:
     whole: bool = True
     """Whether the candidates are all tools; if they are a shortlist, registering everything is no choice."""
     room: int | None = None
-    """Tokens that documents may take up front, if the context sets a limit."""
+    """Tokens that documents may take up front, if the context or a cap sets a limit."""
     little: int = LITTLE
     """Tokens of documents up to which a set takes little of the context."""
     forgotten: Decimal = FORGOTTEN
@@ -259,7 +259,7 @@ class Forecast:
             unlucky = 1 + RISK * max(hidden.variance, Decimal(0)).sqrt() / hidden.needed if hidden.needed > 0 else 1
             dearest = fixed + unlucky * (late + hidden.needed * step)
             words = self.carry(hidden.words_tokens, calls)
-            described = 0 < words <= WORDS_SHARE * cost
+            described = policy.registration != "names" and 0 < words <= WORDS_SHARE * cost
             extra = words if described else 0
             names = tuple(one.name for one in every if one.name in chosen)
             plans.append(Plan(presentation, names, cost + extra, verdicts, dearest + extra, described))
@@ -367,12 +367,13 @@ def _meta_tokens(presentation: Presentation) -> int:
 
 
 def _summary(best: Plan, everything: Plan, possible: bool) -> str:
-    if not possible:
-        return f"Names by {best.presentation.name}: there are too many tools to register them all."
-    if best is everything:
-        return "Every tool is registered: for these few, registering by name is not expected to save enough."
-    saving = 1 - best.cost / everything.cost
     upfront = f"{len(best.upfront)} documents up front" if best.upfront else "no document up front"
+    if not possible:
+        return f"Names by {best.presentation.name}, {upfront}: there is no room to register every tool."
+    if best is everything:
+        form = " as text" if best.presentation is TEXT else ""
+        return f"Every tool is registered{form}: registering by name is not expected to save enough."
+    saving = 1 - best.cost / everything.cost
     return (
         f"Names by {best.presentation.name}, {upfront}: expected to save {saving:.0%} against registering every tool."
     )

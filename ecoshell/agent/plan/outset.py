@@ -8,6 +8,7 @@ from ecoshell.agent.mode import View
 from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
 from ecoshell.planning.btp.value import chance
+from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Outset:
     view: View
     evidence: Mapping[str, Evidence]
     chances: Mapping[str, float]
+    record: ModeEvidence = NOTHING_KNOWN
+    """How the models that think now have done with questions like this one."""
     fault: str = ""
     """Why experience could not be read; then the plan is made without it."""
 
@@ -26,11 +29,14 @@ class Outset:
         """Everything known before the first step; reads the experience, so may block."""
         hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
         evidence: Mapping[str, Evidence] = {}
-        fault = ""
+        record, fault = NOTHING_KNOWN, ""
         try:
             evidence = kit.planning.past.evidence(question, hashes, kit.model)
+            mode = kit.cast.mode.name
+            record = kit.planning.past.modes(question, {mode: kit.playing(mode)})[mode]
         except (StoreError, ModelMissing) as failure:
             fault = f"This turn is planned without experience. {failure}"
         priors = kit.ranker.chances(question)
-        chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0)) for name in hashes}
-        return cls(question, view, evidence, chances, fault)
+        usual = sum(priors.values()) / max(1, len(priors))
+        chances = {name: chance(evidence.get(name, NO_EVIDENCE), priors.get(name, 0.0), usual) for name in hashes}
+        return cls(question, view, evidence, chances, record, fault)
