@@ -206,7 +206,9 @@ def few_words(document: ToolDocument) -> str:
     return words[:_MOST_CHARACTERS].rstrip(" ,(-")
 
 
-def _listing(names: Sequence[str], upfront: Sequence[ToolDocument], large: bool, about: Mapping[str, str] | None) -> str:
+def _listing(
+    names: Sequence[str], upfront: Sequence[ToolDocument], large: bool, about: Mapping[str, str] | None
+) -> str:
     """The names, without those whose documents are there already (EcoAct, "Tool name as informer")."""
     known, about = {document.name for document in upfront}, about or {}
     told = (f"{name} ({about[name]})" if about.get(name) else name for name in names if name not in known)

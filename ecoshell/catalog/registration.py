@@ -213,7 +213,13 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         return Decision(best, tuple(plans), _summary(best, everything, possible))
     little = sum(candidate.under(TEXT).tokens for candidate in candidates) <= policy.little
     most = everything.cost * (1 - (CLEAR_MARGIN if little else MARGIN))
-    safe = [plan for plan in plans if plan.cost < most and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)]
+    safe = [
+        plan
+        for plan in plans
+        if len(plan.upfront) < len(candidates)
+        and plan.cost < most
+        and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)
+    ]
     best = min(safe, key=lambda plan: plan.cost, default=everything)
     return Decision(best, (everything, *plans), _summary(best, everything, possible))
 

@@ -149,9 +149,7 @@ def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
     return dict.fromkeys(name for run in session for name in run.used)
 
 
-def _measure(
-    runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult
-) -> None:
+def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> None:
     """Add one session, under all policies, to the result."""
     result.runs += 1
 
@@ -180,9 +178,7 @@ def _measure(
     result.excess.append(price(found["auto"]) / min(price(found["all"]), price(found["all_text"])) - 1)
 
 
-def _auto(
-    runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult
-) -> Session:
+def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> Session:
     """A session as the shell decides it, question by question; it keeps its presentation."""
     first = decide_for(runs[0].query, pool, setting)
     session = Session(Scenario(first.presentation, setting.system, setting.count), pool)

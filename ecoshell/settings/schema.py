@@ -114,7 +114,7 @@ class AgentSettings(Section):
     """How the agent works: what it registers, and how far it may go."""
 
     registration: Literal["auto", "names", "all", "all_text"] = "auto"
-    """What the model sees of tools at first: names, every document (all, or all_text in fewer words), or what serves."""
+    """What the model sees of tools at first: names, every document (all; all_text is shorter), or what serves best."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
     mode: Literal["single", "umi", "auto"] = "single"

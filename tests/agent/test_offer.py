@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.events import ToolsOffered
+from ecoshell.events import ToolsOffered, TurnFinished
 
 PRICE = (Decimal(1), Decimal(4))
 QUESTIONS = [
@@ -51,7 +51,7 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
     last = "\n".join(message.text for message in requests[-1].messages)
     for document in shell.kit.catalog.documents:
         assert last.count(document.as_text()) == 1
-    assert [event.status for event in events if hasattr(event, "status") and hasattr(event, "answer")] == ["answered"] * 2
+    assert [event.status for event in of(events, TurnFinished)] == ["answered", "answered"]
 
 
 async def test_a_cap_that_documents_would_eat_leaves_names(play):

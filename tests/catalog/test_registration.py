@@ -122,10 +122,17 @@ def test_a_tool_that_is_nearly_certain_to_be_used_is_there_from_the_start() -> N
 
 
 def test_a_short_document_is_no_reason_to_be_there_before_a_likelier_tool() -> None:
-    short, long = Candidate("short", 20, 5, Decimal("0.3")), Candidate("long", 900, 5, Decimal("0.31"))
-    assert decide((*pool(30, chance="0.04"), short, long), CACHED, Workload()).upfront in ((), ("long",), ("short", "long"))
-    equal = Candidate("equal", 900, 5, Decimal("0.3"))
-    assert decide((*pool(30, chance="0.04"), short, equal), CACHED, Workload()).upfront in ((), ("short", "equal"))
+    others, short = pool(30, chance="0.04"), Candidate("short", 20, 5, Decimal("0.3"))
+    likelier, equal = Candidate("long", 900, 5, Decimal("0.31")), Candidate("long", 900, 5, Decimal("0.3"))
+    assert decide((*others, short, likelier), CACHED, Workload()).upfront in ((), ("long",), ("short", "long"))
+    assert decide((*others, short, equal), CACHED, Workload()).upfront in ((), ("short", "long"))
+    assert decide((*others, short), CACHED, Workload()).upfront == ("short",)
+
+
+def test_where_all_have_room_leaving_names_means_that_a_name_is_left() -> None:
+    tools = tuple(Candidate(f"tool{n}", 100, 5, Decimal("0.3"), text_tokens=60) for n in range(10))
+    decision = decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"), native=True, little=100))
+    assert (decision.presentation, len(decision.upfront)) == (PLAIN, 10)
 
 
 def test_a_small_set_is_shown_whole_unless_names_save_a_clear_margin() -> None:

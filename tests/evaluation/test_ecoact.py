@@ -104,9 +104,7 @@ def test_a_run_loses_where_it_costs_more_than_the_cheaper_way_of_registering_eve
     assert (result.losing, result.worst) == (0, 0)
 
 
-def test_a_wrong_registration_costs_those_that_register_and_nobody_else(
-    runs: list[RecordedRun], tools: Tools
-) -> None:
+def test_a_wrong_registration_costs_those_that_register_and_nobody_else(runs: list[RecordedRun], tools: Tools) -> None:
     (right,) = measure_pools(runs, tools, (8,), SETTING)
     (wrong,) = measure_pools(runs, tools, (8,), dataclasses.replace(SETTING, wrong=1.0))
     for policy in ("all", "all_text", "oracle"):
@@ -127,9 +125,7 @@ def test_a_wrong_registration_comes_as_often_as_it_is_said_to(runs: list[Recorde
     assert extra(0.5) == extra(0.5)
 
 
-def test_in_a_session_what_is_registered_stays_and_names_are_told_once(
-    runs: list[RecordedRun], tools: Tools
-) -> None:
+def test_in_a_session_what_is_registered_stays_and_names_are_told_once(runs: list[RecordedRun], tools: Tools) -> None:
     twice = [runs[0], dataclasses.replace(runs[0], id="again")]
     (apart,) = measure_pools(twice, tools, (8,), SETTING)
     (together,) = measure_pools(twice, tools, (8,), dataclasses.replace(SETTING, questions=2))

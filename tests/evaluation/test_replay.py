@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
-from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario, Session
+from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep, Tools, read_runs, read_tools
 from ecoshell.messages import ToolDocument, Usage
 
