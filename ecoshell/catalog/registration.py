@@ -31,8 +31,8 @@ SAFE_MARGIN = Decimal("0.03")
 """A plan that leaves names must save that much also where it has bad luck, so many standard deviations of registrations
 more than are expected: it may not lose single tasks for the sake of the mean. Chosen with the 36 successful runs of
 LiveMCPBench in pools of 10 and 20 in view."""
-WORDS_SHARE = Decimal("0.01")
-"""Names come with a few words where those take at most this share of what the task is expected to cost."""
+WORDS_HELP = Decimal("0.5")
+"""The part of what is forgotten that a few words beside each name are taken to prevent; nobody has measured it."""
 
 REGISTRATION_OUTPUT = 20
 """Tokens of a call of `tool_register`."""
@@ -264,11 +264,12 @@ class Forecast:
             cost = fixed + late + hidden.needed * (step + again)
             unlucky = 1 + RISK * max(hidden.variance, Decimal(0)).sqrt() / hidden.needed if hidden.needed > 0 else 1
             dearest = fixed + unlucky * (late + hidden.needed * step)
-            words = self.carry(hidden.words_tokens, calls)
-            described = policy.registration != "names" and 0 < words <= WORDS_SHARE * cost
-            extra = words if described else 0
+            words, helped = self.carry(hidden.words_tokens, calls), WORDS_HELP * hidden.needed * again
+            described = policy.registration != "names" and 0 < hidden.words_tokens <= policy.little and words < helped
+            if described:
+                cost, dearest = cost + words, dearest + words
             names = tuple(one.name for one in every if one.name in chosen)
-            plans.append(Plan(presentation, names, cost + extra, verdicts, dearest + extra, described))
+            plans.append(Plan(presentation, names, cost, verdicts, dearest, described))
         return plans
 
     def _registration_step(self, presentation: Presentation, hidden: "_Sums", upfront: int) -> Decimal:

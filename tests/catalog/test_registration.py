@@ -1,6 +1,7 @@
 from decimal import Decimal
+from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
@@ -46,6 +47,7 @@ WORK = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK)
 def test_the_decision_is_never_dearer_by_expectation_than_registering_everything(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
@@ -55,6 +57,7 @@ def test_the_decision_is_never_dearer_by_expectation_than_registering_everything
     assert decision.plan.cost <= everything.cost
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK, st.data())
 def test_a_likelier_tool_is_never_taken_out_of_the_context(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, data: st.DataObject
@@ -73,6 +76,7 @@ def test_a_likelier_tool_is_never_taken_out_of_the_context(
             assert chosen.name in decide(changed, prices, work, policy).upfront
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK, st.booleans(), st.sampled_from(["0", "0.03", "0.25", "1"]))
 def test_a_tool_is_never_up_front_while_a_likelier_one_is_left_a_bare_name(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, whole: bool, forgotten: str
@@ -83,6 +87,7 @@ def test_a_tool_is_never_up_front_while_a_likelier_one_is_left_a_bare_name(
     assert not shown or not hidden or min(shown) > max(hidden)
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK, st.integers(0, 5000))
 def test_a_likelier_tool_is_left_a_name_for_want_of_room_alone(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, room: int
@@ -97,6 +102,7 @@ def test_a_likelier_tool_is_left_a_name_for_want_of_room_alone(
             assert likelier + one.tokens > room
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK)
 def test_the_more_often_hidden_tools_are_forgotten_the_more_documents_are_there(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
@@ -108,6 +114,7 @@ def test_the_more_often_hidden_tools_are_forgotten_the_more_documents_are_there(
     assert shown == sorted(shown)
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK)
 def test_names_are_left_only_where_that_also_pays_with_bad_luck(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
@@ -160,15 +167,17 @@ def test_a_weak_model_has_everything_in_the_array_it_was_trained_on_where_that_h
     assert decide(tools, CACHED, Workload(), tight).presentation is TEXT
 
 
-def test_names_come_with_a_few_words_only_where_these_cost_little() -> None:
-    def described(words: int, registration: str = "auto") -> bool:
-        tools = tuple(Candidate(f"tool{n}", 2000, 5, Decimal("0.05"), words_tokens=words) for n in range(12))
-        return decide(tools, UNCACHED, Workload(), Policy(registration=registration)).plan.described  # type: ignore[arg-type]
+def test_names_come_with_a_few_words_where_these_cost_less_than_what_is_forgotten_without_them() -> None:
+    def described(forgotten: str, tokens: int = 9, **settled: Any) -> bool:
+        tools = tuple(Candidate(f"tool{n}", 900, 5, Decimal("0.06"), words_tokens=tokens) for n in range(40))
+        return decide(tools, CACHED, Workload(), Policy(forgotten=Decimal(forgotten), **settled)).plan.described
 
-    assert described(2)
-    assert not described(20)
-    assert not described(0)
-    assert not described(2, "names")
+    assert described("0.1")
+    assert not described("0.001")
+    assert not described("0.1", 0)
+    assert not described("0.1", 90)
+    assert not described("0.1", little=300)
+    assert not described("0.1", registration="names")
 
 
 def test_few_tools_are_all_registered() -> None:
