@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-Registration = Literal["auto", "names", "all"]
+Registration = Literal["auto", "names", "all", "all_text"]
 Presentation = Literal["auto", "grow", "stable"]
 ModeName = Literal["single", "umi", "auto"]
 StrategyName = Literal["react", "dfsdt", "tot", "graph"]

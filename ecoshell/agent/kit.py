@@ -201,7 +201,7 @@ class Kit:
     presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
     """Models of roles that the settings give together, by the name of the whole."""
     strategy: str = "react"
-    registration: Literal["auto", "names", "all"] = "auto"
+    registration: Literal["auto", "names", "all", "all_text"] = "auto"
     presentation: Literal["auto", "grow", "stable"] = "auto"
     max_steps: int = 24
     ask_above_nano: int | None = None

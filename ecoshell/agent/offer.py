@@ -2,19 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Shown
 from ecoshell.agent.plan.live import LivePlan
-from ecoshell.catalog.presentation import PLAIN, Direct, Presentation, presentation_of
-from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide, rates_of
+from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of
+from ecoshell.catalog.registration import (
+    FORGOTTEN,
+    LITTLE_SHARE,
+    TOKEN_WEIGHTS,
+    Decision,
+    Policy,
+    Workload,
+    candidates_of,
+    decide,
+    rates_of,
+)
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolDocument
+from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.planning.mode_choice import ModeEvidence
 
 _DOCUMENTS_SHARE = 2
 """Documents put up front take at most this part (a half) of a model's context."""
+_DOCUMENTS_PART = 4
+"""Over a turn they take at most this part (a quarter) of what a cap leaves for it."""
+_TOKENS = 1_000
+"""By which a rate is taken from a price."""
+_FORGOTTEN_LOCALLY = Decimal("0.25")
+"""What `FORGOTTEN` is taken to be of a model on this machine: most are small, and call what they see."""
 _CHARACTERS_PER_TOKEN = 4
 _SMALL = "Names only: a small model is asked one thing at a time, so registering costs it nothing more."
 
@@ -71,15 +89,16 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
 
     callable_now = (name for name in names if name not in library and name not in plan.forbidden)
     unregistered = [catalog.document(name) for name in callable_now]
-    decision = _decide(plan, kit, unregistered, _policy(kit, shown, whole=whole), told)
+    decision = _decide(plan, kit, unregistered, _policy(plan, kit, shown, whole=whole), told)
     presentation = _presentation(kit, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
+    about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
     return Offer(
-        listing=presentation.opening(untold, unseen, large=large),
+        listing=presentation.opening(untold, unseen, large=large, about=about),
         listed=listed,
         names=names,
         upfront=skills,
@@ -106,18 +125,45 @@ def _decide(
     return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
 
 
-def _policy(kit: Kit, shown: Shown, *, whole: bool) -> Policy:
-    """What the user settled, what the session began with, and what the models can hold."""
-    context = kit.cast.context
-    policy = Policy(kit.registration, kit.presentation, whole=whole)
+def _policy(plan: LivePlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
+    """What the user settled, what the session began with, what the models can hold, and how they do by names."""
+    context, traits = kit.cast.context, kit.cast.model.traits
+    local = traits.local and rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    forgotten, room = _forgotten(plan.outset.record, local=local), _documents_room(plan, kit)
+    policy = Policy(kit.registration, kit.presentation, whole, room, forgotten=forgotten, native=local)
     if context is not None:
-        policy = replace(policy, room=context // _DOCUMENTS_SHARE)
-    before = shown.presentation
-    if before is not None and before.name in ("grow", "stable"):
-        policy = replace(policy, presentation=before.name)
+        policy = replace(policy, little=int(context * LITTLE_SHARE))
+    match shown.presentation.name if shown.presentation else "plain":
+        case "plain" | "direct":
+            pass
+        case "text" | "stable":
+            policy = replace(policy, presentation="stable")
+        case "grow":
+            policy = replace(policy, presentation="grow")
     if _registers_by_itself(kit):
         policy = replace(policy, registration="names")
     return policy
+
+
+def _documents_room(plan: LivePlan, kit: Kit) -> int | None:
+    """Tokens that documents may take up front, by the context and by the caps; None is no limit."""
+    context, found, price = kit.cast.context, plan.draft.means, kit.cast.price
+    rooms = [] if context is None else [context // _DOCUMENTS_SHARE]
+    if found is not None:
+        share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
+        rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
+        rooms += [share * _TOKENS // rate] if rate else []
+    return min(rooms, default=None)
+
+
+def _forgotten(record: ModeEvidence, *, local: bool) -> Decimal:
+    """How often a task is taken to fail for a needed tool that is a name alone: half of what the model has failed.
+
+    The experience does not tell why a task failed. Two tasks that were answered stand beside it, so that one failure
+    says little.
+    """
+    failed = (record.weight - record.answered_weight) / (record.weight + 2)
+    return (_FORGOTTEN_LOCALLY if local else FORGOTTEN) + Decimal(str(round(failed / 2, 3)))
 
 
 def _registers_by_itself(kit: Kit) -> bool:
@@ -126,11 +172,11 @@ def _registers_by_itself(kit: Kit) -> bool:
 
 
 def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
-    """The session's presentation, while the models can take it; `plain` only while nothing is left to register."""
+    """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, set(registered).issuperset(kit.catalog.names)
     if isinstance(before, Direct):
         return before if kit.cast.calls_undeclared else decision.presentation
-    if before is not None and (complete or before.name != PLAIN.name):
+    if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
     if kit.presentation == "auto" and kit.cast.calls_undeclared and not kit.registers_freely:
         return presentation_of("direct", registered, kit.catalog.names) or decision.presentation

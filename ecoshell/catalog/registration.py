@@ -18,7 +18,7 @@ and one written 4, which is what the median model of litellm's price file asks."
 
 MARGIN = Decimal("0.05")
 """Leaving tools as names must promise to save this share: its cost is less certain than that of showing everything."""
-CLEAR_MARGIN = Decimal("0.15")
+CLEAR_MARGIN = Decimal("0.1")
 """The same where the documents take little of the context anyway."""
 LITTLE = 1_200
 """Tokens of documents that are little where the context is unknown; else they are `LITTLE_SHARE` of it."""
@@ -31,8 +31,8 @@ SAFE_MARGIN = Decimal("0.03")
 """A plan that leaves names must save that much also where it has bad luck, so many standard deviations of registrations
 more than are expected: it may not lose single tasks for the sake of the mean. Chosen with the 36 successful runs of
 LiveMCPBench in pools of 10 and 20 in view."""
-WORDS_SHARE = Decimal("0.01")
-"""Names come with a few words where those take at most this share of what the task is expected to cost."""
+WORDS_HELP = Decimal("0.5")
+"""The part of what is forgotten that a few words beside each name are taken to prevent; nobody has measured it."""
 
 REGISTRATION_OUTPUT = 20
 """Tokens of a call of `tool_register`."""
@@ -92,7 +92,7 @@ class Policy:
     whole: bool = True
     """Whether the candidates are all tools; if they are a shortlist, registering everything is no choice."""
     room: int | None = None
-    """Tokens that documents may take up front, if the context sets a limit."""
+    """Tokens that documents may take up front, if the context or a cap sets a limit."""
     little: int = LITTLE
     """Tokens of documents up to which a set takes little of the context."""
     forgotten: Decimal = FORGOTTEN
@@ -213,7 +213,13 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         return Decision(best, tuple(plans), _summary(best, everything, possible))
     little = sum(candidate.under(TEXT).tokens for candidate in candidates) <= policy.little
     most = everything.cost * (1 - (CLEAR_MARGIN if little else MARGIN))
-    safe = [plan for plan in plans if plan.cost < most and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)]
+    safe = [
+        plan
+        for plan in plans
+        if len(plan.upfront) < len(candidates)
+        and plan.cost < most
+        and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)
+    ]
     best = min(safe, key=lambda plan: plan.cost, default=everything)
     return Decision(best, (everything, *plans), _summary(best, everything, possible))
 
@@ -258,11 +264,12 @@ class Forecast:
             cost = fixed + late + hidden.needed * (step + again)
             unlucky = 1 + RISK * max(hidden.variance, Decimal(0)).sqrt() / hidden.needed if hidden.needed > 0 else 1
             dearest = fixed + unlucky * (late + hidden.needed * step)
-            words = self.carry(hidden.words_tokens, calls)
-            described = 0 < words <= WORDS_SHARE * cost
-            extra = words if described else 0
+            words, helped = self.carry(hidden.words_tokens, calls), WORDS_HELP * hidden.needed * again
+            described = policy.registration != "names" and 0 < hidden.words_tokens <= policy.little and words < helped
+            if described:
+                cost, dearest = cost + words, dearest + words
             names = tuple(one.name for one in every if one.name in chosen)
-            plans.append(Plan(presentation, names, cost + extra, verdicts, dearest + extra, described))
+            plans.append(Plan(presentation, names, cost, verdicts, dearest, described))
         return plans
 
     def _registration_step(self, presentation: Presentation, hidden: "_Sums", upfront: int) -> Decimal:
@@ -367,12 +374,13 @@ def _meta_tokens(presentation: Presentation) -> int:
 
 
 def _summary(best: Plan, everything: Plan, possible: bool) -> str:
-    if not possible:
-        return f"Names by {best.presentation.name}: there are too many tools to register them all."
-    if best is everything:
-        return "Every tool is registered: for these few, registering by name is not expected to save enough."
-    saving = 1 - best.cost / everything.cost
     upfront = f"{len(best.upfront)} documents up front" if best.upfront else "no document up front"
+    if not possible:
+        return f"Names by {best.presentation.name}, {upfront}: there is no room to register every tool."
+    if best is everything:
+        form = " as text" if best.presentation is TEXT else ""
+        return f"Every tool is registered{form}: registering by name is not expected to save enough."
+    saving = 1 - best.cost / everything.cost
     return (
         f"Names by {best.presentation.name}, {upfront}: expected to save {saving:.0%} against registering every tool."
     )

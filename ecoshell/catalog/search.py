@@ -24,7 +24,7 @@ _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-
 _SIGNS = (
     (re.compile(r"\bhttps?://"), ("url", "web", "page")),
     (re.compile(r"(?<![\w/:.~-])[\w.~-]*/[\w.-]+/?|\b[\w-]+\.[a-z]{1,5}\b"), ("file", "path")),
-    (re.compile(r"\d\s*[-+*/^%×÷]\s*\d"), ("calculate", "arithmetic", "expression")),
+    (re.compile(r"\d\s*(?:[-+*/^%×÷]\s*\d|%)"), ("calculate", "arithmetic", "expression")),
 )
 """What a question shows without saying it, an address, a file or a sum, and the words that tools for these go by."""
 _STOP_TEXT = """

@@ -76,7 +76,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
 
     add("--model", metavar="NAME", type=_named, help="embedded, local:PATH.gguf, script:FILE.jsonl or any litellm name")
     add("--budget", metavar="AMOUNT", type=_amount, help="the session's cap, such as 0.50 (dollars) or 20000tok")
-    add("--registration", choices=("auto", "names", "all"), help="which tools are registered before the first step")
+    add("--registration", choices=("auto", "names", "all", "all_text"), help="which tools are registered at first")
     add("--presentation", choices=("auto", "grow", "stable"), help="how registered tools are shown to the model")
     add("--max-steps", metavar="N", type=_steps, help="model calls that a turn may take")
     add("--workspace", metavar="DIR", type=Path, help="the folder that tools work in (default: this one)")

@@ -113,8 +113,8 @@ class BudgetSettings(Section):
 class AgentSettings(Section):
     """How the agent works: what it registers, and how far it may go."""
 
-    registration: Literal["auto", "names", "all"] = "auto"
-    """What the model sees of the tools at first: their names alone, every document, or whichever costs less."""
+    registration: Literal["auto", "names", "all", "all_text"] = "auto"
+    """What the model sees of tools at first: names, every document (all; all_text is shorter), or what serves best."""
     presentation: Literal["auto", "grow", "stable"] = "auto"
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
     mode: Literal["single", "umi", "auto"] = "single"

@@ -204,7 +204,7 @@ async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_c
     other = tmp_path / "other.jsonl"
     other.write_text('{"text": "Three."}\n')
     person = AtLimit(LimitChoice("model", f"script:{other}"))
-    async with play([finish("ok")], price=PRICE, budget="3500tok", person=person) as shell:
+    async with play([finish("ok")], price=PRICE, budget="3500tok", person=person, registration="names") as shell:
         shell.kit.planning.mode = "off"  # a plan would leave no tools, and so ask for less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)

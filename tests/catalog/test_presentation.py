@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
 DOCUMENTS = tuple(
@@ -82,3 +82,37 @@ def test_a_document_that_is_shown_needs_no_place_among_the_names() -> None:
 def test_without_names_and_documents_there_is_nothing_to_say() -> None:
     assert GROW.opening(()) == ""
     assert STABLE.opening(()) == ""
+    assert TEXT.opening(()) == ""
+
+
+def test_everything_as_text_takes_one_array_for_good_and_nothing_to_register() -> None:
+    assert array(TEXT, *DOCUMENTS) == array(TEXT) == [TOOL_CALL, FINISH]
+    shown = everything_shown(TEXT, DOCUMENTS)
+    assert all(shown.count(document.as_text()) == 1 for document in DOCUMENTS)
+    assert TOOL_REGISTER not in shown
+
+
+def test_names_may_come_with_a_few_words_of_what_they_do() -> None:
+    about = {"read_file": "Does read_file", "list_files": ""}
+    for presentation in (GROW, STABLE):
+        listing = presentation.opening(NAMES, about=about)
+        assert listing.endswith(": read_file (Does read_file), list_files, count_text")
+        assert "Does" not in presentation.opening(NAMES)
+
+
+@given(st.text(max_size=300))
+def test_a_few_words_are_at_most_eight_and_one_line(description: str) -> None:
+    words = few_words(ToolDocument("tool", description, {}))
+    assert len(words.split()) <= 8
+    assert len(words) <= 60
+    assert "\n" not in words
+
+
+def test_a_few_words_are_how_the_description_begins() -> None:
+    for description, words in {
+        "Read a text file: open it and show what it says.": "Read a text file",
+        "Run a shell command or program in the workspace (build, test).": "Run a shell command or program in the",
+        "获取必应搜索结果。然后返回": "获取必应搜索结果",
+        "": "",
+    }.items():
+        assert few_words(ToolDocument("tool", description, {})) == words

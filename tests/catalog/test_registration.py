@@ -1,10 +1,11 @@
 from decimal import Decimal
+from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT
 from ecoshell.catalog.registration import (
     TOKEN_WEIGHTS,
     Candidate,
@@ -46,15 +47,17 @@ WORK = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK)
 def test_the_decision_is_never_dearer_by_expectation_than_registering_everything(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
 ) -> None:
     decision = decide(candidates, prices, work)
-    everything = next(plan for plan in decision.considered if plan.presentation is PLAIN)
+    everything = next(plan for plan in decision.considered if plan.presentation in (PLAIN, TEXT))
     assert decision.plan.cost <= everything.cost
 
 
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK, st.data())
 def test_a_likelier_tool_is_never_taken_out_of_the_context(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload, data: st.DataObject
@@ -73,28 +76,113 @@ def test_a_likelier_tool_is_never_taken_out_of_the_context(
             assert chosen.name in decide(changed, prices, work, policy).upfront
 
 
+@settings(deadline=None)
+@given(CANDIDATES, RATES, WORK, st.booleans(), st.sampled_from(["0", "0.03", "0.25", "1"]))
+def test_a_tool_is_never_up_front_while_a_likelier_one_is_left_a_bare_name(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload, whole: bool, forgotten: str
+) -> None:
+    upfront = decide(candidates, prices, work, Policy(whole=whole, forgotten=Decimal(forgotten))).upfront
+    shown = [one.chance for one in candidates if one.name in upfront]
+    hidden = [one.chance for one in candidates if one.name not in upfront]
+    assert not shown or not hidden or min(shown) > max(hidden)
+
+
+@settings(deadline=None)
+@given(CANDIDATES, RATES, WORK, st.integers(0, 5000))
+def test_a_likelier_tool_is_left_a_name_for_want_of_room_alone(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload, room: int
+) -> None:
+    upfront = decide(candidates, prices, work, Policy(whole=False, room=room)).upfront
+    taken = sum(one.tokens for one in candidates if one.name in upfront)
+    assert taken <= room
+    least = min((one.chance for one in candidates if one.name in upfront), default=Decimal(2))
+    for one in candidates:
+        if one.name not in upfront and one.chance > least:
+            likelier = sum(other.tokens for other in candidates if other.name in upfront and other.chance >= one.chance)
+            assert likelier + one.tokens > room
+
+
+@settings(deadline=None)
 @given(CANDIDATES, RATES, WORK)
-def test_each_document_is_decided_by_its_expected_use_against_the_price_of_a_registration_step(
+def test_the_more_often_hidden_tools_are_forgotten_the_more_documents_are_there(
     candidates: tuple[Candidate, ...], prices: Rates, work: Workload
 ) -> None:
-    decision = decide(candidates, prices, work, Policy(whole=False))
-    for verdict in decision.plan.verdicts:
-        assert (verdict.candidate.name in decision.upfront) == (verdict.waiting > verdict.carrying)
+    shown = [
+        len(decide(candidates, prices, work, Policy(presentation="stable", forgotten=Decimal(forgotten))).upfront)
+        for forgotten in ("0", "0.1", "0.5", "1")
+    ]
+    assert shown == sorted(shown)
+
+
+@settings(deadline=None)
+@given(CANDIDATES, RATES, WORK)
+def test_names_are_left_only_where_that_also_pays_with_bad_luck(
+    candidates: tuple[Candidate, ...], prices: Rates, work: Workload
+) -> None:
+    decision = decide(candidates, prices, work)
+    assert decision.plan.dearest <= decision.considered[0].cost
 
 
 def test_a_tool_that_is_nearly_certain_to_be_used_is_there_from_the_start() -> None:
-    candidates = (*pool(30), Candidate("sure", 200, 5, Decimal("0.9")))
+    candidates = (*pool(30, chance="0.04"), Candidate("sure", 200, 5, Decimal("0.9")))
     assert decide(candidates, UNCACHED, Workload()).upfront == ("sure",)
 
 
-def test_of_two_equally_likely_tools_the_one_with_the_short_document_is_there_first() -> None:
-    short, long = Candidate("short", 60, 5, Decimal("0.3")), Candidate("long", 900, 5, Decimal("0.3"))
-    assert decide((*pool(30), short, long), UNCACHED, Workload()).upfront == ("short",)
+def test_a_short_document_is_no_reason_to_be_there_before_a_likelier_tool() -> None:
+    others, short = pool(30, chance="0.04"), Candidate("short", 20, 5, Decimal("0.3"))
+    likelier, equal = Candidate("long", 900, 5, Decimal("0.31")), Candidate("long", 900, 5, Decimal("0.3"))
+    assert decide((*others, short, likelier), CACHED, Workload()).upfront in ((), ("long",), ("short", "long"))
+    assert decide((*others, short, equal), CACHED, Workload()).upfront in ((), ("short", "long"))
+    assert decide((*others, short), CACHED, Workload()).upfront == ("short",)
+
+
+def test_where_all_have_room_leaving_names_means_that_a_name_is_left() -> None:
+    tools = tuple(Candidate(f"tool{n}", 100, 5, Decimal("0.3"), text_tokens=60) for n in range(10))
+    decision = decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"), native=True, little=100))
+    assert (decision.presentation, len(decision.upfront)) == (PLAIN, 10)
+
+
+def test_a_small_set_is_shown_whole_unless_names_save_a_clear_margin() -> None:
+    few, many = pool(8, tokens=150, chance="0.2"), pool(8, tokens=900, chance="0.2")
+    assert len(decide(few, CACHED, Workload()).upfront) == 8
+    assert len(decide(many, CACHED, Workload()).upfront) == 0
+    between = pool(9, tokens=133, chance="0.05")
+    assert len(decide(between, CACHED, Workload(), Policy(little=1200)).upfront) == 9
+    assert len(decide(between, CACHED, Workload(), Policy(little=1000)).upfront) == 0
+
+
+def test_a_model_that_does_badly_by_names_is_shown_documents() -> None:
+    badly = Policy(forgotten=Decimal("0.25"))
+    tools = (*pool(20, tokens=120, chance="0.05"), *(Candidate(f"likely{n}", 120, 5, Decimal("0.2")) for n in range(5)))
+    assert len(decide(tools, CACHED, Workload()).upfront) < 5
+    assert len(decide(tools, CACHED, Workload(), badly).upfront) >= 5
+
+
+def test_a_weak_model_has_everything_in_the_array_it_was_trained_on_where_that_has_room() -> None:
+    tools = tuple(Candidate(f"tool{n}", 100, 5, Decimal("0.3"), text_tokens=60) for n in range(10))
+    native = Policy(forgotten=Decimal("0.25"), native=True)
+    assert decide(tools, CACHED, Workload(), native).presentation is PLAIN
+    assert decide(tools, CACHED, Workload(), Policy(forgotten=Decimal("0.25"))).presentation is TEXT
+    tight = Policy(forgotten=Decimal("0.25"), native=True, room=700)
+    assert decide(tools, CACHED, Workload(), tight).presentation is TEXT
+
+
+def test_names_come_with_a_few_words_where_these_cost_less_than_what_is_forgotten_without_them() -> None:
+    def described(forgotten: str, tokens: int = 9, **settled: Any) -> bool:
+        tools = tuple(Candidate(f"tool{n}", 900, 5, Decimal("0.06"), words_tokens=tokens) for n in range(40))
+        return decide(tools, CACHED, Workload(), Policy(forgotten=Decimal(forgotten), **settled)).plan.described
+
+    assert described("0.1")
+    assert not described("0.001")
+    assert not described("0.1", 0)
+    assert not described("0.1", 90)
+    assert not described("0.1", little=300)
+    assert not described("0.1", registration="names")
 
 
 def test_few_tools_are_all_registered() -> None:
     decision = decide(pool(5, chance="0.5"), UNCACHED, Workload())
-    assert decision.presentation is PLAIN
+    assert decision.presentation is TEXT
     assert len(decision.upfront) == 5
 
 
@@ -115,25 +203,28 @@ def test_what_the_user_settled_is_done_at_any_price() -> None:
     everything = decide(pool(500), UNCACHED, Workload(), Policy(registration="all"))
     assert (everything.presentation, len(everything.upfront)) == (PLAIN, 500)
     in_text = decide(pool(500), UNCACHED, Workload(), Policy(registration="all", presentation="stable"))
-    assert (in_text.presentation, len(in_text.upfront)) == (STABLE, 500)
+    assert (in_text.presentation, len(in_text.upfront)) == (TEXT, 500)
+    compact = decide(pool(500), UNCACHED, Workload(), Policy(registration="all_text"))
+    assert (compact.presentation, len(compact.upfront)) == (TEXT, 500)
     names = decide(pool(2, chance="0.9"), UNCACHED, Workload(), Policy(registration="names", presentation="stable"))
     assert (names.presentation, names.upfront) == (STABLE, ())
 
 
 def test_a_settled_presentation_is_kept_even_when_everything_is_registered() -> None:
-    decision = decide(pool(3, chance="0.7"), UNCACHED, Workload(), Policy(presentation="stable"))
-    assert (decision.presentation, len(decision.upfront)) == (STABLE, 3)
+    for settled, presentation in (("stable", TEXT), ("grow", PLAIN)):
+        decision = decide(pool(3, chance="0.7"), UNCACHED, Workload(), Policy(presentation=settled))  # type: ignore[arg-type]
+        assert (decision.presentation, len(decision.upfront)) == (presentation, 3)
 
 
 def test_of_a_shortlist_registering_everything_is_no_choice() -> None:
     decision = decide(pool(3, chance="0.1"), UNCACHED, Workload(), Policy(whole=False))
-    assert decision.presentation is not PLAIN
+    assert decision.presentation not in (PLAIN, TEXT)
 
 
 def test_documents_that_do_not_fit_the_context_are_not_put_there() -> None:
     candidates = pool(10, tokens=300, chance="0.8")
     decision = decide(candidates, UNCACHED, Workload(), Policy(room=1000))
-    assert decision.presentation is not PLAIN
+    assert decision.presentation not in (PLAIN, TEXT)
     assert len(decision.upfront) == 3
 
 
@@ -177,5 +268,5 @@ def test_candidates_carry_the_tokens_of_document_and_name() -> None:
     document = ToolDocument("read_file", "Read.", {})
     (candidate,) = candidates_of([document], {"read_file": 0.25}, len)
     entry, text = len(document.as_entry()), len(document.as_text())
-    assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text)
+    assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text, len(" (Read)"))
     assert (candidate.under(GROW).tokens, candidate.under(STABLE).tokens) == (entry, text)

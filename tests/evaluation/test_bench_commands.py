@@ -35,8 +35,9 @@ def test_the_json_has_a_row_for_each_pool_and_says_how_it_was_counted_and_priced
     assert bench("ecoact", *files, "--pools", "4,8", "--json") == 0
     record = printed(capsys)
     assert [row["pool"] for row in record["rows"]] == [4, 8]
-    assert set(record["rows"][0]["cost"]) == {"all", "grow", "stable", "auto", "oracle"}
+    assert set(record["rows"][0]["cost"]) == {"all", "all_text", "grow", "stable", "auto", "oracle"}
     assert record["rows"][0]["registered"] == 2
+    assert all(set(row["loses"]) == {"share", "worst"} for row in record["rows"])
     assert record["tokenizer"] == "cl100k_base"
     assert record["prices"] == {"input": 1, "cached_input": 1, "cache_write": 1, "output": 3, "reasoning": 3}
 
@@ -62,8 +63,9 @@ def test_the_table_shows_the_saving_of_every_policy(files: tuple[str, ...], caps
     bench("ecoact", *files, "--pools", "1,8")
     table = capsys.readouterr().out
     assert "every run used more tools than this" in table
-    for policy in ("all", "grow", "stable", "auto", "oracle"):
-        assert f"    8  {policy}" in table
+    for policy in ("all", "all_text", "grow", "stable", "auto", "oracle"):
+        assert f"    8  {policy} " in table
+    assert "dearer than registering everything in" in table
     assert "cl100k_base" in table
 
 
@@ -85,6 +87,10 @@ def test_the_seed_and_the_limit_are_taken_into_account(
         ("--pools", "5,,10"),
         ("--pools", "0"),
         ("--pools", "many"),
+        ("--wrong", "2"),
+        ("--wrong", "often"),
+        ("--wrong", "nan"),
+        ("--questions", "0"),
         ("--limit", "-1"),
         ("--cached-price", "cheap"),
         ("--cached-price", "nan"),

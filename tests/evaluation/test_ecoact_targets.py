@@ -25,7 +25,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 Savings = dict[int, dict[str, float]]
-"""Percent saved against registering everything, by pool and policy; means over the seeds."""
+"""Percent saved against registering everything, by pool and policy; means over the seeds.
+
+`lost` is the percent of runs in which `auto` costs more than registering everything in the cheaper form, `worst` by how
+many percent at most.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,10 @@ def measure(count: Callable[[str], int], cached: str, written: str) -> Savings:
         for result in measure_pools(runs, tools, sizes, setting):
             for policy in POLICIES:
                 found[result.pool][policy].append(100 * float(result.saving(policy, setting)))
-    return {size: {policy: statistics.mean(all_) for policy, all_ in row.items()} for size, row in found.items()}
+            found[result.pool].setdefault("lost", []).append(100 * result.losing)
+            found[result.pool].setdefault("worst", []).append(100 * result.worst)
+    savings = {size: {policy: statistics.mean(all_) for policy, all_ in row.items()} for size, row in found.items()}
+    return {size: row | {"worst": max(found[size]["worst"])} for size, row in savings.items()}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +97,7 @@ def test_the_decision_is_never_two_points_below_the_better_of_the_others(
     plain_prices: Savings, cache_prices: Savings
 ) -> None:
     for savings in (plain_prices, cache_prices):
-        assert all(row["auto"] >= max(0, row["grow"], row["stable"]) - 2 for row in savings.values())
+        assert all(row["auto"] >= max(0, row["all_text"], row["grow"], row["stable"]) - 2 for row in savings.values())
 
 
 def test_the_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
@@ -98,3 +105,10 @@ def test_the_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
 ) -> None:
     for savings in (plain_prices, cache_prices):
         assert all(row["oracle"] - row["auto"] <= 6 for size, row in savings.items() if size >= 20)
+
+
+def test_single_runs_hardly_ever_lose_and_never_much(plain_prices: Savings, cache_prices: Savings) -> None:
+    for savings in (plain_prices, cache_prices):
+        assert all(row["worst"] <= 2 for row in savings.values())
+        assert all(row["lost"] <= 2 for size, row in savings.items() if size >= 10)
+        assert statistics.mean(row["lost"] for row in savings.values()) <= 2

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
-from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario, replay_all
+from ecoshell.evaluation.replay import PER_MESSAGE, Bill, Scenario
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep, Tools, read_runs, read_tools
 from ecoshell.messages import ToolDocument, Usage
 
@@ -63,7 +63,7 @@ def test_what_is_cached_is_the_longest_common_prefix_of_the_prompts(growth: list
 def test_registering_everything_takes_a_call_for_each_step_and_one_for_the_answer(
     run: RecordedRun, tools: Tools
 ) -> None:
-    assert replay_all(run, SYSTEM, pool(tools), len).calls == len(run.steps) + 1
+    assert replayed(PLAIN, run, tools, *tools.documents).calls == len(run.steps) + 1
 
 
 def test_registering_by_name_takes_one_more_call_for_each_tool_that_is_used(run: RecordedRun, tools: Tools) -> None:
@@ -113,5 +113,5 @@ def test_registering_everything_has_no_names_and_no_meta_tool_but_finish(run: Re
     assert [document.name for document in PLAIN.array(pool(tools))] == ["finish", *tools.documents]
     first = RecordedRun("r", run.query, (), "done")
     array = sum(len(document.as_entry()) for document in PLAIN.array(pool(tools)))
-    usage = replay_all(first, SYSTEM, pool(tools), len).usage
+    usage = replayed(PLAIN, first, tools, *tools.documents).usage
     assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * PER_MESSAGE

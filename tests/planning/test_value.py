@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
-from ecoshell.planning.btp.value import RANKER_WEIGHT, chance, frequency_bound, priors, value
+from ecoshell.planning.btp.value import LEAST_LIFT, SUREST, chance, frequency_bound, priors, value
 
 weights = st.floats(0.01, 1e4)
 shares = st.floats(0, 1)
@@ -73,21 +73,33 @@ def test_uses_that_nobody_could_judge_do_not_bar_a_tool():
     assert frequency_bound(unjudged, value(unjudged), 0.15) == 1
 
 
-@given(shares)
-def test_without_experience_the_chance_is_the_rankers(prior: float):
-    assert chance(NO_EVIDENCE, prior) == pytest.approx(prior)
+@given(st.floats(0, 0.99), st.floats(0.001, 0.9))
+def test_without_experience_the_chance_is_the_rankers(prior: float, usual: float):
+    assert chance(NO_EVIDENCE, prior, usual) == pytest.approx(prior, abs=1e-5)
 
 
-@given(histories(), shares)
-def test_a_chance_lies_between_the_rankers_and_what_past_tasks_did(past: Evidence, prior: float):
-    low, high = sorted((prior, past.chance))
-    assert low - 1e-9 <= chance(past, prior) <= high + 1e-9
+@given(histories(), st.floats(0.001, 0.9), st.floats(0.001, 0.9))
+def test_a_tool_that_past_tasks_used_more_than_a_usual_one_is_likelier_than_by_its_fit(
+    past: Evidence, prior: float, usual: float
+):
+    found = chance(past, prior, usual)
+    assert found >= prior - 1e-9 if past.chance >= usual else found <= prior + 1e-9
+    assert found <= max(prior, SUREST)
+
+
+@given(histories(), st.floats(0.001, 0.9), shares, st.floats(0.001, 0.9))
+def test_more_past_uses_never_make_a_tool_less_likely(past: Evidence, prior: float, less: float, usual: float):
+    rarer = replace(past, chance=past.chance * less)
+    assert chance(rarer, prior, usual) <= chance(past, prior, usual) + 1e-9
+
+
+def test_a_tool_that_no_past_task_used_keeps_a_part_of_its_odds_for_it_may_be_new():
+    odds = 0.6 / 0.4 * LEAST_LIFT
+    assert chance(Evidence(chance_weight=1e6), 0.6, 0.1) == pytest.approx(odds / (1 + odds))
 
 
 def test_one_past_task_with_the_same_question_outweighs_the_ranker():
-    past = Evidence(uses=1, chance=1.0, chance_weight=1.0)
-    assert chance(past, 0.0) == pytest.approx(1 / (1 + RANKER_WEIGHT))
-    assert chance(Evidence(chance_weight=1.0), 0.6) == pytest.approx(0.6 * RANKER_WEIGHT / (1 + RANKER_WEIGHT))
+    assert chance(Evidence(uses=1, chance=1.0, chance_weight=1.0), 0.1, 0.1) > 0.8
 
 
 def test_without_any_experience_a_tool_begins_with_its_fit_and_never_below_a_tenth():

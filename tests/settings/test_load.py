@@ -81,7 +81,11 @@ def test_a_misplaced_or_misspelt_key_is_led_to_the_right_one(file: Path, text: s
         ("[agent]\nmax_steps = 'many'", 2, "agent.max_steps must be a valid integer, not 'many'"),
         ("[agent]\nmax_steps = true", 2, "agent.max_steps must be a valid integer"),
         ("[agent]\nmax_steps = 0", 2, "must be greater than or equal to 1"),
-        ("[agent]\n\nregistration = 'some'", 3, "agent.registration must be 'auto', 'names' or 'all', not 'some'"),
+        (
+            "[agent]\n\nregistration = 'some'",
+            3,
+            "registration must be 'auto', 'names', 'all' or 'all_text', not 'some'",
+        ),
         ("[budget]\nday = '-3'", 2, "budget.day must be dollars"),
         ("[budget]\nday = 0", 2, "budget.day must be dollars"),
         ("[budget]\nday = nan", 2, "budget.day must be dollars"),

@@ -37,7 +37,7 @@ def test_the_kind_of_a_setting_follows_from_its_type() -> None:
     assert kinds["agent.max_steps"] == kinds["local.threads"] == kinds["models.NAME.price.input"] == "value"
     registration = description_of(("agent", "registration"))
     assert registration is not None
-    assert registration.choices == ("auto", "names", "all")
+    assert registration.choices == ("auto", "names", "all", "all_text")
 
 
 def test_each_row_has_its_value_its_default_and_where_it_comes_from(file: Path) -> None:

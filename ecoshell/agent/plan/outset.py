@@ -8,6 +8,7 @@ from ecoshell.agent.mode import View
 from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
 from ecoshell.planning.btp.value import chance, priors
+from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Outset:
     chances: Mapping[str, float]
     priors: Mapping[str, float] = field(default_factory=dict[str, float])
     """What each tool is worth before its own history, by its fit and by tools like it."""
+    record: ModeEvidence = NOTHING_KNOWN
+    """How the models that think now have done with questions like this one."""
     fault: str = ""
     """Why experience could not be read; then the plan is made without it."""
 
@@ -28,12 +31,15 @@ class Outset:
         """Everything known before the first step; reads the experience, so may block."""
         hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
         evidence: Mapping[str, Evidence] = {}
-        fault = ""
+        record, fault = NOTHING_KNOWN, ""
         try:
             evidence = kit.planning.past.evidence(question, hashes, kit.model)
+            mode = kit.cast.mode.name
+            record = kit.planning.past.modes(question, {mode: kit.playing(mode)})[mode]
         except (StoreError, ModelMissing) as failure:
             fault = f"This turn is planned without experience. {failure}"
         fits = kit.ranker.chances(question)
-        chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0)) for name in hashes}
+        usual = sum(fits.values()) / max(1, len(fits))
+        chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
         kinds = {document.name: document.server for document in kit.catalog.documents}
-        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), fault)
+        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)

@@ -72,11 +72,12 @@ class Outset:
     def candidates(self, threshold: float, costs: Mapping[str, int], *, strict: bool = False) -> list[Candidate]:
         """The task's tools as a plan sees them; to the paper's they are chosen already, so that it counts on them."""
         before = priors(self.evidence, self.fits, dict.fromkeys(self.evidence, ""))
+        usual = sum(self.fits.values()) / max(1, len(self.fits))
         found: list[Candidate] = []
         for tool in self.task.tools:
             past = self.evidence[tool]
             worth = value(past) if strict else value(past, before[tool])
-            likely = 1.0 if strict else chance(past, self.fits.get(tool, 0.0))
+            likely = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), usual)
             bound = frequency_bound(past, worth, threshold)
             found.append(Candidate(tool, worth, bound, costs[tool], known=past.uses > 0, chance=likely))
         return found

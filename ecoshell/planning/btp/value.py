@@ -11,10 +11,14 @@ WEIGHT_PRIOR = 1.0
 authors' code: without it a tool that nobody tried has no value at all (SPEC §2)."""
 
 RANKER_WEIGHT = 0.2
-"""How much the ranker's chance weighs beside past tasks, of which one with the same question weighs 1.
+"""How much the chance of a usual tool weighs beside past tasks, of which one with the same question weighs 1.
 
 Chosen together with `weighing.NEARNESS`, which says how and what it is worth.
 """
+LEAST_LIFT = 0.2
+"""A tool that past tasks did not use may be new: its odds fall to this part of the ranker's, and no further."""
+SUREST = 0.97
+"""No experience makes a tool surer than this to be used."""
 
 
 def value(evidence: Evidence, prior: float = HELPFUL_PRIOR) -> float:
@@ -64,7 +68,18 @@ def mean_frequency(evidence: Evidence) -> float:
     return evidence.frequency_weight / evidence.query_weight if evidence.query_weight else 1.0
 
 
-def chance(evidence: Evidence, prior: float) -> float:
-    """How likely a task uses the tool: its share of past tasks like this one beside the ranker's chance."""
+def chance(evidence: Evidence, prior: float, usual: float) -> float:
+    """How likely a task uses the tool: the odds the ranker gives it, times those it has by past tasks like this one.
+
+    The latter are told beside the odds of a usual tool, whose chance `usual` is: its fit with the question and its
+    record are taken as independent evidence (naive Bayes).
+    """
     weight = evidence.chance_weight
-    return (RANKER_WEIGHT * prior + weight * evidence.chance) / (RANKER_WEIGHT + weight)
+    share = (RANKER_WEIGHT * usual + weight * evidence.chance) / (RANKER_WEIGHT + weight)
+    odds = _odds(prior) * max(_odds(share) / _odds(usual), LEAST_LIFT)
+    return min(odds / (1 + odds), max(SUREST, prior))
+
+
+def _odds(chance: float) -> float:
+    bounded = min(max(chance, 1e-6), 1 - 1e-6)
+    return bounded / (1 - bounded)
