@@ -247,6 +247,8 @@ _PROGRAMS = (
     _Program("llama.cpp", ("llamafile",), "http://127.0.0.1:8080/v1", "LLAMAFILE_API_BASE", _llama_cpp),
     _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", _vllm),
 )
+PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.providers)
+"""litellm's names of what runs on a machine of the user's own."""
 
 
 def _records(answer: Answer, key: str) -> list[Answer]:

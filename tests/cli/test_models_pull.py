@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,25 @@ def test_a_setting_keeps_servers_from_being_asked(run):
 def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
     done = run("ask", "hi", "--model", f"hf:{NAME}", status=1)
     assert f"Bring it here with: ecoshell models pull {NAME}" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
+def test_an_interrupted_pull_says_that_it_goes_on_the_next_time_and_does(run, environ, hub):
+    hub.repos[NAME].stall = threading.Event()
+    command = [sys.executable, "-m", "ecoshell", "models", "pull", NAME]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, env={**os.environ, **environ}, cwd=root, stderr=subprocess.PIPE, text=True) as pull:
+        assert pull.stderr is not None
+        told = [pull.stderr.readline() for _ in range(2)]
+        assert " of 4.0 MB" in told[1]  # the first tenth has come
+        pull.send_signal(signal.SIGINT)
+        rest = pull.stderr.read()
+    assert pull.returncode == 130
+    assert "What came so far is kept: pull it again, which goes on from there." in rest
+    hub.repos[NAME].stall.set()
+    hub.repos[NAME].stall = None
+    run("models", "pull", NAME)
+    assert hub.ranges[-1].startswith("bytes=")
 
 
 @pytest.fixture
