@@ -13,6 +13,8 @@ from hub_server import HubServer, Repo, hub_server
 from model_servers import OLLAMA, model_server
 from real_terminal import Terminal, opened
 
+from ecoshell.cli import main
+
 WHOLE = b"GGUF" + bytes(4) * 1_000_000
 NAME = "maker/small-GGUF"
 FILE = "small-q4_k_m.gguf"
@@ -93,9 +95,25 @@ def test_what_cannot_be_pulled_ends_with_a_message_and_a_status(run, hub):
     assert "There is no `models push`" in run("models", "push", "maker/small", status=2).stderr
 
 
-def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(run):
+@pytest.fixture
+def listed(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """What `ecoshell models` prints in this process, where servers may take their time."""
+    monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)
+    for name in ("LM_STUDIO_API_BASE", "LLAMAFILE_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
+
+    def printed(*argv: str, **more: str) -> str:
+        for name, value in (environ | more).items():
+            monkeypatch.setenv(name, value)
+        assert main(["models", *argv]) == 0
+        return capsys.readouterr().out
+
+    return printed
+
+
+def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(listed):
     with model_server(OLLAMA) as ollama:
-        rows = json.loads(run("models", "--json", OLLAMA_HOST=ollama.host).stdout)["rows"]
+        rows = json.loads(listed("--json", OLLAMA_HOST=ollama.host))["rows"]
     assert {row["kind"] for row in rows} >= {"embedded", "server", "hub"}
     for row in rows:
         assert row["ready"] in (True, False)
@@ -115,12 +133,12 @@ def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(run):
     assert "ecoshell models pull Qwen/" in next(row["why"] for row in rows if row["kind"] == "hub")
 
 
-def test_a_setting_keeps_servers_from_being_asked(run):
+def test_a_setting_keeps_servers_from_being_asked(listed):
     with model_server(OLLAMA) as ollama:
-        told = run("models", OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false").stdout
+        told = listed(OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false")
         assert ollama.asked == []
         assert "ollama_chat" not in told
-        assert "ollama_chat/qwen3:4b" in run("models", OLLAMA_HOST=ollama.host).stdout
+        assert "ollama_chat/qwen3:4b" in listed(OLLAMA_HOST=ollama.host)
 
 
 def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
