@@ -134,9 +134,12 @@ class Hub:
         self._make_room(pull, folder)
         for file in pull.files:
             target = folder / file.name
-            with _locked(target, pull.name):
+            part = target.with_name(target.name + UNFINISHED)
+            with self._told(pull.name, part), _locked(target, pull.name):
                 if not _is_whole(target, file):
-                    self._fetch(pull, file, target, progress)
+                    self._fetch(pull, file, part, progress)
+                    part.replace(target)
+                    _note(part).unlink(missing_ok=True)
         return folder / pull.files[0].name
 
     def _make_room(self, pull: Pull, folder: Path) -> None:
@@ -156,28 +159,24 @@ class Hub:
                 fix="Free some space, or take a smaller one: OWNER/REPO:QUANT.",
             )
 
-    def _fetch(self, pull: Pull, file: HubFile, target: Path, progress: Progress) -> None:
+    def _fetch(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """Download one file and check it; a line that breaks is taken up again as long as that brings something."""
         from httpx import TransportError
 
-        part = target.with_name(target.name + UNFINISHED)
-        with self._told(pull.name, part):
-            _drop_other(part, file)
-            failed = 0
-            while (before := _size(part)) < file.size_bytes:
-                try:
-                    self._stream(pull, file, part, progress)
-                except TransportError:
-                    failed = 0 if _size(part) > before else failed + 1
-                    if failed >= _TRIES:
-                        raise
-                    time.sleep(self._pause * 2**failed)
-                else:
-                    if _size(part) <= before:
-                        raise TransportError("the hub ends the file before its end")
-            _check(part, file, self._endpoint)
-            part.replace(target)
-            _note(part).unlink(missing_ok=True)
+        _drop_other(part, file)
+        failed = 0
+        while (before := _size(part)) < file.size_bytes:
+            try:
+                self._stream(pull, file, part, progress)
+            except TransportError:
+                failed = 0 if _size(part) > before else failed + 1
+                if failed >= _TRIES:
+                    raise
+                time.sleep(self._pause * 2**failed)
+            else:
+                if _size(part) <= before:
+                    raise TransportError("the hub ends the file before its end")
+        _check(part, file, self._endpoint)
 
     def _stream(self, pull: Pull, file: HubFile, part: Path, progress: Progress) -> None:
         """One request, which begins where the file ends; a server that takes no ranges sends all of it again."""

@@ -71,9 +71,10 @@ class _Program:
 
 
 class Servers:
-    """The servers of this machine; one that does not answer is not asked again by the same object."""
+    """The servers of this machine; one that is switched off is not asked again by the same object."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None, *, seconds: float | None = None) -> None:
+        self._seconds = SECONDS if seconds is None else seconds
         self._environ = os.environ if environ is None else environ
         self._off: set[str] = set()
         self._known: dict[str, Served] = {}
@@ -106,7 +107,7 @@ class Servers:
         import_module("http.client")  # before the clock starts
         with self._asking:
             asked = {
-                program.name: Asking(program, address, time.monotonic() + SECONDS)
+                program.name: Asking(program, address, time.monotonic() + self._seconds)
                 for program in programs
                 if program.name not in self._off and (address := program.address(self._environ))
             }
@@ -117,7 +118,7 @@ class Servers:
                 thread.join(max(0.0, asking.deadline - time.monotonic()))
             found: list[Served] = []
             for name, asking in asked.items():
-                if not asking.answered:
+                if asking.off:
                     self._off.add(name)
                 found += asking.found[:_MOST_MODELS]
             self._known.update((model.name, model) for model in found)
@@ -131,7 +132,8 @@ class Asking:
         self.base_url = address
         self.deadline = deadline
         self.found: list[Served] = []
-        self.answered = False
+        self.off = False
+        """Whether nobody listens there, or somebody else; one that is slow may be asked again."""
         self._program = program
 
     def run(self) -> None:
@@ -140,11 +142,11 @@ class Asking:
 
         try:
             for model in self._program.tell(self):
-                self.answered = True
                 self.found.append(model)
-            self.answered = True
+        except TimeoutError:
+            pass
         except (OSError, ValueError, HTTPException, RecursionError):
-            pass  # nobody there, or somebody else
+            self.off = not self.found
 
     def model(
         self, name: Any, *, context: int | None = None, native_tools: bool | None = None, size: int | None = None
@@ -247,6 +249,8 @@ _PROGRAMS = (
     _Program("llama.cpp", ("llamafile",), "http://127.0.0.1:8080/v1", "LLAMAFILE_API_BASE", _llama_cpp),
     _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", _vllm),
 )
+PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.providers)
+"""litellm's names of what runs on a machine of the user's own."""
 
 
 def _records(answer: Answer, key: str) -> list[Answer]:

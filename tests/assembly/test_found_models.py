@@ -27,6 +27,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch):
     """The four servers at addresses that their programs' own variables name, by litellm's name of each."""
+    monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)  # the machines that tests run on have more to do
     kinds = {
         "ollama_chat": (OLLAMA, "OLLAMA_HOST", ""),
         "lm_studio": (LM_STUDIO, "LM_STUDIO_API_BASE", "/v1"),

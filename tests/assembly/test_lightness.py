@@ -12,6 +12,7 @@ from ecoshell.assembly.shell import assemble
 from ecoshell.options import Options
 
 HEAVY = ("llama_cpp", "numpy", "litellm", "openai", "httpx", "urllib.request", "ecoshell.models.remote")
+HEAVY += ("huggingface_hub", "http.client")
 
 async def look(shell):
     standing = await shell.standing()

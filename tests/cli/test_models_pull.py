@@ -2,14 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from hub_server import HubServer, Repo, hub_server
 from model_servers import OLLAMA, model_server
 from real_terminal import Terminal, opened
+
+from ecoshell.cli import main
 
 WHOLE = b"GGUF" + bytes(4) * 1_000_000
 NAME = "maker/small-GGUF"
@@ -91,9 +95,25 @@ def test_what_cannot_be_pulled_ends_with_a_message_and_a_status(run, hub):
     assert "There is no `models push`" in run("models", "push", "maker/small", status=2).stderr
 
 
-def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(run):
+@pytest.fixture
+def listed(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """What `ecoshell models` prints in this process, where servers may take their time."""
+    monkeypatch.setattr("ecoshell.models.servers.SECONDS", 20.0)
+    for name in ("LM_STUDIO_API_BASE", "LLAMAFILE_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9/v1")
+
+    def printed(*argv: str, **more: str) -> str:
+        for name, value in (environ | more).items():
+            monkeypatch.setenv(name, value)
+        assert main(["models", *argv]) == 0
+        return capsys.readouterr().out
+
+    return printed
+
+
+def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(listed):
     with model_server(OLLAMA) as ollama:
-        rows = json.loads(run("models", "--json", OLLAMA_HOST=ollama.host).stdout)["rows"]
+        rows = json.loads(listed("--json", OLLAMA_HOST=ollama.host))["rows"]
     assert {row["kind"] for row in rows} >= {"embedded", "server", "hub"}
     for row in rows:
         assert row["ready"] in (True, False)
@@ -113,17 +133,36 @@ def test_every_row_says_what_kind_of_model_it_is_and_why_it_is_not_ready(run):
     assert "ecoshell models pull Qwen/" in next(row["why"] for row in rows if row["kind"] == "hub")
 
 
-def test_a_setting_keeps_servers_from_being_asked(run):
+def test_a_setting_keeps_servers_from_being_asked(listed):
     with model_server(OLLAMA) as ollama:
-        told = run("models", OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false").stdout
+        told = listed(OLLAMA_HOST=ollama.host, ECOSHELL_LOCAL_ASK_SERVERS="false")
         assert ollama.asked == []
         assert "ollama_chat" not in told
-        assert "ollama_chat/qwen3:4b" in run("models", OLLAMA_HOST=ollama.host).stdout
+        assert "ollama_chat/qwen3:4b" in listed(OLLAMA_HOST=ollama.host)
 
 
 def test_where_nobody_can_be_asked_a_model_that_is_not_here_says_how_to_pull_it(run):
     done = run("ask", "hi", "--model", f"hf:{NAME}", status=1)
     assert f"Bring it here with: ecoshell models pull {NAME}" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
+def test_an_interrupted_pull_says_that_it_goes_on_the_next_time_and_does(run, environ, hub):
+    hub.repos[NAME].stall = threading.Event()
+    command = [sys.executable, "-m", "ecoshell", "models", "pull", NAME]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, env={**os.environ, **environ}, cwd=root, stderr=subprocess.PIPE, text=True) as pull:
+        assert pull.stderr is not None
+        told = [pull.stderr.readline() for _ in range(2)]
+        assert " of 4.0 MB" in told[1]  # the first tenth has come
+        pull.send_signal(signal.SIGINT)
+        rest = pull.stderr.read()
+    assert pull.returncode == 130
+    assert "What came so far is kept: pull it again, which goes on from there." in rest
+    hub.repos[NAME].stall.set()
+    hub.repos[NAME].stall = None
+    run("models", "pull", NAME)
+    assert hub.ranges[-1].startswith("bytes=")
 
 
 @pytest.fixture

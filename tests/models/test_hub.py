@@ -1,6 +1,7 @@
 """Pulling a model from a hub on loopback: what comes, what is kept of it, and what is said when it does not come."""
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -253,6 +254,20 @@ def test_a_disk_that_fills_up_meanwhile_keeps_what_came(server: HubServer, folde
     assert "is kept" in failed.value.kept
     assert "Free some space" in failed.value.fix
     assert pull(NAME).read_bytes() == WHOLE
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_told(pull: Puller, folder: Path) -> None:
+    (folder / "maker" / "small-GGUF").mkdir(parents=True)
+    (folder / "maker" / "small-GGUF").chmod(0o500)
+    with pytest.raises(ModelMissing, match="could not be written"):
+        pull(NAME)
+
+
+def test_a_file_that_stands_where_a_folder_should_is_told(pull: Puller, folder: Path) -> None:
+    folder.write_text("")
+    with pytest.raises(ModelMissing, match="cannot be written"):
+        pull(NAME)
 
 
 def test_a_model_in_parts_is_pulled_whole_and_lacking_one_it_is_no_model(

@@ -32,6 +32,8 @@ class Repo:
     """Whether no SHA-256 is told at all."""
     cuts: int = 0
     """How many of the next downloads end in the middle of what they should send."""
+    stall: threading.Event | None = None
+    """Waited for in the middle of each download."""
     ranges: bool = True
     status: int = 0
     """What every download is answered with; 0 is as it should be."""
@@ -167,6 +169,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data) - start))
         self.end_headers()
         rest = data[start:]
+        if repo.stall is not None:
+            self.wfile.write(rest[: len(rest) // 2])
+            self.wfile.flush()
+            repo.stall.wait()
+            rest = rest[len(rest) // 2 :]
         if repo.cuts:
             repo.cuts -= 1
             self.wfile.write(rest[: len(rest) // 2])

@@ -42,13 +42,13 @@ VLLM = {"/v1/models": {"object": "list", "data": [{"id": "Qwen/Qwen3-4B", "max_m
 class ModelServer:
     """One server; `answers` are JSON objects by path, for a POST with the model's name behind it."""
 
-    def __init__(self, answers: Mapping[str, Any], *, silent: bool = False) -> None:
+    def __init__(self, answers: Mapping[str, Any], *, silent: bool = False, port: int = 0) -> None:
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         """What was asked of its chat."""
         handler = type("Handler", (_Handler,), {"known": answers, "record": self, "silent": silent})
         self.closed = threading.Event()
-        self._server = _Quiet(("127.0.0.1", 0), handler)
+        self._server = _Quiet(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
@@ -63,8 +63,8 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(answers: Mapping[str, Any], *, silent: bool = False) -> Iterator[ModelServer]:
-    server = ModelServer(answers, silent=silent)
+def model_server(answers: Mapping[str, Any], *, silent: bool = False, port: int = 0) -> Iterator[ModelServer]:
+    server = ModelServer(answers, silent=silent, port=port)
     try:
         yield server
     finally:

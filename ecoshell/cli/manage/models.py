@@ -10,7 +10,7 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.listing import ModelRow, size
-from ecoshell.models.servers import Servers
+from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
 
 _BUCKETS = ("input", "cached_input", "output")
@@ -74,6 +74,8 @@ def _why(row: ModelRow) -> str:
     """Why a model cannot be asked now."""
     if row.barred:
         return f"barred: {row.barred}"
+    if row.provider in PROVIDERS:
+        return "no server that has it answers on this machine"
     return row.missing or f"whether you are signed in to {row.provider or 'its provider'} is not known here"
 
 

@@ -112,11 +112,10 @@ class _Progress:
         done, whole, now = sum(one.size_bytes for one in before) + have, self._pull.size_bytes, time.monotonic()
         self._began = self._began or (now, done)
         if self._live:
-            if now - self._told >= _TICK or done == whole:
+            if now - self._told >= _TICK or have == file.size_bytes:
                 self._told, self._open = now, True
-                sys.stderr.write(
-                    f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{self._left(done, now)}"
-                )
+                more = " · checking its SHA-256" if have == file.size_bytes else self._left(done, now)
+                sys.stderr.write(f"\r\x1b[K{size(done)} of {size(whole)} · {100 * done // whole} %{more}")
                 sys.stderr.flush()
         elif 100 * done // whole >= self._told + _STEP or done == whole:
             self._told = 100 * done // whole
