@@ -116,12 +116,12 @@ class Chooser:
             return self._forced.popleft()
         np = self._numpy
         scores = self._penalised(logits)
-        token = None
+        token = self._pick(scores, scores.argmax(keepdims=True)) if self._sampling.temperature <= 0 else None
         for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
-            looked = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
-            token = self._pick(scores, looked)
             if token is not None:
                 break
+            looked = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
+            token = self._pick(scores, looked)
         if token is None:
             raise ModelBroken("The grammar allows no further token.", fix="Ask again.")
         self._recent.append(token)
