@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -57,6 +57,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[Any]") -> None:  # pyrigh
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
     speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
     speed.add_argument("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
+    speed.add_argument("--model", metavar="NAME", help="a local model to measure instead: embedded, local:FILE.gguf")
     others = (add_tasks(benchmarks), add_btp(benchmarks), add_umi(benchmarks), add_catp(benchmarks))
     for benchmark in (ecoact, *others, speed):
         benchmark.add_argument("--json", action="store_true", help="print one JSON object")
@@ -100,22 +101,41 @@ def _ecoact(args: argparse.Namespace) -> int:
 
 
 def _speed(args: argparse.Namespace) -> int:
-    from ecoshell.evaluation.speed.measure import measure_speed
-    from ecoshell.models.embedded import embedded_path
-    from ecoshell.models.gguf_header import check_adapter
-
     rows: list[Measurement] = []
-    if args.adapter is None:
-        sys.stderr.write("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.\n")
-    else:
-        check_adapter(args.adapter, embedded_path())
-    for row in measure_speed(args.repeat, args.adapter):
+    measured = _of_shell(args) if args.model is None else _of_model(args.model, args.repeat)
+    for row in measured:
         rows.append(row)
         if not args.json:
             _print(_line(row))
     if args.json:
         _print(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
     return 0
+
+
+def _of_shell(args: argparse.Namespace) -> Iterator["Measurement"]:
+    """The figures of the shell; raises ModelMissing or ModelBroken for a file that is no adapter."""
+    from ecoshell.evaluation.speed.measure import measure_speed
+    from ecoshell.models.embedded import embedded_path
+    from ecoshell.models.gguf_header import check_adapter
+
+    if args.adapter is None:
+        sys.stderr.write("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.\n")
+    else:
+        check_adapter(args.adapter, embedded_path())
+    return measure_speed(args.repeat, args.adapter)
+
+
+def _of_model(name: str, repeat: int) -> Iterator["Measurement"]:
+    """The figures of one local model; raises UsageError for another, and ModelMissing."""
+    from ecoshell.evaluation.speed.local import measure_local
+    from ecoshell.models.gguf_header import check_base
+    from ecoshell.models.local_names import local_files
+
+    files = local_files(name)
+    if files is None or files.adapter is not None:
+        raise UsageError(f"{name} is no local model without an adapter.", fix="Give embedded or local:FILE.gguf.")
+    check_base(files.base)
+    return measure_local(files.base, repeat)
 
 
 def _line(row: "Measurement") -> str:

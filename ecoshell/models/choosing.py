@@ -15,6 +15,9 @@ from ecoshell.models.gguf import Vocabulary, llama_library
 
 FIRST_LOOK = 64
 """Likeliest tokens that are looked at first."""
+SECOND_LOOK = 4096
+"""Likeliest tokens that are looked at when the grammar refuses those; the whole vocabulary takes the best part of a
+second."""
 MIN_SHARE = 0.05
 REMEMBERED = 64
 """Tokens back to which repetition is penalised."""
@@ -113,10 +116,12 @@ class Chooser:
             return self._forced.popleft()
         np = self._numpy
         scores = self._penalised(logits)
-        first = np.argpartition(scores, -FIRST_LOOK)[-FIRST_LOOK:]
-        token = self._pick(scores, first)
-        if token is None:
-            token = self._pick(scores, np.arange(len(scores)))
+        token = self._pick(scores, scores.argmax(keepdims=True)) if self._sampling.temperature <= 0 else None
+        for count in (FIRST_LOOK, SECOND_LOOK, len(scores)):
+            if token is not None:
+                break
+            looked = np.argpartition(scores, -count)[-count:] if count < len(scores) else np.arange(len(scores))
+            token = self._pick(scores, looked)
         if token is None:
             raise ModelBroken("The grammar allows no further token.", fix="Ask again.")
         self._recent.append(token)

@@ -19,6 +19,7 @@ Syntax = Literal["json", "named", "python", "braces"]
 """`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, or `call:f{a:1}`."""
 
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
+_OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
 _FENCE = re.compile(r"```[a-zA-Z_]*")
 _MAX_STARTS = 40
 """Opening braces tried before a text counts as having no JSON object: keeps garbage from costing quadratic time."""
@@ -277,6 +278,11 @@ def detect(template: str) -> CallFormat:
     return next((form for sign, form in _SIGNS if sign in template), GENERIC)
 
 
+def spoken(text: str) -> CallFormat:
+    """The format whose marker stands in a text, for servers that pass on unread what their model wrote."""
+    return next((form for form in FORMATS.values() if form.opens and form.opens in text), GENERIC)
+
+
 def call_json(call: Call) -> str:
     """A call's arguments as JSON."""
     return json.dumps(dict(call.arguments), ensure_ascii=False)
@@ -367,7 +373,8 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
 
 def _looks_tried(text: str) -> bool:
     """Whether a text without a readable call was to be one."""
-    return ("{" in text and '"call"' in text) or _JSON_HEAD.find(text, frozenset(), whole=True) is not None
+    begun = _FENCE.sub("", text, count=1).lstrip()
+    return bool(_OLDER_HEAD.match(begun)) or _JSON_HEAD.find(text, frozenset(), whole=True) is not None
 
 
 def _objects(text: str, place: int) -> Iterator[tuple[int, Mapping[str, Any]]]:

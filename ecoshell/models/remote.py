@@ -14,9 +14,10 @@ from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.bounds import request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.formats import spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote_process import RemoteProcess
-from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply
+from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply, without_reasoning
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_name
 
@@ -173,8 +174,10 @@ class RemoteModel:
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
         usage, cut = usage_of(record["usage"]), record["finish"] == "length"
         text: str = record["text"]
-        if not self._is_native(request):
-            return replace(parse_reply(text, request, usage, cut), reasoning=record["reasoning"])
+        if not self._is_native(request) or not record["calls"]:
+            reasoning, text = without_reasoning(text)
+            reply = parse_reply(text, request, usage, cut, spoken(text))
+            return replace(reply, reasoning=record["reasoning"] or reasoning)
         reply = Reply(text, usage=usage, cut=cut, reasoning=record["reasoning"])
         calls: list[Call] = []
         for one in record["calls"]:

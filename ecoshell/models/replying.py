@@ -144,7 +144,9 @@ class ReplyReader:
     def _head(self, *, whole: bool = False) -> Head | None:
         if not self._names:
             return None
-        return self._calls.head(self._text, self._names, whole=whole)
+        place = self._shown  # what was shown is no part of a call
+        head = self._calls.head(self._text[place:], self._names, whole=whole)
+        return head and replace(head, start=head.start + place, end=head.end + place)
 
     def _hold(self, head: Head, chooser: Chooser) -> None:
         """Hold the rest of a call to its grammar; a call of no tool there is goes on as it will."""

@@ -76,6 +76,15 @@ def parse_reply(
     return Reply(found.text, usage=usage, cut=cut, fault=_why_no_call(form, cut, tried=found.broken))
 
 
+def without_reasoning(text: str) -> tuple[str, str]:
+    """The reasoning a text begins with, where its model marks that, and the rest."""
+    begun = text.lstrip()
+    if not begun.startswith("<think>"):
+        return "", text
+    reasoning, _, rest = begun.removeprefix("<think>").partition("</think>")
+    return reasoning.strip(), rest.lstrip()
+
+
 def _call(attempt: Attempt, documents: Sequence[ToolDocument]) -> tuple[Call | None, str]:
     """The call that was attempted, where it can be read, and what is wrong with it."""
     name, arguments = attempt.name, attempt.arguments

@@ -127,6 +127,12 @@ def test_the_speed_rows_are_printed_as_they_are_measured(
     assert typing.split() == ["typing_p95_ms", "12.5", "ms", "baseline", "–", "ratio", "–"]
 
 
+@pytest.mark.parametrize("name", ["openai/gpt-4o-mini", "script:a.jsonl"])
+def test_only_a_local_model_has_a_speed_of_its_own(name: str) -> None:
+    with pytest.raises(UsageError, match="no local model"):
+        bench("speed", "--model", name)
+
+
 def test_a_file_that_is_no_adapter_is_refused_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

