@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, cast
 
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.grammar import JSON, PYTHON, Notation, arguments_rule, literal, rules
+from ecoshell.models.grammar import JSON, LOOSE, PYTHON, Notation, arguments_rule, literal, rules
 
 Syntax = Literal["json", "named", "python", "braces"]
 """`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, or `call:f{a:1}`."""
@@ -67,7 +67,7 @@ class CallFormat:
     """What stands between two calls of one reply; empty where one reply has one call."""
     end: str = ""
     syntax: Syntax = "json"
-    notation: Notation = JSON
+    notation: Notation = LOOSE
     argument_key: str = "arguments"
     result_role: str = "tool"
     told_in_system: bool = False
@@ -119,18 +119,18 @@ class CallFormat:
 
     def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool, bounded: bool = False) -> str:
         """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
-        calls = " | ".join(self._rule(document) for document in documents)
+        notation = self._notation(bounded=bounded)
+        calls = " | ".join(self._rule(document, notation) for document in documents)
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
-            root += (
-                ['" "?', literal(self.start)] if self.start.startswith("[") and self.opens else [literal(self.start)]
-            )
+            some = ['" "?'] if self.start.startswith("[") and self.opens and not notation.space else []
+            root += [*some, _sign(self.start, notation)]
         root.append("call")
         if self.between and not once:
-            root.append(f"({literal(self.between)} call)*")
+            root.append(f"({_sign(self.between, notation)} call)*")
         if self.end:
-            root.append(literal(self.end))
-        return f"root ::= {' '.join(root)}\ncall ::= {calls}{rules(self.notation, bounded=bounded)}"
+            root.append(_sign(self.end, notation, last=True))
+        return f"root ::= {' '.join(root)}\ncall ::= {calls}{rules(notation, bounded=bounded)}"
 
     def rest(self, document: ToolDocument, *, bounded: bool = False) -> str:
         """The grammar of what follows the head of a call of this tool that no marker began."""
@@ -138,15 +138,24 @@ class CallFormat:
             arguments = arguments_rule(document.parameters, self.notation)
             arguments = '")"' if arguments == '"()"' else arguments.replace('("("', "(", 1)  # the head has the bracket
             return f'root ::= {arguments} "]"{rules(self.notation, bounded=bounded)}'
-        return f'root ::= {arguments_rule(document.parameters)} "}}"{rules(bounded=bounded)}'
+        notation = JSON if bounded else LOOSE
+        closing = notation.sign("}", before=True, after=False)
+        return f"root ::= {arguments_rule(document.parameters, notation)} {closing}{rules(notation, bounded=bounded)}"
 
-    def _rule(self, document: ToolDocument) -> str:
-        arguments = arguments_rule(document.parameters, self.notation)
+    def _notation(self, *, bounded: bool) -> Notation:
+        """How values are written; a small model, which rambles, is left no white space."""
+        return JSON if bounded and self.notation is LOOSE else self.notation
+
+    def _rule(self, document: ToolDocument, notation: Notation) -> str:
+        arguments = arguments_rule(document.parameters, notation)
         match self.syntax:
             case "json":
                 name = json.dumps(document.name, ensure_ascii=False)
-                head, closing = '{"name": ' + name + f', "{self.argument_key}": ', literal("}")
-                return f"{literal(head)} {arguments} {closing}"
+                if not notation.space:
+                    head = '{"name": ' + name + f', "{self.argument_key}": '
+                    return f"{literal(head)} {arguments} {literal('}')}"
+                head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
+                return f"{' '.join(map(notation.sign, head))} {arguments} {notation.sign('}', before=True, after=False)}"
             case "named":
                 return f"{literal(document.name + '[ARGS]')} {arguments}"
             case "python" | "braces":
@@ -271,6 +280,16 @@ _SIGNS: tuple[tuple[str, CallFormat], ...] = (
     ("[func_name1(", LLAMA_PYTHONIC),
     ("<|start_header_id|>ipython", LLAMA_JSON),
 )
+
+
+def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
+    """What stands around calls, with the white space that may stand beside it, if any may."""
+    if not notation.space:
+        return literal(text)
+    pieces = [notation.sign(piece, before=True) for piece in text.split()]
+    if last and pieces:
+        pieces[-1] = notation.sign(text.split()[-1], before=True, after=False)
+    return " ".join(pieces) or notation.space
 
 
 def detect(template: str) -> CallFormat:

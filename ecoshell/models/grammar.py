@@ -1,7 +1,8 @@
 """GBNF grammars for values and decisions: decoding under one makes every one of a local model well formed.
 
 llama-cpp-python has a converter from JSON schemas, but it does not escape backslashes in constants, knows no bounds for
-texts (a small model rambles), and its white space is open; this one writes exactly what `json.dumps` would.
+texts (a small model rambles), and its white space is open; this one writes exactly what `json.dumps` would, or allows
+some white space where a model writes JSON over several lines.
 """
 
 import json
@@ -32,9 +33,18 @@ class Notation:
     constants: tuple[str, str, str] = ("true", "false", "null")
     brackets: tuple[str, str] = ("{", "}")
     """What stands around the arguments."""
+    space: str = ""
+    """The rule of white space that may stand beside signs; empty where none may but what is written in them."""
+
+    def sign(self, text: str, *, before: bool = False, after: bool = True) -> str:
+        """The expression for a sign and the white space that may stand beside it."""
+        parts = [self.space if before else "", literal(text), self.space if after else ""]
+        return " ".join(part for part in parts if part)
 
 
 JSON = Notation()
+LOOSE = Notation(argument='"{}":', key='"{}":', comma=",", space="ws")
+"""JSON as most models write it: on one line or over several."""
 PYTHON = Notation(argument="{}=", constants=("True", "False", "None"), brackets=("(", ")"))
 
 _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
@@ -42,7 +52,7 @@ _KINDS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
     """The rules that `arguments_rule` refers to; `bounded` keeps texts and lists short."""
-    comma, true, false, null = map(literal, (notation.comma, *notation.constants))
+    comma, (true, false, null) = notation.sign(notation.comma), map(literal, notation.constants)
     texts, items = (f"{{0,{MAX_STRING}}}", f"{{0,{MAX_ITEMS}}}") if bounded else ("*", "*")
     quote = literal(notation.quote)
     char = r'[^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F] [0-9a-fA-F])'
@@ -50,7 +60,11 @@ def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
         first, second = notation.quote[:2]
         char = rf"[^{first}\x00] | {literal(first)} [^{second}\x00]"
     before, _, after = notation.key.partition("{}")
-    entry = f"string {literal(after.removeprefix(before))} value" if before else f"[a-zA-Z0-9_]+ {literal(after)} value"
+    colon = notation.sign(after.removeprefix(before))
+    entry = f"string {colon} value" if before else f"[a-zA-Z0-9_]+ {colon} value"
+    opened, closed = notation.sign("{"), notation.sign("}", before=True, after=False)
+    listed, ended = notation.sign("["), notation.sign("]", before=True, after=False)
+    space = "\nws ::= [ \\t\\n]{0,24}" if notation.space else ""
     return rf"""
 char ::= {char}
 string ::= {quote} char{texts} {quote}
@@ -58,9 +72,9 @@ integer ::= "-"? ("0" | [1-9] [0-9]{{0,15}})
 number ::= integer ("." [0-9]{{1,8}})? ([eE] [-+]? [0-9]{{1,2}})?
 boolean ::= {true} | {false}
 null ::= {null}
-array ::= "[" (value ({comma} value){items})? "]"
-object ::= "{{" ({entry} ({comma} {entry}){items})? "}}"
-value ::= string | number | boolean | null | array | object
+array ::= {listed} (value ({comma} value){items})? {ended}
+object ::= {opened} ({entry} ({comma} {entry}){items})? {closed}
+value ::= string | number | boolean | null | array | object{space}
 """
 
 
@@ -137,26 +151,28 @@ class _Writer:
             empty = node.get("additionalProperties") is False or brackets != JSON.brackets
             return literal(opening + closing) if empty else "object"
         entries = {
-            name: f"{literal(_named(key, name))} {self._value(properties[name], depth - 1)}" for name in properties
+            name: f"{self._notation.sign(_named(key, name))} {self._value(properties[name], depth - 1)}"
+            for name in properties
         }
         needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
         others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
-        comma = literal(self._notation.comma)
+        comma = self._notation.sign(self._notation.comma)
         if needed:
             body = f" {comma} ".join(needed) + "".join(f" ({comma} {entry})?" for entry in others)
         else:
             body = f"({' | '.join(_from_here(others[first:], comma) for first in range(len(others)))})?"
-        return f"({literal(opening)} {body} {literal(closing)})"
+        return f"({self._notation.sign(opening)} {body} {self._notation.sign(closing, before=True, after=False)})"
 
     def _array(self, node: Node, depth: int) -> str:
         item = self._value(node["items"], depth - 1) if "items" in node else "value"
-        comma = literal(self._notation.comma)
+        comma = self._notation.sign(self._notation.comma)
+        opened, closed = self._notation.sign("["), self._notation.sign("]", before=True, after=False)
         least = min(int(node.get("minItems") or 0), MAX_ITEMS)
         most = max(least, min(int(node.get("maxItems") or MAX_ITEMS), MAX_ITEMS))
         # Bounded repetitions inside one another multiply into more rules than llama.cpp takes.
         upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
         some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
-        return f'("[" {some} "]")' if least else f'("[" ({some})? "]")'
+        return f"({opened} {some} {closed})" if least else f"({opened} ({some})? {closed})"
 
 
 def _named(key: str, name: str) -> str:
