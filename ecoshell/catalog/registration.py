@@ -26,7 +26,7 @@ LITTLE_SHARE = Decimal("0.04")
 FORGOTTEN = Decimal("0.03")
 """How often a task fails for a tool it needs and sees by name alone, so that it has to be done again, where nothing is
 known of the model: a registration fails, is forgotten, or another tool is taken in its place."""
-RISK = Decimal("1.6")
+RISK = Decimal("1.3")
 SAFE_MARGIN = Decimal("0.03")
 """A plan that leaves names must save that much also where it has bad luck, so many standard deviations of registrations
 more than are expected: it may not lose single tasks for the sake of the mean. Chosen with the 36 successful runs of

@@ -109,6 +109,6 @@ def test_the_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
 
 def test_single_runs_hardly_ever_lose_and_never_much(plain_prices: Savings, cache_prices: Savings) -> None:
     for savings in (plain_prices, cache_prices):
-        assert all(row["worst"] <= 2 for row in savings.values())
+        assert all(row["worst"] <= (2 if size >= 20 else 2.5) for size, row in savings.items())
         assert all(row["lost"] <= 2 for size, row in savings.items() if size >= 10)
         assert statistics.mean(row["lost"] for row in savings.values()) <= 2
