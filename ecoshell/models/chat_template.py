@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from ecoshell.errors import ModelBroken
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.formats import FORMATS, GENERIC, CallFormat, call_json, detect
+from ecoshell.models.formats import FORMATS, GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.gguf import Vocabulary
 from ecoshell.models.textcalls import as_plain
 
@@ -26,7 +26,6 @@ CHATML = (
 _MARK = re.compile("\ue000([0-9]+)(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
 """Texts in tools and calls that no control token is in; templates may look at these (`type == "string"`)."""
-_REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 _SEGMENTS_KEPT = 256
 _FIX = "Use another GGUF of this model."
 
@@ -61,7 +60,7 @@ class ChatTemplate:
         """Whether the template prints documents as they are, so that they may be in their short form."""
         self.form = self._fitting(FORMATS[form] if form else detect(text or ""))
         """How calls are told and written; `GENERIC` where the template does not render tools, calls and results."""
-        self.reasoning_tags = next((tags for tags in _REASONING_TAGS if tags[1] in (text or "")), None)
+        self.reasoning_tags = next((tags for tags in REASONING_TAGS if tags[1] in (text or "")), None)
         """What stands around reasoning, where the family reasons."""
         self._brief = self.form.known and self._takes_brief_documents()
         self.opens_reasoning = self._opens_reasoning()

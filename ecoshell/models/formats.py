@@ -18,6 +18,9 @@ from ecoshell.models.grammar import JSON, LOOSE, PYTHON, Notation, arguments_rul
 Syntax = Literal["json", "named", "python", "braces"]
 """`{"name": "f", "arguments": {…}}`, `f[ARGS]{…}`, `f(a=1)`, or `call:f{a:1}`."""
 
+REASONING_TAGS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
+"""What families that reason put around it."""
+
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _OLDER_HEAD = re.compile(r'\{\s*"(?:call|thought)"')
 _FENCE = re.compile(r"```[a-zA-Z_]*")

@@ -14,9 +14,10 @@ from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.bounds import request_bound
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.formats import spoken
+from ecoshell.models.formats import HERMES, REASONING_TAGS, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.replying import ReplyForm, ReplyReader
 from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply, without_reasoning
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_name
@@ -119,13 +120,18 @@ class RemoteModel:
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Ask the provider; closing the iterator closes the connection."""
         body = await self._body(request)
+        named = request if request.want != "text" else replace(request, callable_now=())
+        reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
         async with aclosing(self._process.ask(body)) as lines:
             async for line in lines:
                 if "delta" in line:
                     if thought := line.get("reasoning"):
                         yield Delta(thought, reasoning=True)
-                    yield Delta(line["delta"])
+                    for text, reasoning in reader.feed(line["delta"]) or [("", False)]:
+                        yield Delta(text, reasoning=reasoning)
                 elif "reply" in line:
+                    for text, reasoning in reader.finish():
+                        yield Delta(text, reasoning=reasoning)
                     yield self._reply(line["reply"], request)
                 else:
                     raise await self._error(line["error"])

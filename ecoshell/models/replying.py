@@ -1,17 +1,20 @@
-"""One reply of a local model as it comes, token by token: reasoning, then free text, then calls under a grammar.
+"""One reply as it comes, piece by piece: reasoning, then free text, then calls, of a local model under a grammar.
 
 Text is given out as it is spoken, except what is, or may yet turn out to be, a call.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ecoshell.messages import ToolDocument, Usage
 from ecoshell.models.base import Reply, Request
-from ecoshell.models.choosing import Chooser
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.textcalls import parse_reply
+
+if TYPE_CHECKING:
+    from ecoshell.models.choosing import Chooser
 
 LEAST_AFTER_REASONING = 64
 """Tokens that reasoning must leave for the answer, or a quarter of `max_tokens` if that is more."""
@@ -28,6 +31,8 @@ class ReplyForm:
     """Whether the prompt ends inside reasoning already."""
     bounded: bool = False
     """Whether texts in calls are kept short, as small models ramble."""
+    elsewhere: bool = False
+    """Whether the model runs elsewhere, where nothing can hold it."""
 
 
 class ReplyReader:
@@ -36,8 +41,9 @@ class ReplyReader:
     def __init__(self, request: Request, form: ReplyForm) -> None:
         self._request = request
         self._calls = form.calls
-        self._tags = form.tags if request.want != "call" or form.inside else None
+        self._tags = form.tags if request.want != "call" or form.inside or form.elsewhere else None
         self._bounded = form.bounded
+        self._elsewhere = form.elsewhere
         self._names = frozenset(document.name for document in request.callable_now)
         self._text = self._reasoning = ""
         self._shown = 0
@@ -65,6 +71,8 @@ class ReplyReader:
     def held(self) -> str:
         """The grammar the answer is held to from its beginning; empty where it begins free."""
         request = self._request
+        if self._elsewhere:
+            return ""
         if request.grammar:
             return request.grammar
         if request.endings:
@@ -73,7 +81,7 @@ class ReplyReader:
             return calls_grammar(request.callable_now, self._calls, marked=False, once=True, bounded=self._bounded)
         return ""
 
-    def feed(self, piece: str, chooser: Chooser) -> list[tuple[str, bool]]:
+    def feed(self, piece: str, chooser: "Chooser | None" = None) -> list[tuple[str, bool]]:
         """Take in what was said; returns what is to be shown of it, each text with whether it is reasoning."""
         shown: list[tuple[str, bool]] = []
         if self._state == "reasoning":
@@ -113,7 +121,7 @@ class ReplyReader:
             reply = replace(reply, text=self._text[: self._shown].strip())
         return replace(reply, reasoning=self._reasoning.strip())
 
-    def _reason(self, chooser: Chooser) -> list[tuple[str, bool]]:
+    def _reason(self, chooser: "Chooser | None") -> list[tuple[str, bool]]:
         closing = self._tags[1] if self._tags else ""
         text, closed, rest = self._reasoning.partition(closing)
         if not closed:
@@ -123,12 +131,12 @@ class ReplyReader:
             return [(shown, True)]
         shown = [(text[self._shown :], True)]
         self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
-        if self.held:
+        if self.held and chooser is not None:
             chooser.hold_to(self.held)
         rest = rest.lstrip()
         return shown + (self.feed(rest, chooser) if rest else [])
 
-    def _speak(self, chooser: Chooser) -> list[tuple[str, bool]]:
+    def _speak(self, chooser: "Chooser | None") -> list[tuple[str, bool]]:
         """What is certainly no call is shown; where one begins, the grammar takes over."""
         head = self._head()
         upto = len(self._text) if head is None else max(self._shown, head.start)
@@ -137,7 +145,7 @@ class ReplyReader:
             self._state = "calling"
             if self._request.want == "text":
                 self.over = True
-            else:
+            elif chooser is not None:
                 self._hold(head, chooser)
         return [(shown, False)]
 
@@ -148,7 +156,7 @@ class ReplyReader:
         head = self._calls.head(self._text[place:], self._names, whole=whole)
         return head and replace(head, start=head.start + place, end=head.end + place)
 
-    def _hold(self, head: Head, chooser: Chooser) -> None:
+    def _hold(self, head: Head, chooser: "Chooser") -> None:
         """Hold the rest of a call to its grammar; a call of no tool there is goes on as it will."""
         said = self._text[head.end :]
         if not head.tool:

@@ -260,9 +260,12 @@ async def test_two_calls_in_one_reply_are_both_read_in_their_order(model, server
 
 
 async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
-    reply, _ = await ask(model("openai/marked-caller"), ASK_WITH_TOOL)
+    pieces = [piece async for piece in model("openai/marked-caller").stream(ASK_WITH_TOOL)]
+    reply = pieces[-1]
     assert reply.call == Call("files.read_file", {"path": "a.txt"})
     assert (reply.reasoning, reply.text) == ("Which one?", "I look.")
+    assert "".join(piece.text for piece in pieces[:-1] if piece.reasoning) == "Which one?"
+    assert "".join(piece.text for piece in pieces[:-1] if not piece.reasoning) == "I look.\n"
 
 
 async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):

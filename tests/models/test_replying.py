@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
@@ -16,7 +18,7 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.choosing import Chooser, Sampling
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.formats import FORMATS, GENERIC, HERMES
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES, LLAMA_PYTHONIC
 from ecoshell.models.gguf import Vocabulary
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import ReplyForm, ReplyReader
@@ -190,6 +192,44 @@ def test_reasoning_that_the_prompt_opened_comes_before_a_call_that_is_wanted(cho
     reply = reader.reply(Usage(), cut=False)
     assert reply.calls
     assert reply.reasoning == "Which one?"
+
+
+PARTS = [
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    CALL,
+    CALL[:30],
+    "```json\n",
+    "```",
+    "{",
+    "}",
+    "[",
+    "word ",
+]
+
+
+@given(
+    parts=st.lists(st.sampled_from(PARTS), max_size=6),
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8),
+    form=st.sampled_from([HERMES, GENERIC, LLAMA_PYTHONIC]),
+)
+def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
+    text, shape = "".join(parts), ReplyForm(form, TAGS, elsewhere=True)
+    whole, pieces = ReplyReader(request(), shape), ReplyReader(request(), shape)
+    shown = [*whole.feed(text), *whole.finish()]
+    place, heard = 0, list[tuple[str, bool]]()
+    for size in sizes * len(text):
+        heard += pieces.feed(text[place : place + size])
+        place += size
+        if place >= len(text):
+            break
+    heard += pieces.finish()
+    for reasoning in (False, True):
+        one, other = ("".join(said for said, about in told if about is reasoning) for told in (shown, heard))
+        assert one.strip() == other.strip()
+    assert whole.reply(Usage(), cut=False) == pieces.reply(Usage(), cut=False)
 
 
 def test_an_answer_that_begins_like_a_tag_is_shown_in_the_end(chooser):
