@@ -1,6 +1,7 @@
 """The nouns that models, tools and strategies exchange."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -79,16 +80,16 @@ class ToolDocument:
         return json.dumps(self.as_function(), ensure_ascii=False)
 
     def _as_brief(self) -> dict[str, Any]:
-        """Name, description and one text for each argument: about three fifths of the tokens."""
+        """Name, description and the arguments as a signature: little more than half of the tokens.
+
+        What an argument is for stands in brackets, and not where a value would: small models copy what stands there.
+        """
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
-        arguments: dict[str, Any] = {}
-        for name, schema in properties.items():
-            about, marks = _argument_parts(schema, optional=name not in required)
-            arguments[name] = f"{', '.join(marks)}: {about}" if about else ", ".join(marks)
+        signature = (_in_signature(name, schema, optional=name not in required) for name, schema in properties.items())
         beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
         more = {"schema": beyond} if beyond else {}
-        return {"name": self.name, "description": self.description, "parameters": arguments, **more}
+        return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
 
     def as_text(self) -> str:
         """The whole document as it stands in a prompt or in the result of a registration.
@@ -109,22 +110,32 @@ _SAID_OTHERWISE = frozenset({"type", "properties", "required", "title", "$schema
 """Parts of an arguments' schema that the lines of `ToolDocument.as_text` say, or that say nothing to a model."""
 
 
+_CLAUSE_END = re.compile(r"[;.](?:\s|$)")
+
+
 def _argument(name: str, schema: Any, *, optional: bool) -> str:
     """One argument's line: name, type, whether it may be left out, the rest of its schema, and what it is for."""
-    about, marks = _argument_parts(schema, optional=optional)
+    kind, about, rest = _parts(schema)
+    marks = [kind, *(["optional"] if optional else []), *([json.dumps(rest, ensure_ascii=False)] if rest else [])]
     return f"- {name} ({', '.join(marks)}): {about}" if about else f"- {name} ({', '.join(marks)})"
 
 
-def _argument_parts(schema: Any, *, optional: bool) -> tuple[str, list[str]]:
-    """What an argument is for, and its type, whether it may be left out, and the rest of its schema."""
+def _in_signature(name: str, schema: Any, *, optional: bool) -> str:
+    """The same in a signature, shorter: defaults are left out, and of what it is for all but the first clause."""
+    kind, about, rest = _parts(schema)
+    rest.pop("default", None)
+    written = " ".join([kind, *([json.dumps(rest, ensure_ascii=False)] if rest else [])])
+    first = _CLAUSE_END.split(about, maxsplit=1)[0]
+    return f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}"
+
+
+def _parts(schema: Any) -> tuple[str, str, dict[str, Any]]:
+    """An argument's type, what it is for, and the rest of its schema."""
     known: dict[str, Any] = dict(cast("Mapping[str, Any]", schema)) if isinstance(schema, Mapping) else {}
     about, kind = known.get("description"), known.get("type")
     said = {"description", "title", *(["type"] if isinstance(kind, str) else [])}
     rest = {key: value for key, value in known.items() if key not in said}
-    marks = [kind if isinstance(kind, str) else "any", *(["optional"] if optional else [])]
-    if rest:
-        marks.append(json.dumps(rest, ensure_ascii=False))
-    return str(about or ""), marks
+    return kind if isinstance(kind, str) else "any", str(about or ""), rest
 
 
 @dataclass(frozen=True, slots=True)

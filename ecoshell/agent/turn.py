@@ -106,10 +106,11 @@ class Turn:
         except AnswerNow:
             return await self._conclude()
         except CallBroken as broken:
-            if not self._trail.best.found:
-                raise
             self._emit(Notice(f"{broken.message} The answer comes from what there is."))
-            return await self._conclude()
+            ended = await self._conclude()
+            if not ended.answer:
+                raise
+            return ended
         except StopNow:
             return self.so_far("limit")
         finally:

@@ -158,7 +158,9 @@ class CallFormat:
                     head = '{"name": ' + name + f', "{self.argument_key}": '
                     return f"{literal(head)} {arguments} {literal('}')}"
                 head = ("{", '"name":', f"{name},", f'"{self.argument_key}":')
-                return f"{' '.join(map(notation.sign, head))} {arguments} {notation.sign('}', before=True, after=False)}"
+                return (
+                    f"{' '.join(map(notation.sign, head))} {arguments} {notation.sign('}', before=True, after=False)}"
+                )
             case "named":
                 return f"{literal(document.name + '[ARGS]')} {arguments}"
             case "python" | "braces":
@@ -291,7 +293,7 @@ def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
         return literal(text)
     pieces = [notation.sign(piece, before=True) for piece in text.split()]
     if last and pieces:
-        pieces[-1] = notation.sign(text.split()[-1], before=True, after=False)
+        pieces[-1] = notation.sign(text.rsplit(maxsplit=1)[-1], before=True, after=False)
     return " ".join(pieces) or notation.space
 
 

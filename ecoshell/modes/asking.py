@@ -6,7 +6,7 @@ from dataclasses import replace
 from ecoshell.agent.context import fit
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, Call, Message
+from ecoshell.messages import FINISH, Call, Message, Speaker
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.strategies.base import Thought
@@ -53,9 +53,10 @@ def thought_of(reply: Reply, *, by: str = "") -> Thought:
 
 
 def repair_request(request: Request, reply: Reply, told: str) -> Request:
-    """The same once more, the model told what was wrong with its reply."""
-    messages = (*request.messages, Message("assistant", reply.text), Message("user", told))
-    return replace(request, messages=messages, purpose="repair")
+    """The same once more, the model told what was wrong with its reply: as the result of its call, if that was read."""
+    answered: Speaker = "user" if reply.attempt is None else "tool"
+    said = (Message("assistant", reply.text, reply.attempt), Message(answered, told, reply.attempt))
+    return replace(request, messages=(*request.messages, *said), purpose="repair")
 
 
 def unusable_call(fault: str) -> str:
