@@ -83,8 +83,8 @@ class ToolDocument:
         """Name, description and the arguments as a signature: little more than half of the tokens.
 
         What an argument is for stands in brackets, and not where a value would: small models copy what stands there.
-        Numbers and switches that may be left out are not named, though a call may hold them: such models fill in whatever
-        they see.
+        Numbers and switches that may be left out are not named, though a call may hold them: such models fill in
+        whatever they see.
         """
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
