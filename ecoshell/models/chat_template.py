@@ -197,13 +197,13 @@ class ChatTemplate:
     def _takes_brief_documents(self) -> bool:
         """Whether documents in the short form come through whole, as in templates that print them as they are."""
         self._brief = True
-        parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value."}}}
+        parameters = {"type": "object", "properties": {"probe_key": {"type": "string", "description": "Probe value"}}}
         document = ToolDocument("probe_tool", "Probe purpose.", parameters, brief=True)
         try:
             told = self._native((Message("system", "Probe system."), Message("user", "Probe question.")), (document,))
         except ValueError:
             return False
-        return all(text in told for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value."))
+        return all(text in told for text in ("probe_tool", "Probe purpose.", "probe_key", "Probe value"))
 
     def _function(self, tool: ToolDocument) -> dict[str, Any]:
         return (tool if self._brief else replace(tool, brief=False)).as_function()

@@ -145,6 +145,9 @@ def _page(lines: list[str], first: int, last: int, characters: int) -> Observati
     """The lines that fit whole, and how to read on; one line that does not fit alone is cut."""
     wanted = lines[first - 1 : last]
     total = sum(map(len, wanted))
+    if total <= characters and last < len(lines):  # a model that asked for ten lines is to know that there are more
+        shown = f"[lines {first} to {last} of {len(lines)}; go on with start_line={last + 1}]"
+        return Observation(f"{''.join(wanted)}{shown}")
     if total <= characters:
         return Observation("".join(wanted))
     fits = sum(1 for length in itertools.accumulate(map(len, wanted)) if length <= characters)
