@@ -83,10 +83,16 @@ class ToolDocument:
         """Name, description and the arguments as a signature: little more than half of the tokens.
 
         What an argument is for stands in brackets, and not where a value would: small models copy what stands there.
+        Numbers and switches that may be left out are not named, though a call may hold them: such models fill in
+        whatever they see.
         """
         required: Sequence[str] = self.parameters.get("required") or ()
         properties: Mapping[str, Any] = self.parameters.get("properties") or {}
-        signature = (_in_signature(name, schema, optional=name not in required) for name, schema in properties.items())
+        signature = [
+            _in_signature(name, schema, optional=name not in required)
+            for name, schema in properties.items()
+            if name in required or not _is_switch(schema)
+        ]
         beyond = {key: value for key, value in self.parameters.items() if key not in _SAID_OTHERWISE}
         more = {"schema": beyond} if beyond else {}
         return {"name": self.name, "description": self.description, "parameters": ", ".join(signature), **more}
@@ -127,6 +133,10 @@ def _in_signature(name: str, schema: Any, *, optional: bool) -> str:
     written = " ".join([kind, *([json.dumps(rest, ensure_ascii=False)] if rest else [])])
     first = _CLAUSE_END.split(about, maxsplit=1)[0]
     return f"{name}{'?' if optional else ''}: {written}{f' ({first})' if first else ''}"
+
+
+def _is_switch(schema: Any) -> bool:
+    return _parts(schema)[0] in ("integer", "number", "boolean")
 
 
 def _parts(schema: Any) -> tuple[str, str, dict[str, Any]]:

@@ -26,6 +26,9 @@ from ecoshell.tools.limits import UNSTATED, Limits, clip
 from ecoshell.tools.results import failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
+_NEXT = "Do what is still to be done, with another call, or answer if nothing is. The request was:"
+_ASKED = 600
+"""Characters of a request that are told once more."""
 _OTHERS_NAMED = 6
 """Other tools that a model is reminded of when a call is refused."""
 _EDIT_SHOWN = 2_000
@@ -162,7 +165,7 @@ class Repeated:
         seen = last.observation
         if not any(self._changes(step) for step in scene.path.steps[at + 1 :]):
             if len(steps) == 1:
-                told = f"{_MADE_BEFORE} This is its result again:\n{seen.text}"
+                told = f"{_MADE_BEFORE} Its result was:\n{seen.text}\n\n{_NEXT}\n{_asked(scene)}"
                 return replace(seen, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
             return refuse("repeated", f"{call.name} was not run again. {_MADE_BEFORE} {self._elsewhere(call, scene)}")
         return await self._inner.act(call, scene)
@@ -288,6 +291,10 @@ def _edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     parts = [f"{name}={json.dumps(value, ensure_ascii=False, default=str)}" for name, value in changed.items()]
     parts += [f"{name} left out" for name in removed]
     return f"The person changed the arguments to {clip(', '.join(parts), _EDIT_SHOWN)[0]}.\n"
+
+
+def _asked(scene: Scene) -> str:
+    return clip(scene.path.question, _ASKED)[0]
 
 
 def unwrap(call: Call) -> Call:

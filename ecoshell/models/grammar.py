@@ -64,7 +64,7 @@ def rules(notation: Notation = JSON, *, bounded: bool = False) -> str:
     entry = f"string {colon} value" if before else f"[a-zA-Z0-9_]+ {colon} value"
     opened, closed = notation.sign("{"), notation.sign("}", before=True, after=False)
     listed, ended = notation.sign("["), notation.sign("]", before=True, after=False)
-    space = "\nws ::= [ \\t\\n]{0,24}" if notation.space else ""
+    space = '\nws ::= (" " | "\\n" [ ]{0,16})?' if notation.space else ""
     return rf"""
 char ::= {char}
 string ::= {quote} char{texts} {quote}

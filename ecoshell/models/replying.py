@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ecoshell.messages import ToolDocument, Usage
+from ecoshell.messages import Call, ToolDocument, Usage
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
-from ecoshell.models.textcalls import parse_reply
+from ecoshell.models.textcalls import call_fault, parse_reply
 
 if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
@@ -49,6 +49,8 @@ class ReplyReader:
         self._shown = 0
         """Characters of the text that were given out."""
         self._state = "reasoning" if form.inside and self._tags else "begins"
+        self._unknown = ""
+        """The name of a tool that there is none of, once a call of it has begun."""
         self.over = False
         """Whether nothing that follows is wanted."""
 
@@ -60,7 +62,7 @@ class ReplyReader:
     @property
     def refused(self) -> bool:
         """Whether nothing was said before what is not wanted."""
-        return self.over and not self._text[: self._shown].strip()
+        return self.over and not self._unknown and not self._text[: self._shown].strip()
 
     @property
     def most_reasoning(self) -> int:
@@ -116,6 +118,10 @@ class ReplyReader:
 
     def reply(self, usage: Usage, *, cut: bool) -> Reply:
         """What the reply came to."""
+        if self._unknown:
+            said, call = self._text[: self._shown].strip(), Call(self._unknown)
+            fault = call_fault(call, self._request.callable_now)
+            return Reply(said, usage=usage, fault=fault, attempt=call, reasoning=self._reasoning.strip())
         reply = parse_reply(self._text, self._request, usage, cut, self._calls)
         if self._request.want == "text" and self.over:
             reply = replace(reply, text=self._text[: self._shown].strip())
@@ -157,7 +163,7 @@ class ReplyReader:
         return head and replace(head, start=head.start + place, end=head.end + place)
 
     def _hold(self, head: Head, chooser: "Chooser") -> None:
-        """Hold the rest of a call to its grammar; a call of no tool there is goes on as it will."""
+        """Hold the rest of a call to its grammar; of a call of no tool there is, the rest is not waited for."""
         said = self._text[head.end :]
         if not head.tool:
             documents = self._request.callable_now
@@ -165,7 +171,9 @@ class ReplyReader:
             chooser.hold_to(grammar, said)
             return
         document = next((one for one in self._request.callable_now if one.name == head.tool), None)
-        if document is not None:
+        if document is None:
+            self._unknown, self.over = head.tool, True
+        else:
             chooser.hold_to(self._calls.rest(document, bounded=self._bounded), said)
 
 

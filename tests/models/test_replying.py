@@ -15,7 +15,7 @@ from ecoshell.models.base import Delta, Reply, Request
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
 
-from ecoshell.models.choosing import Chooser, Sampling
+from ecoshell.models.choosing import Chooser, Grammar, Sampling
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.formats import FORMATS, GENERIC, HERMES, LLAMA_PYTHONIC
@@ -139,7 +139,30 @@ def test_after_the_marker_only_a_tool_that_may_be_called_now_can_be_named(vocabu
     for _ in range(80):
         token = chooser.choose(_certain(vocabulary, "zebra"))
         written += vocabulary.piece(token)
-    assert written.startswith(b'{"name": "read_file", "arguments": {"path": "')
+    assert b"".join(written.split()).startswith(b'{"name":"read_file","arguments":{"path":"')
+
+
+def test_a_call_of_a_tool_that_is_not_there_is_not_waited_for(chooser):
+    reader = ReplyReader(request(), ReplyForm(HERMES))
+    said = reader.feed('I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser)
+    reply = reader.reply(Usage(), cut=False)
+    assert "".join(text for text, _ in said).strip() == reply.text == "I rename it."
+    assert reader.over
+    assert not reader.refused
+    assert "no tool named 'rename'" in reply.fault
+    assert reply.attempt == Call("rename")
+
+
+@pytest.mark.parametrize("space", ["", " ", "\n    "])
+def test_a_call_may_be_written_over_several_lines(vocabulary, space):
+    inner = f'{{{space}"name": "read_file",{space}"arguments": {{{space}"path": "notes.txt"{space}}}{space}}}'
+    grammar = Grammar(vocabulary, HERMES.grammar((READ,), marked=True, once=True))
+    try:
+        for token in vocabulary.tokens(f"\n{inner}\n</tool_call>"):
+            assert grammar.allows([token]) == [True]
+            grammar.accept(token)
+    finally:
+        grammar.close()
 
 
 def _certain(vocabulary: Vocabulary, wanted: str):
