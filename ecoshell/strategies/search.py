@@ -1,8 +1,9 @@
 """Depth-first search over thoughts and calls, which DFSDT and ToT-DFS share: nodes, dead ends, and going back.
 
 A node is a path; its children are the steps taken from it, `WIDTH` at most. A path comes to a dead end when the model
-gives up on it, when it is as deep as it may be and still acts, when `FAILURES` calls in a row failed, or when the model
-proposes again what was tried there. The search then goes back to the nearest node above that has a child left to try.
+gives up on it, when it is as deep as it may be and still acts, when `FAILURES` calls in a row brought nothing, or when
+the model proposes again what was tried there. The search then goes back to the nearest node above that has a child left
+to try.
 """
 
 from collections.abc import Callable, Generator
@@ -28,7 +29,7 @@ from ecoshell.strategies.base import (
 
 WIDTH = 2
 FAILURES = 3
-"""Calls in a row that fail before a branch is left, from before the first of them."""
+"""Calls in a row that fail or were made before, after which a branch is left from before the first of them."""
 _REASON = 300
 """Characters of a reason that siblings are told."""
 
@@ -92,9 +93,9 @@ class Search:
         self._nodes.append(Node(self.here.path.then(step)))
         self._arrive()
         last = self.here.path.steps[-FAILURES:]
-        if len(last) < FAILURES or any(one.observation.ok for one in last):
+        if len(last) < FAILURES or any(one.observation.ok and not one.observation.refused for one in last):
             return None
-        return DeadEnd(f"{FAILURES} calls in a row failed, at last with: {step.observation.text}", FAILURES)
+        return DeadEnd(f"{FAILURES} calls in a row brought nothing, at last: {step.observation.text}", FAILURES)
 
     def back(self, end: DeadEnd) -> bool:
         """Go back to the nearest node above that has a child left to try; says whether there is one."""

@@ -10,14 +10,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from agent_play import register, say
+from agent_play import counts, register, say
 
 from ecoshell.budget.ledger import Ledger
 from ecoshell.events import to_json
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
 
-LINES = [register("current_time"), *[say("What time is it?", "current_time")] * 200]
+LINES = [register("count_text"), *counts(200)]
 
 
 def killed_after(script: Path, lines: int, *options: str) -> list[dict[str, object]]:

@@ -7,7 +7,7 @@ from contextlib import closing
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
@@ -73,7 +73,7 @@ async def test_the_first_plan_and_its_price_range_come_before_anything_is_spent(
 
 
 async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.kit.planning.strict, shell.kit.planning.earned = True, False
         events = await turn(shell)
@@ -91,7 +91,7 @@ async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
 
 
 async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_no_better_one_unpaid(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.kit.planning.earned = False
         events = await turn(shell)
@@ -115,7 +115,7 @@ async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refuse
 
 
 async def test_a_use_that_helped_earns_another_one(play):
-    lines = [COUNT, COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(3), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         events = await turn(shell)
     assert [one.refused for one in of(events, CallFinished)] == ["", "", ""]
@@ -133,7 +133,7 @@ class Says:
 
 
 async def test_strictly_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
-    lines = [COUNT, COUNT, finish("?"), finish("ok")]
+    lines = [*counts(2), finish("?"), finish("ok")]
     async with play(lines, registration="all", budget="90000tok") as shell:
         shell.kit.planning.judge, shell.kit.planning.strict = Says(False), True
         events = await turn(shell)
@@ -154,7 +154,7 @@ async def test_a_mistake_of_the_caller_can_be_corrected(play):
 
 
 async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all") as shell:
         shell.kit.planning.earned = False
         events = await turn(shell)
@@ -174,7 +174,7 @@ async def test_with_the_plan_off_nothing_is_planned_and_uses_are_remembered_all_
 
 
 async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.kit.planning.mode, shell.kit.planning.earned = "prompt", False
         events = await turn(shell)
@@ -187,7 +187,7 @@ async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
 
 
 async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
         await turn(shell)
@@ -197,7 +197,7 @@ async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play
 
 
 async def test_each_request_goes_on_where_the_one_before_it_ended(play):
-    lines = [COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
         await turn(shell)
@@ -496,7 +496,7 @@ async def test_a_tool_that_another_cap_cannot_pay_for_is_not_planned(play):
 
 
 async def test_a_cap_that_is_set_beside_a_turn_and_a_mode_that_is_switched_are_told_of(play):
-    lines = [COUNT, COUNT, COUNT, finish("3 lines")]
+    lines = [*counts(3), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
         told = []
         async for event in shell.ask("How many lines has notes.txt?"):

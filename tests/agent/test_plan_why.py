@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, register, say, turn
+from agent_play import counts, finish, register, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +23,7 @@ PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")
 READ = say("", "read_file", path="notes.txt")
 MISTAKEN = say("", "read_file", path="note.txt")
+MISTAKEN_AGAIN = say("", "read_file", path="nots.txt")
 TAU = 0.15
 
 
@@ -48,7 +49,7 @@ def capped(play):
 
 
 async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capped):
-    async with capped(register("count_text"), COUNT, COUNT, finish("3")) as shell:
+    async with capped(register("count_text"), *counts(2), finish("3")) as shell:
         document = document_hash(shell.kit.catalog.document("count_text"))
         question = "How many lines has notes.txt?"
         before = Use(question, "count_text", document, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
@@ -71,7 +72,7 @@ async def test_where_no_use_is_earned_none_is_promised(capped):
 
 
 async def test_a_use_given_back_is_not_called_a_help(capped):
-    async with capped(register("read_file"), MISTAKEN, MISTAKEN, READ, finish("3")) as shell:
+    async with capped(register("read_file"), MISTAKEN, MISTAKEN_AGAIN, READ, finish("3")) as shell:
         await turn(shell)
         text = await why(shell, "read_file")
     assert line(text, "bound").startswith("bound  4 = 1 + 1 + 2: ")
@@ -293,10 +294,11 @@ def _check_outcome(text, draft, row, judged):
         assert True not in judged
     if "does not even pay" in text:
         assert draft.means.reserved > draft.means.cap
-    if found := re.search(r"is worth more \((.*?)\) for less \((.*?)\)", text):
+    if found := re.search(r"is worth more than twice as much \((.*?)\) for less \((.*?)\)", text):
         value, chance, worth, asked = figures(found[1])
         assert worth == pytest.approx(value * chance, abs=1e-3)
-        assert worth > asked == pytest.approx(row.value, abs=1e-4)
+        assert asked == pytest.approx(row.value, abs=1e-4)
+        assert worth > 2 * asked - 1e-3
         assert amounts(found[2])[0] < row.cost
     if "Asked for" in text:
         assert row.tool not in draft.plan.forbidden

@@ -69,7 +69,7 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     terminal.wait(r"✘ stopped")
 
     terminal.type("are you there?\r")
-    terminal.wait(r"Still here\.")
+    terminal.wait(r"Still here\.\n✔ answered .*\n❯")
     terminal.type("\x03")
     terminal.wait(r"Ctrl-D or /quit leaves")
     terminal.type("\x04")

@@ -15,6 +15,11 @@ from ecoshell.planning.btp.knapsack import solve
 
 TAU = 0.15
 """The value from which on a tool is worth a use (BTP §2.2)."""
+BETTER = 2
+"""How many times the worth of a call that is asked for another use must have, that the call is refused for it.
+
+Refusing is certain and what it saves is estimated: with 1, sharper chances let fewer useful calls through than no plan.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,8 @@ class Plan:
         """The planned use with better reason than one of this tool, where it could not be paid beside it; else None.
 
         That the tool is asked for is evidence that it is needed: its chance counts as 1. The plan is solved again
-        within what such a use would leave; of what falls out of it, a use is better that is worth more and costs less.
+        within what such a use would leave; of what falls out of it, a use is better that is worth more than
+        `BETTER` times as much and costs less.
         """
         asked = self.row(tool)
         if self.budget is None or asked is None or asked.left:
@@ -124,7 +130,7 @@ class Plan:
         worth, costs, left = zip(*((row.worth, row.cost, row.left) for row in planned), strict=True)
         counts = solve(worth, costs, left, room)
         lost = (row for row, count in zip(planned, counts, strict=True) if count < row.left)
-        better = (row for row in lost if row.worth > asked.value and row.cost < asked.cost)
+        better = (row for row in lost if row.worth > BETTER * asked.value and row.cost < asked.cost)
         return max(better, key=lambda row: row.worth, default=None)
 
 
