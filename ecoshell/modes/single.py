@@ -24,7 +24,7 @@ from ecoshell.modes.branching import (
     filled,
     unfilled,
 )
-from ecoshell.modes.prompts import conclude_text, prompt
+from ecoshell.modes.prompts import conclude_text, system_text
 from ecoshell.modes.roles import SINGLE
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
@@ -169,13 +169,7 @@ class Single:
 
 
 def _system(view: View) -> Message:
-    """The system's text, which is the same for all of a session."""
-    parts = [prompt("single")]
-    if view.presentation.registers:
-        parts.append(prompt("registering"))
-    if view.searching:
-        parts.append(prompt("finishing"))
-    return Message("system", "\n\n".join(parts))
+    return Message("system", system_text(view.presentation, searching=view.searching))
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

@@ -14,7 +14,7 @@ def rates(cached: str = "1", written: str = "1") -> Rates:
     return Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
 
 
-SETTING = Setting(rates(), len, "Be brief.")
+SETTING = Setting(rates(), len, lambda _: "Be brief.")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def runs(replay: Path, tools: Tools) -> list[RecordedRun]:
 
 
 def test_each_bucket_of_a_prompt_has_its_price() -> None:
-    setting = Setting(rates("0.1", "1.25"), len, "")
+    setting = Setting(rates("0.1", "1.25"), len, lambda _: "")
     usage = Usage(input=1000, output=10, cached=600, cache_write=300)
     assert setting.price(usage) == 100 + 60 + Decimal("375.00") + 30
 
