@@ -47,7 +47,7 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
         events = [*await turn(shell), *await turn(shell, "And what is its first line?")]
         requests = shell.requests
     assert [one.presentation for one in of(events, ToolsOffered)] == ["text", "text"]
-    assert all([document.name for document in request.tools] == ["tool_call", "finish"] for request in requests)
+    assert all([document.name for document in request.tools] == ["tool_call"] for request in requests)
     last = "\n".join(message.text for message in requests[-1].messages)
     for document in shell.kit.catalog.documents:
         assert last.count(document.as_text()) == 1

@@ -6,7 +6,7 @@ blacklist, and what is asked for beyond the plan where it would leave no room fo
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
