@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import ContextPart, ContextTold, ModeChosen, TrustGiven
+from ecoshell.events import ContextPart, ContextTold, ModeChosen, Reasoned, TrustGiven
 from ecoshell.untrusted import visible_line
 
 
@@ -48,6 +48,19 @@ def part_size(part: ContextPart, told: ContextTold, unit: str) -> str:
     if part.state != "told":
         return _STATES[part.state]
     return f"{'' if told.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
+
+
+def reasoned_line(event: Reasoned) -> str:
+    """How long a model thought before its reply: `thought for 240 tokens`; in words where nobody counted tokens."""
+    if event.tokens is not None:
+        return f"thought for {event.tokens:,} token{'' if event.tokens == 1 else 's'}"
+    return f"thought for {words_text(event.text)}"
+
+
+def words_text(text: str) -> str:
+    """How many words a text has."""
+    count = len(text.split())
+    return f"{count:,} word{'' if count == 1 else 's'}"
 
 
 def trust_line(given: TrustGiven) -> str:

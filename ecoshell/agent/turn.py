@@ -12,7 +12,7 @@ from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.trail import Trail
 from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
-from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted
+from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted, TextArrived
 from ecoshell.messages import FINISH, Call, Observation
 from ecoshell.strategies.base import (
     FOUND_MOST,
@@ -206,8 +206,11 @@ class Turn:
             return None
 
     async def _think(self, want: Think) -> Thought:
-        emit = self._hushed if want.proposal else self._emit
-        view, thought = await self._step(want.path, want.tried, lambda view: self._mode.think(view, emit))
+        def ask(view: View) -> Awaitable[Thought]:
+            hushed = self._hushed_answers if not view.closed else self._hushed
+            return self._mode.think(view, hushed if want.proposal else self._emit)
+
+        view, thought = await self._step(want.path, want.tried, ask)
         if view.closed and not _ends(thought):
             raise AnswerNow  # it still wants a tool where none may be used
         return self._told(thought, proposal=want.proposal)
@@ -279,6 +282,11 @@ class Turn:
         """Tell everything but the rationale of a proposal, which is told with the step and when that is taken."""
         if not isinstance(event, Rationale):
             self._emit(event)
+
+    def _hushed_answers(self, event: Event) -> None:
+        """The same, without the answer that a proposal would give: it is told when the proposal is taken."""
+        if not (isinstance(event, TextArrived) and event.channel == "answer"):
+            self._hushed(event)
 
     async def _follow(self) -> None:
         """Let the model think that the person chose meanwhile; what another had set aside is given back."""

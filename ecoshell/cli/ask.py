@@ -14,7 +14,7 @@ from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.outcome import Outcome
 from ecoshell.cli.person import LinePerson
 from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TurnFinished, to_json
+from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
 from ecoshell.options import Options
 from ecoshell.untrusted import visible
 
@@ -124,7 +124,10 @@ class JsonLines:
 
 
 class AnswerOnly:
-    """The answer on standard output; progress on standard error if that is a terminal, and warnings in any case."""
+    """The answer on standard output; progress on standard error if that is a terminal, and warnings in any case.
+
+    On a terminal the answer is printed while it is written; a program that reads it gets the one that counts, alone.
+    """
 
     def __init__(self) -> None:
         from ecoshell.cli.render import EventLines, Printer
@@ -132,14 +135,36 @@ class AnswerOnly:
         printer = Printer(sys.stderr)
         self._lines = EventLines(printer, streaming=False, answers=False)
         self._talkative = printer.terminal
+        self._growing = sys.stdout.isatty()
+        self._printed = ""
+        """What of the answer was printed while it arrived."""
+        self._open = False
+        """Whether its line has not ended."""
 
     def show(self, event: Event) -> None:
+        if isinstance(event, TextArrived):
+            if self._growing and event.channel == "answer":
+                self._grow(event.text)
+            return
+        if self._open:
+            print(flush=True)
+            self._open = False
         if self._talkative or isinstance(event, ErrorHappened | Notice | LimitHit) or _went_wrong(event):
             self._lines.show(event)
 
     def end(self, outcome: Outcome) -> None:
-        if outcome.answer:
+        if self._open:
+            print(flush=True)
+        if outcome.answer and outcome.answer.strip() != self._printed.strip():
             print(visible(outcome.answer), flush=True)
+
+    def _grow(self, text: str) -> None:
+        if not self._open:
+            self._printed, text = "", text.lstrip()
+        if text:
+            print(visible(text), end="", flush=True)
+            self._printed += text
+            self._open = True
 
 
 def _went_wrong(event: Event) -> bool:

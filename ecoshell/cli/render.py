@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, trust_line
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line
 from ecoshell.budget.money import amount_text
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
@@ -34,6 +34,7 @@ from ecoshell.events import (
     PlanChanged,
     PlanScored,
     Rationale,
+    Reasoned,
     StepProposed,
     StepStarted,
     TextArrived,
@@ -152,7 +153,7 @@ class EventLines:
         self._signs = printer.signs
         self._streaming = streaming
         self._answers = answers
-        self._streamed = Streamed(printer.piece, self._signs.thought)
+        self._streamed = Streamed(printer.piece, self._signs.thought, self._signs.dot)
         self._thinks = ("", "")
         """The role and the model that were last said to think."""
         self._plan: PlanChanged | None = None
@@ -177,7 +178,7 @@ class EventLines:
         match event:
             case TurnStarted() | TurnFinished():
                 self._turn(event)
-            case StepStarted() | BudgetHeld() | Rationale():
+            case StepStarted() | BudgetHeld() | Rationale() | Reasoned():
                 self._thinking(event)
             case StepProposed() | BranchLeft():
                 self._search(event)
@@ -207,7 +208,7 @@ class EventLines:
         for attached in event.attachments:
             self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
 
-    def _thinking(self, event: StepStarted | BudgetHeld | Rationale) -> None:
+    def _thinking(self, event: StepStarted | BudgetHeld | Rationale | Reasoned) -> None:
         """Which of several roles is asked, while somebody watches, and what it has thought."""
         line, signs = self._printer.line, self._signs
         match event:
@@ -220,6 +221,9 @@ class EventLines:
                     line(f"{signs.dot} {event.role} is thinking {signs.dot} {visible_line(event.model)}", "dim")
                 if event.clamped:
                     line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
+            case Reasoned():
+                if not self._streamed.take_reasoned():
+                    line(f"{signs.dot} {said_by(event.role)}{reasoned_line(event)}", "dim")
             case Rationale():
                 if not self._streamed.had(event.text):
                     line(f"{signs.thought} {said_by(event.role)}{visible_line(event.text)}", "italic")

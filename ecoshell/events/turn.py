@@ -128,6 +128,17 @@ class TextArrived(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoned(Event):
+    """What a model reasoned before a reply, whole; it is shown folded, and no model is told of it."""
+
+    type: ClassVar[str] = "reasoned"
+    text: str
+    role: str
+    tokens: int | None = None
+    """None where nobody counted them; they are part of the reply's output, and priced with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rationale(Event):
     """A finished thought, whole."""
 

@@ -71,6 +71,8 @@ class Delta:
     usage: Usage | None = None
     reasoning: bool = False
     """Whether the text is thinking before the answer, which is shown folded and never sent back."""
+    answer: bool = False
+    """Whether the text is the answer in a call of `finish`, which is there whole in the reply's call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,17 @@ class CallFormat:
                 maybe = head
         return found or maybe
 
+    def called(self, text: str) -> Head | None:
+        """What the call is of that a text after the marker begins with, as far as it can be known; its values are JSON.
+
+        None while that is not known, and where values are written otherwise.
+        """
+        if self.syntax == "named":
+            named = _NAMED.match(text)
+            return named and Head(0, sure=True, end=named.end(), tool=named[1])
+        head = _JSON_HEAD.find(text, frozenset(), whole=True) if self.syntax == "json" else None
+        return head if head and head.sure else None
+
     def read(self, text: str) -> Found:
         """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call."""
         place = text.find(self.opens) if self.opens else -1

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ecoshell.events import Emit, TextArrived
+from ecoshell.events import Emit, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models.base import Delta, Purpose, Reply, Request, Traits
 
@@ -50,22 +50,27 @@ class Listener:
         if isinstance(piece, Reply):
             usage = piece.usage
             self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
+            if piece.reasoning and self._request.purpose in _SHOWN:
+                tokens = self.usage.reasoning if self.usage else 0
+                self._emit(Reasoned(piece.reasoning, self._role, tokens or None))
             return replace(piece, usage=self.usage)
         if piece.usage is not None:
             self.usage = piece.usage
-        self._take(piece.text, reasoning=piece.reasoning)
+        self._take(piece)
         return None
 
-    def _take(self, text: str, *, reasoning: bool) -> None:
+    def _take(self, piece: Delta) -> None:
+        text = piece.text
         if not text:
             self._empty_pieces += 1
             return
         self._pieces += 1
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
-        if not reasoning:
+        if not piece.reasoning and not piece.answer:
             self._said.append(text)
         if self._request.purpose in _SHOWN:
-            channel = "reasoning" if reasoning else "answer" if self._request.purpose == "answer" else "thought"
+            answers = piece.answer or self._request.purpose == "answer"
+            channel = "reasoning" if piece.reasoning else "answer" if answers else "thought"
             self._emit(TextArrived(text=text, channel=channel, role=self._role))
 
     def _credible(self, usage: Usage, reply: Reply) -> bool:

@@ -91,15 +91,15 @@ class LocalModel:
         return PromptSize(count, count, exact=True)
 
     async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
-        """Spoken text as it comes, with the usage so far, then the reply; no byte of a call is streamed as text."""
+        """Spoken text as it comes, with the usage so far, then the reply; of a call only the answer of `finish`."""
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[Delta | None] = asyncio.Queue()
         progress = Progress()
 
-        def say(text: str, reasoning: bool = False) -> None:
-            loop.call_soon_threadsafe(feed.put_nowait, Delta(text, progress.usage(), reasoning))
+        def say(piece: Delta) -> None:
+            loop.call_soon_threadsafe(feed.put_nowait, replace(piece, usage=progress.usage()))
 
-        progress.moved = lambda: say("")
+        progress.moved = lambda: say(Delta(""))
         work = loop.run_in_executor(self._runtime.worker, self._generate, request, progress, say)
         work.add_done_callback(lambda _: feed.put_nowait(None))
         try:
@@ -134,7 +134,7 @@ class LocalModel:
 
     # -- on the model's thread
 
-    def _generate(self, request: Request, progress: Progress, say: Callable[[str, bool], None]) -> Reply:
+    def _generate(self, request: Request, progress: Progress, say: Callable[[Delta], None]) -> Reply:
         prompt, form = self._prompt(request), self._form(request)
         progress.check()
         reader, begun = self._read(prompt, request, form, progress, say, ())
@@ -149,7 +149,7 @@ class LocalModel:
         request: Request,
         form: ReplyForm,
         progress: Progress,
-        say: Callable[[str, bool], None],
+        say: Callable[[Delta], None],
         never: tuple[int, ...],
     ) -> tuple[ReplyReader, tuple[int, ...]]:
         """Read a reply that begins with none of some tokens; returns these and what it did begin with."""
@@ -164,8 +164,8 @@ class LocalModel:
                 begun = (*never, token) if begun == never else begun
                 progress.reasoning += reader.reasons
                 shown = reader.feed(stream.feed(vocabulary.piece(token, special=token in markers)), chooser)
-                for text, reasoning in shown or [("", False)]:
-                    say(text, reasoning)
+                for piece in shown or [Delta("")]:
+                    say(piece)
                 if reader.over:
                     break
                 if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
@@ -173,8 +173,8 @@ class LocalModel:
             shown = reader.feed(stream.finish(), chooser)
         finally:
             chooser.close()
-        for text, reasoning in (*shown, *reader.finish()):
-            say(text, reasoning)
+        for piece in (*shown, *reader.finish()):
+            say(piece)
         return reader, begun
 
     def _score(self, request: ScoreRequest, progress: Progress) -> Scores:

@@ -125,13 +125,15 @@ class RemoteModel:
         async with aclosing(self._process.ask(body)) as lines:
             async for line in lines:
                 if "delta" in line:
-                    if thought := line.get("reasoning"):
-                        yield Delta(thought, reasoning=True)
-                    for text, reasoning in reader.feed(line["delta"]) or [("", False)]:
-                        yield Delta(text, reasoning=reasoning)
+                    if line["reasoning"]:
+                        yield Delta(line["reasoning"], reasoning=True)
+                    for piece in reader.feed(line["delta"]) or [Delta("")]:
+                        yield piece
+                    if line["answer"]:
+                        yield Delta(line["answer"], answer=True)
                 elif "reply" in line:
-                    for text, reasoning in reader.finish():
-                        yield Delta(text, reasoning=reasoning)
+                    for piece in reader.finish():
+                        yield piece
                     yield self._reply(line["reply"], request)
                 else:
                     raise await self._error(line["error"])

@@ -1,9 +1,9 @@
 """The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
 
 It reads `{"id", "ask": {…}}` and `{"id", "cancel": true}` from standard input and ends when that does. For each ask it
-writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text}` for each
-chunk (both may be empty: arguments of a call), and last either `{"id", "reply": {text, reasoning, calls, usage,
-finish}}` or `{"id", "error": {kind, message, status, billed}}`.
+writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer":
+text}` for each chunk (all may be empty: arguments of a call other than `finish`), and last either `{"id", "reply":
+{text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, message, status, billed}}`.
 """
 
 import asyncio
@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+from ecoshell.messages import FINISH
+from ecoshell.models.answering import AnswerText
 from ecoshell.models.remote_failures import BadStream, CutStream, NoOutputLimit, describe
 
 _ALWAYS: dict[str, Any] = {
@@ -87,8 +89,7 @@ class Worker:
         answer.began = True
         try:
             async for chunk in stream:
-                text, reasoning = answer.take(chunk)
-                self._write({"id": number, "delta": text, "reasoning": reasoning})
+                self._write({"id": number, **answer.take(chunk)})
                 await asyncio.sleep(0)  # a provider that floods would else leave no room for a cancel to be seen
         except Exception:
             # What follows an answer's end, such as a usage nobody can read, does not undo the answer.
@@ -113,24 +114,29 @@ class _Answer:
     calls: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     open: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
     """The call that the pieces of each index belong to by now."""
+    answer: AnswerText = field(default_factory=AnswerText)
+    """That of a call of `finish`, if it is the first: one after other calls does not end the turn."""
     finish: str = ""
     usage: dict[str, Any] | None = None
 
-    def take(self, chunk: Any) -> tuple[str, str]:
-        """Add one chunk; returns its text and its reasoning."""
+    def take(self, chunk: Any) -> dict[str, str]:
+        """Add one chunk; returns what it adds to the text, to the reasoning and to the answer."""
         if not chunk.choices:
-            return "", ""
+            return {"delta": "", "reasoning": "", "answer": ""}
         choice = chunk.choices[0]
         self.finish = choice.finish_reason or self.finish
         text: str = choice.delta.content or ""
         reasoning: str = getattr(choice.delta, "reasoning_content", None) or ""
         self.text.append(text)
         self.reasoning.append(reasoning)
+        said = ""
         for part in choice.delta.tool_calls or ():
             call = self._call(part)
             call["name"] += part.function.name or ""
             call["arguments"] += part.function.arguments or ""
-        return text, reasoning
+            if call is self.calls[0] and call["name"] == FINISH:
+                said += self.answer.feed(part.function.arguments or "")
+        return {"delta": text, "reasoning": reasoning, "answer": said}
 
     def _call(self, part: Any) -> dict[str, str]:
         """The call a piece belongs to: that of its index, unless it begins another under the same one.

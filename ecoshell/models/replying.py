@@ -1,14 +1,15 @@
 """One reply as it comes, piece by piece: reasoning, then free text, then calls, of a local model under a grammar.
 
-Text is given out as it is spoken, except what is, or may yet turn out to be, a call.
+Text is given out as it is spoken, except what is, or may yet turn out to be, a call; of a call of `finish` the answer.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ecoshell.messages import Call, ToolDocument, Usage
-from ecoshell.models.base import Reply, Request
+from ecoshell.messages import FINISH, Call, ToolDocument, Usage
+from ecoshell.models.answering import AnswerText
+from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.formats import CallFormat, Head
 from ecoshell.models.grammar import ending_grammar
 from ecoshell.models.textcalls import call_fault, parse_reply
@@ -16,6 +17,8 @@ from ecoshell.models.textcalls import call_fault, parse_reply
 if TYPE_CHECKING:
     from ecoshell.models.choosing import Chooser
 
+_LONGEST_HEAD = 400
+"""Characters of a call among which its name and the beginning of its values are looked for."""
 LEAST_AFTER_REASONING = 64
 """Tokens that reasoning must leave for the answer, or a quarter of `max_tokens` if that is more."""
 
@@ -51,6 +54,11 @@ class ReplyReader:
         self._state = "reasoning" if form.inside and self._tags else "begins"
         self._unknown = ""
         """The name of a tool that there is none of, once a call of it has begun."""
+        self._place = 0
+        """Where the first call begins, its marker left out."""
+        self._called: Head | None = None
+        """What that is of, and where its values begin, once that is known."""
+        self._answer = AnswerText()
         self.over = False
         """Whether nothing that follows is wanted."""
 
@@ -83,9 +91,9 @@ class ReplyReader:
             return calls_grammar(request.callable_now, self._calls, marked=False, once=True, bounded=self._bounded)
         return ""
 
-    def feed(self, piece: str, chooser: "Chooser | None" = None) -> list[tuple[str, bool]]:
-        """Take in what was said; returns what is to be shown of it, each text with whether it is reasoning."""
-        shown: list[tuple[str, bool]] = []
+    def feed(self, piece: str, chooser: "Chooser | None" = None) -> list[Delta]:
+        """Take in what was said; returns what is to be shown of it."""
+        shown: list[Delta] = []
         if self._state == "reasoning":
             self._reasoning += piece
             return self._reason(chooser)
@@ -102,18 +110,20 @@ class ReplyReader:
             self._state = "held" if self.held else "speaking"
         if self._state == "held":
             if self._request.want != "call":
-                shown.append((self._text[self._shown :], False))
+                shown.append(Delta(self._text[self._shown :]))
             self._shown = len(self._text)
         elif self._state == "speaking":
             shown += self._speak(chooser)
+        elif self._state == "calling":
+            shown += self._finishing(piece)
         return shown
 
-    def finish(self) -> list[tuple[str, bool]]:
+    def finish(self) -> list[Delta]:
         """What is left to be shown when nothing more comes."""
         if self._state == "reasoning":
-            return [(self._reasoning[self._shown :], True)]
+            return [Delta(self._reasoning[self._shown :], reasoning=True)]
         if self._state == "begins" or (self._state == "speaking" and self._head(whole=True) is None):
-            return [(self._text[self._shown :], False)]
+            return [Delta(self._text[self._shown :])]
         return []
 
     def reply(self, usage: Usage, *, cut: bool) -> Reply:
@@ -127,33 +137,48 @@ class ReplyReader:
             reply = replace(reply, text=self._text[: self._shown].strip())
         return replace(reply, reasoning=self._reasoning.strip())
 
-    def _reason(self, chooser: "Chooser | None") -> list[tuple[str, bool]]:
+    def _reason(self, chooser: "Chooser | None") -> list[Delta]:
         closing = self._tags[1] if self._tags else ""
         text, closed, rest = self._reasoning.partition(closing)
         if not closed:
             held_back = next((n for n in range(len(closing) - 1, 0, -1) if text.endswith(closing[:n])), 0)
             shown = text[self._shown : max(self._shown, len(text) - held_back)]
             self._shown += len(shown)
-            return [(shown, True)]
-        shown = [(text[self._shown :], True)]
+            return [Delta(shown, reasoning=True)]
+        shown = [Delta(text[self._shown :], reasoning=True)]
         self._reasoning, self._text, self._shown, self._state, self._tags = text, "", 0, "begins", None
         if self.held and chooser is not None:
             chooser.hold_to(self.held)
         rest = rest.lstrip()
         return shown + (self.feed(rest, chooser) if rest else [])
 
-    def _speak(self, chooser: "Chooser | None") -> list[tuple[str, bool]]:
+    def _speak(self, chooser: "Chooser | None") -> list[Delta]:
         """What is certainly no call is shown; where one begins, the grammar takes over."""
         head = self._head()
         upto = len(self._text) if head is None else max(self._shown, head.start)
-        shown, self._shown = self._text[self._shown : upto], upto
+        shown, self._shown = [Delta(self._text[self._shown : upto])], upto
         if head is not None and head.sure:
-            self._state = "calling"
+            self._state, self._place = "calling", head.end
+            self._called = head if head.tool else None
             if self._request.want == "text":
                 self.over = True
-            elif chooser is not None:
+                return shown
+            if chooser is not None:
                 self._hold(head, chooser)
-        return [(shown, False)]
+            shown += self._finishing(self._text[head.end :])
+        return shown
+
+    def _finishing(self, piece: str) -> list[Delta]:
+        """What a piece of a call adds to the answer, if the call is one of `finish`."""
+        if FINISH not in self._names:
+            return []
+        if self._called is None:
+            called = self._calls.called(self._text[self._place : self._place + _LONGEST_HEAD])
+            if called is None:
+                return []
+            self._called, piece = called, self._text[self._place + called.end :]
+        said = self._answer.feed(piece) if self._called.tool == FINISH else ""
+        return [Delta(said, answer=True)] if said else []
 
     def _head(self, *, whole: bool = False) -> Head | None:
         if not self._names:

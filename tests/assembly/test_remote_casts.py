@@ -4,10 +4,12 @@ import json
 from decimal import Decimal
 
 import pytest
+from hostile_server import hostile_server
 from processes import processes_of
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
+from ecoshell.events import Answer
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -44,6 +46,32 @@ async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
     assert (traits.native_tools, traits.context) == (True, 4096)
     assert traits.price is not None
     assert (traits.price.rates.input, traits.price.rates.output, traits.price.source) == (1, 4, "--price")
+
+
+@pytest.mark.parametrize(("mode", "asks"), [("single", 1), ("umi", 2)])
+@pytest.mark.parametrize(("said", "sent"), [("", None), ("temperature = 0.4", 0.4), ('temperature = "auto"', None)])
+async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_providers(mode, asks, said, sent):
+    with hostile_server() as server:
+        name = "good" if mode == "single" else "ender"
+        address = f'[models."openai/{name}"]\nbase_url = "{server.openai}"\n'
+        user_paths().settings_file.write_text(f"[agent]\n{said}\n{address}")
+        shell = await assemble(Options(model=f"openai/{name}", mode=mode))
+        events = [event async for event in shell.ask("Is it enough?")]
+        await shell.aclose()
+        assert [event.text for event in events if isinstance(event, Answer)]
+        assert len(server.asked) == asks
+        assert {body.get("temperature") for body in server.asked} == {sent}
+
+
+async def test_a_call_is_repaired_greedily(home):
+    with hostile_server() as server:
+        model = f'[models."openai/wrong-call"]\nbase_url = "{server.openai}"\nnative_tools = true\n'
+        user_paths().settings_file.write_text(f"[agent]\ntemperature = 0.9\n{model}")
+        shell = await assemble(Options(model="openai/wrong-call"))
+        async for _ in shell.ask("Which files?"):
+            pass
+        await shell.aclose()
+        assert [body["temperature"] for body in server.asked][:2] == [0.9, 0.0]
 
 
 async def test_the_helper_loads_once_a_question_is_on_its_way_and_ends_with_the_shell(home):

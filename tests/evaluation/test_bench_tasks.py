@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_server import hostile_server
 
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.evaluation import commands
@@ -17,6 +18,7 @@ from ecoshell.evaluation.tasks.checks import contains
 from ecoshell.evaluation.tasks.ground import ground
 from ecoshell.evaluation.tasks.report import Pairs, wilson
 from ecoshell.evaluation.tasks.results import Result
+from ecoshell.paths import user_paths
 
 LIST = {
     "id": "list",
@@ -315,6 +317,29 @@ def test_results_are_neither_overwritten_nor_mixed_with_those_of_other_options(p
     with pytest.raises(UsageError, match="not there"):
         play.run((TALK,), "--resume", str(play.folder / "none"), script=TALKED)
     assert play.out.read_text() == before
+
+
+@pytest.mark.parametrize(("said", "sent"), [((), {0.0}), (("0.7",), {0.7}), (("auto",), {None})])
+def test_both_sides_are_greedy_unless_a_temperature_is_said(
+    play: Bench, monkeypatch: pytest.MonkeyPatch, said: tuple[str, ...], sent: set[float | None]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with hostile_server() as server:
+        settings = user_paths().settings_file
+        settings.parent.mkdir(parents=True)
+        settings.write_text(f'[agent]\ntemperature = 1.5\n[models."openai/good"]\nbase_url = "{server.openai}"\n')
+        temperature = ("--temperature", *said) if said else ()
+        play.run((TALK,), "--model", "openai/good", "--baseline", "--out", str(play.out), *temperature)
+        assert len(server.asked) == 2
+        assert {body.get("temperature") for body in server.asked} == sent
+    with pytest.raises(UsageError, match="another temperature"):
+        play.run((TALK,), "--model", "openai/good", "--baseline", "--resume", str(play.out), "--temperature", "1")
+
+
+def test_a_temperature_that_is_none_is_refused(play: Bench) -> None:
+    for wrong in ("warm", "-1", "2.5", "nan"):
+        with pytest.raises(UsageError, match="is no temperature"):
+            play.run((TALK,), "--temperature", wrong, script=TALKED)
 
 
 def test_without_a_file_results_are_kept_in_the_cache_and_found_again(play: Bench) -> None:

@@ -19,7 +19,7 @@ from ecoshell.models.chat_template import ChatTemplate, alternating
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.gguf import Utf8Stream, Vocabulary
-from ecoshell.models.local import LocalModel
+from ecoshell.models.local import SMALL_BYTES, LocalModel
 
 CALCULATE = ToolDocument(
     "calculate",
@@ -332,3 +332,16 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path):
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=True
     )
     assert 'pip install "ecoshell[local]"' in done.stdout
+
+
+def test_a_model_in_several_parts_is_as_large_as_all_of_them(tmp_path):
+    for number in (1, 2):
+        part = tmp_path / f"big-0000{number}-of-00002.gguf"
+        part.write_bytes(b"GGUF\3\0\0\0" + bytes(16))
+        os.truncate(part, SMALL_BYTES // 2)  # a hole, which takes no room
+    model = LocalModel(tmp_path / "big-00001-of-00002.gguf")
+    assert not model.traits.small
+    model.discard()
+    alone = tmp_path / "alone.gguf"
+    alone.write_bytes((tmp_path / "big-00002-of-00002.gguf").read_bytes()[:1000])
+    assert LocalModel(alone).traits.small

@@ -12,7 +12,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable
-from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, TextArrived
+from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
 from ecoshell.models.base import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.metered import MeteredModel
@@ -129,6 +129,35 @@ async def test_text_is_streamed_as_thought_or_answer_and_not_at_all_for_errands(
 ) -> None:
     await metered(Odd(FINE)).ask(Request(REQUEST.messages, max_tokens=50, purpose=purpose), events.append)
     assert {event.channel for event in events if isinstance(event, TextArrived)} == channels
+
+
+async def test_what_is_reasoned_streams_as_such_is_told_whole_and_is_paid_for(
+    metered: Metered, ledger: Ledger, events: list[Event]
+) -> None:
+    thinking = (Delta("Let me ", reasoning=True), Delta("see.", reasoning=True))
+    reply = Reply("one", usage=Usage(80, 20, reasoning=15), reasoning="Let me see.")
+    said = await metered(Odd(says(*thinking, Delta("one"), reply))).ask(REQUEST, events.append)
+    assert said.text == "one"
+    channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
+    assert channels == [("Let me ", "reasoning"), ("see.", "reasoning"), ("one", "thought")]
+    assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Let me see.", "single", 15)]
+    assert cap(ledger).spent == 100 * MILLION
+
+
+async def test_reasoning_that_nobody_counted_has_no_number_and_that_of_errands_is_not_told(
+    metered: Metered, events: list[Event]
+) -> None:
+    reply = Reply("one", usage=Usage(80, 20), reasoning="Hm.")
+    await metered(Odd(says(reply))).ask(REQUEST, events.append)
+    await metered(Odd(says(reply))).ask(Request(REQUEST.messages, max_tokens=50, purpose="title"), events.append)
+    assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Hm.", "single", None)]
+
+
+async def test_the_answer_in_a_call_of_finish_streams_as_the_answer(metered: Metered, events: list[Event]) -> None:
+    reply = Reply("Done.", (Call("finish", {"answer": "Milk."}),), Usage(80, 2))
+    await metered(Odd(says(Delta("Done."), Delta("Milk.", answer=True), reply))).ask(REQUEST, events.append)
+    channels = [(event.text, event.channel) for event in events if isinstance(event, TextArrived)]
+    assert channels == [("Done.", "thought"), ("Milk.", "answer")]
 
 
 async def test_the_model_is_asked_for_no_more_than_is_held(

@@ -10,6 +10,7 @@ import pytest_asyncio
 from hostile_server import hostile_server
 
 from ecoshell.budget.pricebook import PriceBook
+from ecoshell.catalog.presentation import FINISH_DOCUMENT
 from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
 NATIVE = ("caller", "two-calls", "half-a-call", "deep-call", "nan-call", "list-call", "wrong-call", "stranger", "good")
-NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller")
+NATIVE += ("two-calls-numbered-alike", "second-call-broken", "marked-caller", "finisher", "early-finisher")
 READ_FILE = ToolDocument(
     "files.read_file",
     "Reads a file.",
@@ -266,6 +267,29 @@ async def test_a_call_that_the_server_passed_on_unread_is_read_here(model):
     assert (reply.reasoning, reply.text) == ("Which one?", "I look.")
     assert "".join(piece.text for piece in pieces[:-1] if piece.reasoning) == "Which one?"
     assert "".join(piece.text for piece in pieces[:-1] if not piece.reasoning) == "I look.\n"
+
+
+async def test_an_answer_that_is_an_argument_of_finish_streams_as_it_is_written(model):
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    pieces = [piece async for piece in model("openai/finisher").stream(request)]
+    assert [piece.text for piece in pieces[:-1] if piece.answer] == ["Milk ", "😀, ", "eggs"]
+    assert "".join(piece.text for piece in pieces[:-1] if not piece.answer) == "That is all."
+    assert pieces[-1].text == "That is all."
+    assert pieces[-1].call == Call("finish", {"answer": "Milk 😀, eggs"})
+
+
+async def test_an_answer_beside_another_call_does_not_end_the_turn_and_is_not_streamed(model):
+    request = replace(ASK_WITH_TOOL, tools=(READ_FILE, FINISH_DOCUMENT), callable_now=(READ_FILE, FINISH_DOCUMENT))
+    reply, streamed = await ask(model("openai/early-finisher"), request)
+    assert [call.name for call in reply.calls] == ["files.read_file", "finish"]
+    assert streamed == ""
+
+
+async def test_the_temperature_that_a_provider_recommends_is_left_to_it(model, server):
+    await ask(model("openai/good"), replace(ASK, temperature=None))
+    await ask(model("openai/good"), replace(ASK, temperature=0.0))
+    assert ["temperature" in body for body in server.asked] == [False, True]
+    assert server.asked[1]["temperature"] == 0
 
 
 async def test_a_broken_call_after_a_whole_one_leaves_the_whole_one(model):

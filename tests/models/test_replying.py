@@ -1,14 +1,16 @@
 """A local model's reply as it comes: what is shown, what is held to a grammar, and what it came to."""
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ecoshell.catalog.presentation import FINISH_DOCUMENT
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 
@@ -18,7 +20,7 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.choosing import Chooser, Grammar, Sampling
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.formats import FORMATS, GENERIC, HERMES, LLAMA_PYTHONIC
+from ecoshell.models.formats import FORMATS, GENERIC, HERMES, LLAMA_PYTHONIC, CallFormat
 from ecoshell.models.gguf import Vocabulary
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import ReplyForm, ReplyReader
@@ -74,14 +76,14 @@ def request(want: str = "either", **more) -> Request:
 def heard(text: str, chooser: Held, form: ReplyForm | None = None, asked: Request | None = None, *, size: int = 1):
     """What is shown of a text that comes in pieces, what was reasoned, and the reply."""
     reader = ReplyReader(asked or request(), form or ReplyForm(HERMES))
-    pieces: list[tuple[str, bool]] = []
+    pieces: list[Delta] = []
     for place in range(0, len(text), size):
         pieces += reader.feed(text[place : place + size], chooser)
         if reader.over:
             break
     pieces += reader.finish()
-    said = "".join(piece for piece, reasoning in pieces if not reasoning)
-    reasoned = "".join(piece for piece, reasoning in pieces if reasoning)
+    said = "".join(piece.text for piece in pieces if not piece.reasoning)
+    reasoned = "".join(piece.text for piece in pieces if piece.reasoning)
     return said, reasoned, reader.reply(Usage(), cut=False)
 
 
@@ -146,7 +148,7 @@ def test_a_call_of_a_tool_that_is_not_there_is_not_waited_for(chooser):
     reader = ReplyReader(request(), ReplyForm(HERMES))
     said = reader.feed('I rename it. {"name": "rename", "arguments": {"from": "a", "to": "b"', chooser)
     reply = reader.reply(Usage(), cut=False)
-    assert "".join(text for text, _ in said).strip() == reply.text == "I rename it."
+    assert "".join(one.text for one in said).strip() == reply.text == "I rename it."
     assert reader.over
     assert not reader.refused
     assert "no tool named 'rename'" in reply.fault
@@ -189,7 +191,7 @@ def test_a_call_of_a_tool_that_was_never_named_is_not_shown_and_is_a_fault(choos
 
 def test_where_text_is_wanted_a_call_ends_the_reply(chooser):
     reader = ReplyReader(request("text"), ReplyForm(HERMES))
-    shown = [text for sign in f"Milk. {CALL}" if not reader.over for text, _ in reader.feed(sign, chooser)]
+    shown = [piece.text for sign in f"Milk. {CALL}" if not reader.over for piece in reader.feed(sign, chooser)]
     assert "".join(shown) == "Milk. "
     assert reader.over
     assert not reader.refused
@@ -217,6 +219,45 @@ def test_reasoning_that_the_prompt_opened_comes_before_a_call_that_is_wanted(cho
     assert reply.reasoning == "Which one?"
 
 
+ANSWER = 'Milk, "eggs" 😀\nand {bread}.'
+ARGUMENTS = json.dumps({"give_up": False, "answer": ANSWER})
+
+
+@pytest.mark.parametrize("size", [1, 4, 500])
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (HERMES, '<tool_call>\n{"name": "finish", "arguments": %s}\n</tool_call>'),
+        (HERMES, '{"name": "finish", "arguments": %s}'),
+        (GENERIC, '```json\n{"name": "finish", "arguments": %s}\n```'),
+        (FORMATS["llama-json"], '{"name": "finish", "parameters": %s}'),
+        (FORMATS["mistral"], '[TOOL_CALLS][{"name": "finish", "arguments": %s}]'),
+        (FORMATS["mistral-named"], "[TOOL_CALLS]finish[ARGS]%s"),
+    ],
+)
+def test_the_answer_in_a_call_of_finish_is_shown_as_it_is_written(form, text, size):
+    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
+    said, reply = answered(text % ARGUMENTS, asked, form, size)
+    assert said == ("I have it.", ANSWER)
+    assert reply.call == Call("finish", json.loads(ARGUMENTS))
+
+
+@pytest.mark.parametrize("size", [1, 500])
+def test_of_another_call_nothing_is_shown_also_where_it_has_an_argument_answer(size):
+    asked = Request(ASKED, (READ, FINISH_DOCUMENT), (READ, FINISH_DOCUMENT))
+    text = '<tool_call>\n{"name": "read_file", "arguments": {"answer": "no"}}\n</tool_call>'
+    assert answered(text, asked, HERMES, size)[0] == ("I have it.", "")
+
+
+def answered(text: str, asked: Request, form: CallFormat, size: int) -> tuple[tuple[str, str], Reply]:
+    """What is shown before a call, and as the answer in it, of a model that runs elsewhere; and the reply."""
+    reader, text = ReplyReader(asked, ReplyForm(form, TAGS, elsewhere=True)), f"I have it.\n{text}"
+    shown = [piece for at in range(0, len(text), size) for piece in reader.feed(text[at : at + size])]
+    shown += reader.finish()
+    thought, answer = ("".join(one.text for one in shown if one.answer is about) for about in (False, True))
+    return (thought.strip(), answer), reader.reply(Usage(), cut=False)
+
+
 PARTS = [
     "<think>",
     "</think>",
@@ -240,9 +281,10 @@ PARTS = [
 )
 def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
     text, shape = "".join(parts), ReplyForm(form, TAGS, elsewhere=True)
+    assume("````" not in text)  # of more than three such signs it depends on the pieces which of them are the fence
     whole, pieces = ReplyReader(request(), shape), ReplyReader(request(), shape)
     shown = [*whole.feed(text), *whole.finish()]
-    place, heard = 0, list[tuple[str, bool]]()
+    place, heard = 0, list[Delta]()
     for size in sizes * len(text):
         heard += pieces.feed(text[place : place + size])
         place += size
@@ -250,7 +292,7 @@ def test_in_whatever_pieces_a_reply_comes_the_same_is_shown(parts, sizes, form):
             break
     heard += pieces.finish()
     for reasoning in (False, True):
-        one, other = ("".join(said for said, about in told if about is reasoning) for told in (shown, heard))
+        one, other = ("".join(one.text for one in told if one.reasoning is reasoning) for told in (shown, heard))
         assert one.strip() == other.strip()
     assert whole.reply(Usage(), cut=False) == pieces.reply(Usage(), cut=False)
 

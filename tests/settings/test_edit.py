@@ -90,6 +90,8 @@ def test_a_missing_file_is_made_with_its_folders_for_its_owner_alone(tmp_path: P
         ("tools.allow_private_addresses", "true", True),
         ("tools.command_seconds", "30", 30),
         ("registration.names_share", "0.1", 0.1),
+        ("agent.temperature", "auto", "auto"),
+        ("agent.temperature", "0.7", 0.7),
         ("local.threads", "auto", "auto"),
         ("local.threads", "4", 4),
         ("budget.session", "0.50", "0.50"),

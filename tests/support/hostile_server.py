@@ -106,6 +106,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._stream_texts("That is enough. Next: conclusion." if done else f"{thought} Next: caller.")
         self._end(usage=GOOD_USAGE)
 
+    def do_as_ender(self, body: dict[str, Any]) -> None:
+        """Decides as a planner would that it is enough, and when it is asked again, answers."""
+        first = len(self.record.asked) == 1
+        self._stream_texts("That is enough. Next: conclusion." if first else "It is enough.")
+        self._end(usage=GOOD_USAGE)
+
     def do_as_no_usage(self, body: dict[str, Any]) -> None:
         self._stream_texts("The ", "answer.")
         self._end(usage=None)
@@ -245,6 +251,27 @@ class _Handler(BaseHTTPRequestHandler):
             self._event(_chunk(choices=[{"index": 0, "delta": delta, "finish_reason": None}]))
         self._event(_chunk("The answer."))
         self._end(usage=GOOD_USAGE)
+
+    def do_as_finisher(self, body: dict[str, Any]) -> None:
+        """Thinks, then gives its answer as an argument, cut where a character is half written."""
+        self._head(200, "text/event-stream")
+        self._event(_chunk("That is all."))
+        for name, arguments in (
+            ("finish", ""),
+            ("", '{"ans'),
+            ("", 'wer": "Milk \\ud8'),
+            ("", "3d\\ude00, "),
+            ("", 'eggs"}'),
+        ):
+            self._event(_call_chunk(0, name, arguments))
+        self._end("tool_calls", usage=GOOD_USAGE)
+
+    def do_as_early_finisher(self, body: dict[str, Any]) -> None:
+        """Gives its answer beside a call whose result it has not seen."""
+        self._head(200, "text/event-stream")
+        self._event(_call_chunk(0, _safe_tool(body), '{"path": "notes.txt"}'))
+        self._event(_call_chunk(1, "finish", '{"answer": "Milk."}'))
+        self._end("tool_calls", usage=GOOD_USAGE)
 
     def do_as_half_a_call(self, body: dict[str, Any]) -> None:
         self._call_tool('{"path": "no')

@@ -1,38 +1,15 @@
 """Whose thought, whose call and whose answer it is: in the transcript and in the line shell."""
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.style import Style
 from roles_play import ALONE, CALLED, CALLER_THINKS, MIXED, PLANNER_THINKS, trio
+from telling import printed, told
 from tui_play import COUNTING
 
-from ecoshell.cli.render import EventLines, Printer
-from ecoshell.events import Answer, Event
-from ecoshell.tui.transcript.blocks import TONES
-from ecoshell.tui.transcript.column import Column
-from ecoshell.tui.transcript.painter import Painter
-from ecoshell.tui.transcript.teller import Teller
+from ecoshell.events import Answer
 
 TRIO = trio()
-
-
-def told(*events: Event, width: int = 80) -> list[str]:
-    column = Column()
-    column.repaint(Painter(dict.fromkeys(TONES, Style()), width))
-    teller = Teller(column)
-    for event in events:
-        teller.tell(event)
-    return [line.strip() for line in column.plain.splitlines() if line.strip()]
-
-
-def printed(*events: Event, streaming: bool = True) -> list[str]:
-    out = io.StringIO()
-    lines = EventLines(Printer(out), streaming=streaming)
-    for event in events:
-        lines.show(event)
-    return [line for line in out.getvalue().splitlines() if line]
 
 
 @pytest.mark.parametrize("width", [60, 130])

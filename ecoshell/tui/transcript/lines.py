@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, trust_line
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, words_text
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -25,6 +25,7 @@ from ecoshell.events import (
     PlanChanged,
     PlanScored,
     Rationale,
+    Reasoned,
     Status,
     StepProposed,
     ToolRegistered,
@@ -101,6 +102,13 @@ def rationale(event: Rationale) -> Block:
     """A finished thought, and whose it is."""
     first, *others = rows_of(event.text.strip(), "thought")
     return Block("◆", "thought", (row(*_by(event.role), *first.pieces), *others))
+
+
+def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
+    """What was reasoned before a reply, or is being, folded away."""
+    told = f"thinking … {words_text(event.text)}" if arriving else reasoned_line(event)
+    head = row(*_by(event.role), Piece(told, "muted"))
+    return Block("◇", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 
 
 def _by(role: str) -> tuple[Piece, ...]:

@@ -31,6 +31,7 @@ from ecoshell.events import (
     PlanChanged,
     PlanScored,
     Rationale,
+    Reasoned,
     StepProposed,
     TextArrived,
     ToolRegistered,
@@ -81,14 +82,6 @@ class Canvas(OpenEnd, Protocol):
         """Put finished blocks above what is open, which stays open."""
         ...
 
-    def redraw(self, block: Block) -> None:
-        """Put a block in the place of the one of its name, which may be finished."""
-        ...
-
-    def open(self, block: Block, key: str = "") -> None:
-        """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
-        ...
-
     def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
         """Show what was thought of a call's result, beside it."""
         ...
@@ -123,7 +116,7 @@ class Teller:
         match event:
             case TurnStarted() | TurnFinished():
                 self._turned(event)
-            case TextArrived() | BudgetHeld() | Rationale() | StepProposed():
+            case TextArrived() | BudgetHeld() | Reasoned() | Rationale() | StepProposed():
                 self._arriving.hear(event)
             case GraphPlanned() | NodeChanged():
                 self._graph(event)
@@ -135,6 +128,7 @@ class Teller:
                 self._planned(event)
             case Answer():
                 self._answer = event
+                self._arriving.over()
                 self._canvas.open(lines.answer(event))
             case ApprovalWanted():
                 self._names[event.id] = event.name
@@ -227,6 +221,7 @@ class Teller:
 
     def _stop(self) -> None:
         """Say of what nobody heard the end that it was stopped."""
+        self._arriving.stop_reasoning()
         for started in self._calls.values():
             self._canvas.settle(lines.stopped(started), _key(started.id))
         self._calls.clear()
@@ -237,6 +232,7 @@ class Teller:
         if not closes:
             self._canvas.insert(block)
             return
+        self._arriving.stop_reasoning()
         self._canvas.add(block)
         self._arriving.over()
 

@@ -1,0 +1,29 @@
+"""Events as the transcript tells them, and as the line shell prints them."""
+
+import io
+
+from rich.style import Style
+
+from ecoshell.cli.render import EventLines, Printer
+from ecoshell.events import Event
+from ecoshell.tui.transcript.blocks import TONES
+from ecoshell.tui.transcript.column import Column
+from ecoshell.tui.transcript.painter import Painter
+from ecoshell.tui.transcript.teller import Teller
+
+
+def told(*events: Event, width: int = 80) -> list[str]:
+    column = Column()
+    column.repaint(Painter(dict.fromkeys(TONES, Style()), width))
+    teller = Teller(column)
+    for event in events:
+        teller.tell(event)
+    return [line.strip() for line in column.plain.splitlines() if line.strip()]
+
+
+def printed(*events: Event, streaming: bool = True) -> list[str]:
+    out = io.StringIO()
+    lines = EventLines(Printer(out), streaming=streaming)
+    for event in events:
+        lines.show(event)
+    return [line for line in out.getvalue().splitlines() if line]

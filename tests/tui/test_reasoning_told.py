@@ -1,0 +1,146 @@
+"""What a model reasons, and the answer that it gives as an argument: in the transcript, in the line shell, in `ask`."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+from roles_play import trio
+from telling import printed, told
+from tui_play import FINISHED, STARTED, FakeShell, eventually
+
+from ecoshell.cli.ask import AnswerOnly
+from ecoshell.cli.outcome import Outcome
+from ecoshell.events import (
+    Answer,
+    BudgetHeld,
+    Event,
+    Rationale,
+    Reasoned,
+    StepProposed,
+    StepStarted,
+    TextArrived,
+    from_json,
+    to_json,
+)
+from ecoshell.tui.transcript.view import Transcript
+
+HELD = BudgetHeld(1, "single", "m", 0, 0, 100, clamped=False)
+REASONING = tuple(TextArrived(text, "reasoning", "single") for text in ("They want ", "milk \x1b[2Jand ", "eggs."))
+REASONED = Reasoned("They want milk \x1b[2Jand eggs.", "single", 240)
+THOUGHT = TextArrived("I have it.", "thought", "single")
+ANSWER = tuple(TextArrived(text, "answer", "single") for text in ("Milk ", "and eggs."))
+TURN: tuple[Event, ...] = (
+    STARTED, StepStarted(1, "single", "m"), HELD, *REASONING, THOUGHT, *ANSWER, REASONED,
+    Rationale("I have it.", "single"), Answer("Milk and eggs."), FINISHED,
+)  # fmt: skip
+UNTIL_THOUGHT = TURN[: TURN.index(THOUGHT)]
+UNTIL_ANSWER = TURN[: TURN.index(REASONED)]
+
+
+def test_while_a_model_reasons_only_how_much_is_seen():
+    assert told(*UNTIL_THOUGHT)[1:] == ["◇  thinking … 5 words"]
+    assert told(*UNTIL_THOUGHT, THOUGHT)[1:] == ["◇  thought for 5 words", "◇  I have it."]
+
+
+def test_what_was_reasoned_is_folded_above_what_was_said():
+    lines = told(*TURN)
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["◇", "◆", "✔"]
+    assert lines[1].startswith("◇  thought for 240 tokens")
+    assert lines[2:4] == ["◆  I have it.", "✔  Milk and eggs."]
+
+
+def test_a_session_that_is_read_again_shows_the_same():
+    past = [event for event in TURN if not isinstance(event, TextArrived)]
+    assert told(*(from_json(to_json(event)) for event in past)) == told(*TURN)
+
+
+def test_an_answer_grows_below_its_thought_and_stands_there_once():
+    lines = told(*UNTIL_ANSWER)
+    assert lines[-2:] == ["◇  I have it.", "…  Milk and eggs."]
+    assert sum("Milk" in line for line in told(*TURN)) == sum("I have it" in line for line in told(*TURN)) == 1
+
+
+def test_an_answer_that_came_to_nothing_leaves_the_screen_with_the_next_reply():
+    again = (*UNTIL_ANSWER, REASONED, HELD, TextArrived("Milk, ", "answer", "single"), Answer("Milk, eggs."), FINISHED)
+    assert [line for line in told(*again) if "Milk" in line] == ["✔  Milk, eggs."]
+
+
+def test_a_turn_that_is_stopped_keeps_all_that_was_reasoned():
+    many = tuple(TextArrived(f"word{at} ", "reasoning", "single") for at in range(100))
+    lines = told(STARTED, HELD, *many, FINISHED)
+    assert lines[1].startswith("◇  thought for 100 words")
+
+
+def test_a_proposal_takes_the_place_of_what_was_thought_of_it():
+    lines = told(STARTED, HELD, THOUGHT, StepProposed("I have it.", "answer", "single"))
+    assert sum("I have it." in line for line in lines) == 1
+
+
+def test_the_line_shell_says_that_a_model_thinks_and_prints_thought_and_answer_once_each():
+    lines = printed(*TURN)
+    assert lines[:3] == ["| thinking … 5 words", "- I have it.", "- Milk and eggs."]
+    assert sum("Milk" in line for line in lines) == 1
+    assert not any("thought for" in line or "They want" in line for line in lines)
+
+
+def test_where_nobody_watches_the_line_shell_says_how_long_a_model_thought():
+    lines = printed(*TURN, streaming=False)
+    assert lines[:3] == ["| thought for 240 tokens", "- I have it.", "answer: Milk and eggs."]
+
+
+def test_of_several_roles_it_is_said_which_one_thinks():
+    reasoned = Reasoned("Hm.", "planner", 1)
+    assert "◇  planner  thought for 1 token" in "\n".join(told(*trio()[:3], reasoned))
+    assert printed(reasoned) == ["| planner: thought for 1 token"]
+
+
+def asked(*events: Event) -> None:
+    report, outcome = AnswerOnly(), Outcome()
+    for event in events:
+        outcome.see(event)
+        report.show(event)
+    report.end(outcome)
+
+
+def test_ask_prints_the_answer_alone_and_once(capsys: pytest.CaptureFixture[str]):
+    asked(*TURN)
+    assert capsys.readouterr().out == "Milk and eggs.\n"
+
+
+def test_ask_shows_the_answer_growing_on_a_terminal_and_prints_it_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    report = AnswerOnly()
+    for event in UNTIL_ANSWER:
+        report.show(event)
+    assert capsys.readouterr().out == "Milk and eggs."
+    asked(*TURN)
+    assert capsys.readouterr().out == "Milk and eggs.\n"
+
+
+def test_ask_prints_the_answer_that_counts_where_another_one_was_begun(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    asked(*UNTIL_ANSWER, REASONED, Answer("Only milk."), replace(FINISHED, answer="Only milk."))
+    assert capsys.readouterr().out == "Milk and eggs.\nOnly milk.\n"
+
+
+async def test_what_was_reasoned_can_be_opened(make_app):
+    app = make_app(FakeShell(earlier=TURN))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).text)
+        assert "They want milk" not in app.chat.query_one(Transcript).text
+        await pilot.press("shift+tab", "up", "up", "up", "up", "enter")
+        await eventually(pilot, lambda: "They want milk ␛[2Jand eggs." in app.chat.query_one(Transcript).text)
+
+
+@pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+def test_an_answer_after_reasoning(snap_compare, make_app, size):
+    async def before(pilot) -> None:
+        await eventually(pilot, lambda: pilot.app.chat.talk)
+        await eventually(pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).text)
+
+    assert snap_compare(make_app(FakeShell(earlier=TURN)), terminal_size=size, run_before=before)
