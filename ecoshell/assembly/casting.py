@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
     from ecoshell.models.remote_process import RemoteProcess
     from ecoshell.modes.stepwise import Stepwise
     from ecoshell.modes.umi import Trio
-    from ecoshell.settings.schema import Settings
+    from ecoshell.settings.schema import AgentSettings, Settings
 
 SCRIPT = "script:"
 
@@ -106,7 +106,12 @@ class Casting:
             return self._trio(Trio.of(model))
         from ecoshell.modes.single import Single
 
-        return Single(model, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens)
+        return Single(
+            model,
+            max_tokens=agent.max_output_tokens,
+            answer_tokens=agent.answer_tokens,
+            temperature=_temperature(agent),
+        )
 
     def _trio(self, trio: "Trio") -> Mode:
         """Three roles; the small models among those that do not lead are asked one small thing at a time."""
@@ -121,7 +126,13 @@ class Casting:
             if _asked_stepwise(summarizer)
             else None,
         )
-        return Umi(trio, max_tokens=agent.max_output_tokens, answer_tokens=agent.answer_tokens, small=small)
+        return Umi(
+            trio,
+            max_tokens=agent.max_output_tokens,
+            answer_tokens=agent.answer_tokens,
+            temperature=_temperature(agent),
+            small=small,
+        )
 
     def _stepwise(self, model: MeteredModel, roles: Roles) -> "Stepwise":
         from ecoshell.modes.stepwise import Stepwise
@@ -212,6 +223,11 @@ class Casting:
 def _asked_stepwise(model: MeteredModel) -> bool:
     """Whether the model is too small for a protocol, and is asked one small thing at a time."""
     return model.traits.small and model.can_score
+
+
+def _temperature(agent: "AgentSettings") -> float | None:
+    """The temperature of steps and answers; None leaves it to the model."""
+    return None if agent.temperature == "auto" else agent.temperature
 
 
 def _told_price(settings: "Settings", options: Options) -> dict[str, Price]:

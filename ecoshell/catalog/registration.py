@@ -38,6 +38,8 @@ REGISTRATION_OUTPUT = 20
 """Tokens of a call of `tool_register`."""
 REGISTRATION_EXCHANGE = 32
 """Tokens that call and its acknowledgment leave in the history, besides the document."""
+REGISTERING_PROMPT = 30
+"""Tokens by which a system prompt tells how tools are registered."""
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -369,8 +371,9 @@ def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -
 
 
 def _meta_tokens(presentation: Presentation) -> int:
-    """About how many tokens the presentation's own tools take."""
-    return sum(len(document.as_entry()) for document in presentation.array(())) // _CHARACTERS_PER_TOKEN
+    """About how many tokens the presentation's own tools take, and what is told of them; `finish` is no part of it."""
+    array = sum(len(document.as_entry()) for document in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
+    return array + (REGISTERING_PROMPT if presentation.registers else 0)
 
 
 def _summary(best: Plan, everything: Plan, possible: bool) -> str:

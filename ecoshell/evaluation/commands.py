@@ -89,12 +89,12 @@ def _ecoact(args: argparse.Namespace) -> int:
     from ecoshell.evaluation.ecoact import Setting, measure_pools
     from ecoshell.evaluation.report import as_json, as_table
     from ecoshell.evaluation.trajectories import read_runs, read_tools
-    from ecoshell.modes.prompts import prompt
+    from ecoshell.modes.prompts import system_text
 
     tools = read_tools(args.catalog)
     runs = read_runs(args.replay, tools)[: args.limit]
     with _counting() as (count, tokenizer):
-        setting = Setting(_rates(args), count, prompt("single"), args.seed, args.wrong, args.questions)
+        setting = Setting(_rates(args), count, system_text, args.seed, args.wrong, args.questions)
         results = list(measure_pools(runs, tools, args.pools, setting))
     _print(as_json(results, setting, tokenizer) if args.json else as_table(results, setting, tokenizer))
     return 0

@@ -29,7 +29,8 @@ POLICIES = ("all", "all_text", "grow", "stable", "auto", "oracle")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How runs are replayed; `rates` are relative to the price of an input token, `count` counts a text's tokens.
+    """How runs are replayed; `rates` are relative to the price of an input token, `count` counts a text's tokens, and
+    `system` is what a model is told first.
 
     `wrong` is the chance that a question registers a tool it does not need before the first that it does; `questions`
     is how many runs make a session.
@@ -37,7 +38,7 @@ class Setting:
 
     rates: Rates
     count: Callable[[str], int]
-    system: str
+    system: Callable[[Presentation], str]
     seed: int = 0
     wrong: float = 0.0
     questions: int = 1
@@ -138,7 +139,7 @@ def decide_for(
 
     `history` is the tokens of earlier questions of the session, `registered` what these have registered.
     """
-    work = Workload(base=setting.count(setting.system) + history + setting.count(question))
+    work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
     documents = [document for document in pool if document.name not in registered]
     candidates = candidates_of(documents, Ranker(pool).chances(question), setting.count)
     return decide(candidates, setting.rates, work, Policy(presentation=presentation))
@@ -154,7 +155,7 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
     result.runs += 1
 
     def replayed(presentation: Presentation, upfront: Callable[[RecordedRun], Sequence[ToolDocument]]) -> Session:
-        session = Session(Scenario(presentation, setting.system, setting.count), pool)
+        session = Session(Scenario(presentation, setting.system(presentation), setting.count), pool)
         for run in runs:
             session.ask(run, upfront(run), wrong=_wrong(run, pool, session, setting))
         return session
@@ -181,7 +182,7 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
 def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> Session:
     """A session as the shell decides it, question by question; it keeps its presentation."""
     first = decide_for(runs[0].query, pool, setting)
-    session = Session(Scenario(first.presentation, setting.system, setting.count), pool)
+    session = Session(Scenario(first.presentation, setting.system(first.presentation), setting.count), pool)
     result.chosen[first.presentation.name] += 1
     about = {document.name: few_words(document) for document in pool} if first.plan.described else {}
     for run in runs:

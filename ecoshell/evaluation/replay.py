@@ -4,6 +4,7 @@ The model of a provider's bill, and of what the shell sends:
 
 - A prompt is the tool array, then the system prompt, then the conversation, as providers put them. What it has in
   common with the prompt before it, from the first token on, is read from the cache; the rest is written to it.
+- There is no `finish`, as where no strategy searches; an answer is text.
 - A registration is a model call of its own: the whole prompt once more, and a short call as output. Recorded thoughts
   stay with the calls they were recorded with.
 - A tool is registered right before its first use. A tool that the catalog does not have needs no registration.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ecoshell.catalog.presentation import STABLE, TEXT, Presentation
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep
-from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
 
 PER_MESSAGE = 3
 """Tokens of a message's frame, as the shell counts them for remote models."""
@@ -57,7 +58,7 @@ class Scenario:
 
     def array_tokens(self, registered: Sequence[ToolDocument]) -> int:
         """Tokens of the tool array."""
-        return sum(self.count(document.as_entry()) for document in self.presentation.array(registered))
+        return sum(self.count(document.as_entry()) for document in self.presentation.array(registered, finish=False))
 
     def message_tokens(self, text: str) -> int:
         """Tokens of a message."""
@@ -107,7 +108,7 @@ class Session:
                 wrong = ""
                 self._register(self._known[step.tool])
             self._exchange(step.thought, self._call(step), step.observation)
-        self._exchange("", _call_text(FINISH, json.dumps({"answer": run.answer}, ensure_ascii=False)), "")
+        self._exchange("", run.answer, "")
 
     def _register(self, document: ToolDocument) -> None:
         call = _call_text(TOOL_REGISTER, json.dumps({"tool_name": document.name}, ensure_ascii=False))

@@ -56,9 +56,7 @@ class Recommended:
 
 
 RECOMMENDED = (
-    Recommended(HubName("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "Q4_K_M"), 1.1, 2, "Apache-2.0"),
     Recommended(HubName("Qwen/Qwen3-4B-GGUF", "Q4_K_M"), 2.5, 4, "Apache-2.0"),
-    Recommended(HubName("Qwen/Qwen2.5-Coder-7B-Instruct-GGUF", "Q4_K_M"), 4.7, 6, "Apache-2.0"),
     Recommended(HubName("Qwen/Qwen3-8B-GGUF", "Q4_K_M"), 5, 7, "Apache-2.0"),
 )
 """The smallest first."""

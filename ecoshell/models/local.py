@@ -17,13 +17,14 @@ from ecoshell.models.engine import Cancelled, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import Utf8Stream
 from ecoshell.models.gguf_header import check_adapter, check_base
+from ecoshell.models.hub_names import parts_of
 from ecoshell.models.kvcache import Lane
 from ecoshell.models.replying import ReplyForm, ReplyReader
 from ecoshell.models.runtime import join_runtime, leave_runtime
 from ecoshell.models.textcalls import as_plain_messages
 
 SMALL_BYTES = 300_000_000
-"""Files below this size hold models too small to follow a protocol."""
+"""Files below this size, all their parts together, hold models too small to follow a protocol."""
 SMALL_REPEAT_PENALTY = 1.1
 """Small models fall into loops when they always take the likeliest token."""
 USUAL_CONTEXT = 8192
@@ -45,7 +46,7 @@ class LocalModel:
         self._adapter = adapter and adapter.resolve()
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
-        self._small = path.stat().st_size < SMALL_BYTES
+        self._small = _size(path) < SMALL_BYTES
         self._runtime = join_runtime(path, self._options, self._adapter)
         self._closed = False
 
@@ -223,6 +224,12 @@ class LocalModel:
         asked = request.temperature
         sampling = self._runtime.sampling() if asked is None else Sampling(asked)
         return replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY) if self._small else sampling
+
+
+def _size(path: Path) -> int:
+    """Bytes of a model: of all its parts, where it is split."""
+    parts = (path.with_name(name) for name in parts_of(path.name))
+    return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def _is_bound(request: Request) -> bool:

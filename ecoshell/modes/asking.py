@@ -56,7 +56,7 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
     """The same once more, the model told what was wrong with its reply: as the result of its call, if that was read."""
     answered: Speaker = "user" if reply.attempt is None else "tool"
     said = (Message("assistant", reply.text, reply.attempt), Message(answered, told, reply.attempt))
-    return replace(request, messages=(*request.messages, *said), purpose="repair")
+    return replace(request, messages=(*request.messages, *said), purpose="repair", temperature=0.0)
 
 
 def unusable_call(fault: str) -> str:

@@ -24,7 +24,7 @@ from ecoshell.modes.branching import (
     filled,
     unfilled,
 )
-from ecoshell.modes.prompts import conclude_text, prompt
+from ecoshell.modes.prompts import conclude_text, system_text
 from ecoshell.modes.roles import SINGLE
 from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
@@ -39,11 +39,17 @@ class Single:
     name = "single"
     role = SINGLE
 
-    def __init__(self, model: MeteredModel, *, max_tokens: int, answer_tokens: int) -> None:
-        """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer."""
+    def __init__(
+        self, model: MeteredModel, *, max_tokens: int, answer_tokens: int, temperature: float | None = 0.0
+    ) -> None:
+        """`max_tokens` bounds a step's output, `answer_tokens` that of the concluding answer.
+
+        `temperature` is that of steps and answers, as in `Request`.
+        """
         self._model = model
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
+        self._temperature = temperature
         self._aside: Hold | None = None
 
     @property
@@ -122,7 +128,8 @@ class Single:
     def _drafting(self, view: View, task: DraftTask) -> Request:
         grammar = draft_grammar(task, self._model)
         text = draft_text(task, numbered=bool(grammar))
-        return replace(self._asking(view, text, want="text"), grammar=grammar)
+        request = self._asking(view, text, want="text")
+        return replace(request, grammar=grammar, temperature=0.0) if grammar else request
 
     def _asking(self, view: View, task: str, *, want: Literal["call", "text"]) -> Request:
         """A step in which the model is asked for this alone."""
@@ -154,6 +161,7 @@ class Single:
             tools=array,
             callable_now=tuple(document for document in may if document.name not in view.forbidden),
             max_tokens=self._max_tokens,
+            temperature=self._temperature,
         )
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
@@ -161,13 +169,7 @@ class Single:
 
 
 def _system(view: View) -> Message:
-    """The system's text, which is the same for all of a session."""
-    parts = [prompt("single")]
-    if view.presentation.registers:
-        parts.append(prompt("registering"))
-    if view.searching:
-        parts.append(prompt("finishing"))
-    return Message("system", "\n\n".join(parts))
+    return Message("system", system_text(view.presentation, searching=view.searching))
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

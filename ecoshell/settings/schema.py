@@ -18,6 +18,8 @@ from pydantic import (
 )
 
 _DOLLARS = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)", re.ASCII)
+_HOTTEST = 2
+"""The highest temperature that providers take."""
 _AMOUNT = re.compile(rf"{_DOLLARS.pattern}|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
 
 
@@ -44,6 +46,14 @@ def _auto_or_at_least(least: int) -> PlainValidator:
         raise ValueError(f'must be "auto" or a whole number of at least {least}')
 
     return PlainValidator(check)
+
+
+def _temperature(value: Any) -> float | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and 0 <= value <= _HOTTEST:
+        return float(value)
+    raise ValueError(f'must be "auto" or a number from 0 to {_HOTTEST}')
 
 
 def _address(value: str) -> str:
@@ -127,6 +137,9 @@ class AgentSettings(Section):
     """Tokens a model may write in one step."""
     answer_tokens: Whole = 512
     """Tokens of the final answer, whose price is set aside before the first step."""
+    temperature: Annotated[float | Literal["auto"], PlainValidator(_temperature)] = "auto"
+    """How freely models choose their words in steps and answers: 0 takes the likeliest, up to 2; auto is what the
+    model's file, its family or its provider recommends. Rankings, judgments and summaries are always at 0."""
     context: Literal["auto", "off"] = "auto"
     """Whether the model is told where it works: date, system, and the workspace's path, files and git state."""
     instructions: Literal["ask", "trust", "off"] = "ask"

@@ -98,13 +98,16 @@ async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_
         why = (await shell.command("/plan why count_text")).text
     assert [one.refused for one in of(events, CallFinished)] == ["", ""]
     assert why.startswith("count_text: unplanned (quota)")
-    assert why.endswith("Asked for, it is called all the same: the answer and every better use could still be paid.")
+    called = "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
+    assert why.endswith(called)
 
 
 async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refused_and_told_what_is_affordable(play):
     lines = [say("", "fetch_url", url="https://x.example"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
         shell.kit.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
+        _remember(shell, "fetch_url", helpful=False)
+        _remember(shell, "count_text", helpful=True)
         events = await turn(shell)
         why = (await shell.command("/plan why fetch_url")).text
     refused, counted = of(events, CallFinished)
@@ -112,6 +115,14 @@ async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refuse
     assert "would leave count_text unpaid ($0.02" in refused.observation
     assert "Affordable instead: count_text ($0.02" in refused.observation
     assert why.splitlines()[0].startswith("fetch_url: ")
+
+
+async def test_a_call_of_a_tool_without_a_history_is_refused_for_no_other(play):
+    lines = [say("", "fetch_url", url="https://x.example"), finish("3 lines")]
+    async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
+        shell.kit.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
+        events = await turn(shell)
+    assert [one.refused for one in of(events, CallFinished)] != ["forbidden"]
 
 
 async def test_a_use_that_helped_earns_another_one(play):
@@ -219,7 +230,7 @@ async def test_a_tool_whose_results_keep_being_unhelpful_is_blacklisted_and_refu
 async def test_a_cap_hides_no_name_and_a_tool_of_little_worth_may_be_asked_for(play):
     lines = [register("count_text"), COUNT, finish("3 lines")]
     async with play(lines, registration="names", budget="60000tok") as shell:
-        _make_worthless(shell, "count_text")
+        _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
     assert set(of(events, ToolsOffered)[0].names) == set(shell.kit.catalog.names)
     assert [(one.name, one.refused) for one in of(events, CallFinished)] == [("count_text", "")]
@@ -228,7 +239,7 @@ async def test_a_cap_hides_no_name_and_a_tool_of_little_worth_may_be_asked_for(p
 async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
     async with play([finish("no")], registration="names", budget="60000tok") as shell:
         shell.kit.planning.strict = True
-        _make_worthless(shell, "count_text")
+        _remember(shell, "count_text", helpful=False)
         await turn(shell)
         assert "tool_search" in [document.name for document in shell.requests[0].tools]
     async with play([finish("no")], registration="names", budget="60000tok") as shell:
@@ -240,7 +251,7 @@ async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_register
     lines = [register("count_text"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
         shell.kit.planning.strict = True
-        _make_worthless(shell, "count_text")
+        _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
     assert "count_text" not in of(events, ToolsOffered)[0].names
     refused = of(events, CallFinished)[0]
@@ -252,7 +263,7 @@ async def test_when_no_tool_may_be_used_any_more_the_model_is_asked_for_the_answ
     async with play([say("I only know this much.")], registration="all", budget="60000tok") as shell:
         shell.kit.planning.strict = True
         for name in shell.kit.catalog.names:
-            _make_worthless(shell, name)
+            _remember(shell, name, helpful=False)
         events = await turn(shell)
         assert shell.requests[0].want == "text"
     assert events[-1].status == "answered"
@@ -351,8 +362,8 @@ async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
             await shell.command("/plan why cuont_text")
 
 
-def _make_worthless(shell, tool):
-    """Give a tool a long history in which it never helped."""
+def _remember(shell, tool, *, helpful):
+    """Give a tool a long history in which it always helped, or never."""
     known = document_hash(shell.kit.catalog.document(tool))
     shell.kit.planning.records.add(
         Use(
@@ -363,7 +374,7 @@ def _make_worthless(shell, tool):
             result="error",
             result_hash="0",
             ok=False,
-            helpful=False,
+            helpful=helpful,
             judged_by="you",
             model="script",
             price_nano=0,

@@ -14,7 +14,7 @@ def rates(cached: str = "1", written: str = "1") -> Rates:
     return Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
 
 
-SETTING = Setting(rates(), len, "Be brief.")
+SETTING = Setting(rates(), len, lambda _: "Be brief.")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def runs(replay: Path, tools: Tools) -> list[RecordedRun]:
 
 
 def test_each_bucket_of_a_prompt_has_its_price() -> None:
-    setting = Setting(rates("0.1", "1.25"), len, "")
+    setting = Setting(rates("0.1", "1.25"), len, lambda _: "")
     usage = Usage(input=1000, output=10, cached=600, cache_write=300)
     assert setting.price(usage) == 100 + 60 + Decimal("375.00") + 30
 
@@ -142,3 +142,14 @@ def test_a_session_begins_with_each_run_and_holds_none_twice(runs: list[Recorded
     assert all(len({run.id for run in session}) == 2 for session in sessions_of(runs, setting))
     assert [len(session) for session in sessions_of(runs[:1], setting)] == [1]
     assert sessions_of(runs, SETTING) == [(run,) for run in runs]
+
+
+def test_names_are_spoken_of_only_where_tools_are_names(runs: list[RecordedRun], tools: Tools) -> None:
+    longer = dataclasses.replace(SETTING, system=lambda one: "Be brief. Names." if one.registers else "Be brief.")
+    (short,) = measure_pools(runs, tools, (8,), SETTING)
+    (long,) = measure_pools(runs, tools, (8,), longer)
+    for policy in ("all", "all_text"):
+        assert long.totals[policy].usage == short.totals[policy].usage
+    for policy in ("grow", "stable"):
+        more = long.totals[policy].usage.input - short.totals[policy].usage.input
+        assert more == len(" Names.") * long.totals[policy].calls

@@ -13,7 +13,7 @@ from ecoshell.budget.price import Rates
 from ecoshell.evaluation.ecoact import POLICIES, Setting, measure_pools
 from ecoshell.evaluation.trajectories import read_runs, read_tools
 from ecoshell.models.tokens import counter_for
-from ecoshell.modes.prompts import prompt
+from ecoshell.modes.prompts import system_text
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp"
@@ -47,7 +47,7 @@ def measure(count: Callable[[str], int], cached: str, written: str) -> Savings:
     prices = Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
     found: dict[int, dict[str, list[float]]] = {size: {policy: [] for policy in POLICIES} for size in POOLS}
     for seed in SEEDS:
-        setting = Setting(prices, count, prompt("single"), seed)
+        setting = Setting(prices, count, system_text, seed)
         sizes = POOLS if seed == SEEDS[0] else POOLS[:-1]  # of all 527 tools there is only one draw
         for result in measure_pools(runs, tools, sizes, setting):
             for policy in POLICIES:

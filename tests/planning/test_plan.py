@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp.plan import BETTER, Candidate, TaskPlan
+from ecoshell.planning.btp.plan import Candidate, TaskPlan
 
 candidate_lists = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=6
@@ -88,10 +88,12 @@ def test_a_tool_that_is_asked_for_is_refused_only_where_a_better_and_cheaper_use
     asked = Candidate("asked", 0.3, 1, 8, chance=0.01)
     assert TaskPlan([likely, asked]).solve(10).better("asked").tool == "likely"
     assert TaskPlan([likely, asked]).solve(12).better("asked") is None  # both can be paid
+    two_uses = Candidate("likely", 0.8, 2, 4, chance=0.9)
+    assert TaskPlan([two_uses, asked]).solve(12).better("asked") is None  # one of them can
+    new = Candidate("asked", 0.3, 1, 8, chance=0.01, known=False)
+    assert TaskPlan([likely, new]).solve(10).better("asked") is None  # what it is worth is a guess
     assert TaskPlan([unlikely, asked]).solve(10).better("asked") is None  # asking is evidence of need
     assert TaskPlan([likely, Candidate("asked", 0.3, 1, 4, chance=0.01)]).solve(6).better("asked") is None  # not dearer
-    helpful = Candidate("asked", 0.5, 1, 8, chance=0.01)
-    assert TaskPlan([likely, helpful]).solve(10).better("asked") is None  # not worth twice as much
     assert TaskPlan([likely, asked]).solve(None).better("asked") is None
     assert TaskPlan([likely, asked]).solve(10).better("likely") is None
 
@@ -106,9 +108,9 @@ def test_what_is_asked_for_and_not_refused_can_be_paid_and_what_is_refused_leave
         if row.tool not in plan.forbidden:
             assert row.cost <= budget
         if better is not None:
-            assert plan.cost + row.cost > budget
+            assert better.cost + row.cost > budget
             assert better.left
-            assert (better.worth > BETTER * row.value, better.cost < row.cost) == (True, True)
+            assert (better.worth > row.value, better.cost < row.cost) == (True, True)
 
 
 def test_without_the_blacklist_an_unhelpful_tool_may_be_used_again():

@@ -52,8 +52,8 @@ def test_what_is_not_text_is_not_counted(count: CountTool, workspace: Workspace,
         count.count_text("a")
 
 
-def test_either_a_file_or_a_text_is_counted(count: CountTool):
+def test_a_file_or_a_text_is_counted_and_the_file_where_both_are_given(count: CountTool):
     with pytest.raises(ToolError, match="Give `path`"):
         count.count_text()
-    with pytest.raises(ToolError, match="not both"):
+    with pytest.raises(ToolError, match="no such file"):
         count.count_text("a", "b")

@@ -65,11 +65,16 @@ def test_a_long_listing_is_cut_and_says_how_long_it_is(files: FileTools, workspa
 
 
 @pytest.mark.parametrize(
-    ("path", "words"), [("missing", "no such file"), ("a.txt", "not a folder"), ("..", "outside the workspace")]
+    ("path", "words"), [("missing", "no such file"), ("a.txt/b", "not a folder"), ("..", "outside the workspace")]
 )
 def test_what_cannot_be_listed_is_told(files: FileTools, workspace: Workspace, path: str, words: str):
     write(workspace, a_txt="")
     assert words in refusal(files.list_files, path)
+
+
+def test_a_file_is_listed_as_itself(files: FileTools, workspace: Workspace):
+    write(workspace, a_txt="one\n")
+    assert files.list_files("a.txt").text == "a.txt  4 bytes; it is a file, not a folder"
 
 
 def test_an_empty_folder_is_said_to_be_empty(files: FileTools):

@@ -52,10 +52,8 @@ def test_what_cannot_be_asked_is_told(tool: JsonTool, query: str, text: str, wor
         tool.json_query(query, text=text)
 
 
-def test_either_a_file_or_a_text_is_asked(tool: JsonTool):
+def test_a_file_or_a_text_is_asked_and_the_file_where_both_are_given(tool: JsonTool):
     with pytest.raises(ToolError, match="either"):
         tool.json_query("a")
-    with pytest.raises(ToolError, match="either"):
-        tool.json_query("a", path="data.json", text="{}")
     with pytest.raises(ToolError, match=r"Nearest: data\.json"):
-        tool.json_query("a", path="date.json")
+        tool.json_query("a", path="date.json", text='{"a": 1}')

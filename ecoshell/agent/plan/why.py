@@ -62,7 +62,7 @@ def _if_asked(draft: Draft, row: PlanRow) -> str:
     """What would come of a call of a tool that is not planned."""
     better = draft.plan.better(row.tool)
     if better is None:
-        return "Asked for, it is called all the same: the answer and every better use could still be paid."
+        return "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
     return (
         f"Asked for, it is refused: {better.tool} is worth more than twice as much ({better.value:.4f} × "
         f"{better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1) for less "

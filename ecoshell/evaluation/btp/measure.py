@@ -79,7 +79,7 @@ class Outset:
             worth = value(past) if strict else value(past, before[tool])
             likely = 1.0 if strict else chance(past, self.fits.get(tool, 0.0), usual)
             bound = frequency_bound(past, worth, threshold)
-            found.append(Candidate(tool, worth, bound, costs[tool], known=past.uses > 0, chance=likely))
+            found.append(Candidate(tool, worth, bound, costs[tool], known=past.weight > 0, chance=likely))
         return found
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.untrusted import visible_line
@@ -42,6 +42,7 @@ def add_tasks(benchmarks: "argparse._SubParsersAction[Any]") -> argparse.Argumen
     add("--mode", choices=("single", "umi", "auto"), help="who thinks (default: single)")
     add("--strategy", choices=("react", "dfsdt", "tot", "graph"), help="in which order (default: react)")
     add("--registration", choices=("auto", "names", "all"), help="what is registered at first (default: auto)")
+    add("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) to 2, or auto: as in a chat")
     add("--baseline", action="store_true", help="play each task in a plain function-calling loop, too")
     add("--baseline-only", action="store_true", help="play them in the plain loop alone")
     add("--baseline-model", metavar="NAME", help="the plain loop's model (default: the same)")
@@ -74,7 +75,7 @@ def run_tasks(args: argparse.Namespace) -> tuple[str, int]:
         if args.baseline_from is not None:
             for result in read_baseline(args.baseline_from, loop):
                 results.known.setdefault((result.id, "baseline"), result)
-        status = _play(_Run(args, tasks, sides, results), _settings(settings), options, loop)
+        status = _play(_Run(args, tasks, sides, results), _settings(settings, args.temperature), options, loop)
         played = Played(
             model,
             results.of("ecoshell", tasks) if "ecoshell" in sides else (),
@@ -190,16 +191,21 @@ def _sides(args: argparse.Namespace) -> "tuple[Side, ...]":
     return ("ecoshell", "baseline") if beside else ("ecoshell",)
 
 
-def _settings(given: "Settings") -> "Settings":
-    """The settings as they come, but for what the user's say of models: addresses, prices, the graphics card."""
-    return type(given)().model_copy(update={"models": given.models, "local": given.local})
+def _settings(given: "Settings", temperature: float | Literal["auto"]) -> "Settings":
+    """The settings as they come, but for the temperature and what the user's say of models: addresses, prices, the
+    graphics card.
+    """
+    usual = type(given)()
+    agent = usual.agent.model_copy(update={"temperature": temperature})
+    return usual.model_copy(update={"agent": agent, "models": given.models, "local": given.local})
 
 
 def _heading(args: argparse.Namespace, options: "Options", loop: str) -> dict[str, Any]:
     """What must be the same for a run to go on; which tasks are asked for need not be."""
     suite = "packaged" if args.suite is None else str(args.suite.resolve())
     said = {name: getattr(options, name) for name in ("model", "mode", "strategy", "registration")}
-    return {"suite": suite, **said, "baseline_model": loop, "task_seconds": args.task_seconds}
+    asked = {"temperature": args.temperature, "task_seconds": args.task_seconds}
+    return {"suite": suite, **said, "baseline_model": loop, **asked}
 
 
 def _place(args: argparse.Namespace, heading: dict[str, Any]) -> tuple[Path, dict[str, Any]]:
@@ -228,6 +234,18 @@ def _amount(text: str) -> "Amount":
     from ecoshell.budget.money import parse_amount
 
     return parse_amount(text)
+
+
+def _temperature(text: str) -> float | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 2:
+        raise UsageError(f"{text!r} is no temperature.", fix="Give a number from 0 to 2, or auto.")
+    return value
 
 
 def _number(text: str) -> int:

@@ -32,7 +32,7 @@ from ecoshell.tools.results import failed
 from ecoshell.tools.workspace import Workspace
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.settings.schema import Settings
+    from ecoshell.settings.schema import AgentSettings, Settings
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
 PLAIN_STEPS = 24
@@ -156,11 +156,11 @@ class Player:
     async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         model = self._models.get(options.model or "", "baseline")
         tools = offline_tools(self._settings, Workspace(self._ground.workspace))
-        messages, most = [Message("system", PLAIN_SYSTEM), Message("user", task.request)], self._settings.agent
+        messages, agent = [Message("system", PLAIN_SYSTEM), Message("user", task.request)], self._settings.agent
         try:
             with _timed(result):
                 async with asyncio.timeout(self._seconds):
-                    await _loop(model, tools, messages, most.max_output_tokens, result)
+                    await _loop(model, tools, messages, agent, result)
         except TimeoutError:
             result.status = "timeout"
         finally:
@@ -203,14 +203,19 @@ def _reader(result: Result) -> Callable[[Event], None]:
     return see
 
 
-async def _loop(model: Model, tools: Sequence[Tool], messages: list[Message], max_tokens: int, result: Result) -> None:
+async def _loop(
+    model: Model, tools: Sequence[Tool], messages: list[Message], agent: "AgentSettings", result: Result
+) -> None:
     """The plain loop: every tool's document up front, results sent back as they are, until no call comes."""
+    temperature = None if agent.temperature == "auto" else agent.temperature
     named = {tool.document.name: tool for tool in tools}
     documents = tuple(tool.document for tool in tools)
     result.status = "limit"
     while result.steps < PLAIN_STEPS:
         result.steps += 1
-        asked = Request(tuple(messages), documents, documents, "either", max_tokens, role="baseline")
+        asked = Request(
+            tuple(messages), documents, documents, "either", agent.max_output_tokens, temperature, role="baseline"
+        )
         reply = await _reply(model, asked)
         _pay(model, asked, reply, result)
         if reply.fault and reply.attempt is None:

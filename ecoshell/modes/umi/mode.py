@@ -70,14 +70,25 @@ class Umi:
     name = "umi"
     role = PLANNER
 
-    def __init__(self, models: Trio, *, max_tokens: int, answer_tokens: int, small: SmallRoles = NONE_SMALL) -> None:
-        """`max_tokens` bounds what the planner and the caller write, `answer_tokens` the summarizer's answer; `small`
-        are those of the trio that are asked one small thing at a time.
+    def __init__(
+        self,
+        models: Trio,
+        *,
+        max_tokens: int,
+        answer_tokens: int,
+        temperature: float | None = 0.0,
+        small: SmallRoles = NONE_SMALL,
+    ) -> None:
+        """`max_tokens` bounds what the planner and the caller write, `answer_tokens` the summarizer's answer.
+
+        `temperature` is that of all three, as in `Request`; `small` are those of the trio that are asked one small
+        thing at a time, and always at 0.
         """
         self._models = models
         self._small = small
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
+        self._temperature = temperature
         self._aside: Hold | None = None
         self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
@@ -267,14 +278,16 @@ class Umi:
         planner = self._models.planner
         grammar = draft_grammar(task, planner)
         make = partial(self._planning, view, task=draft_text(task, numbered=bool(grammar)))
-        return replace(in_context(planner, _said(view), make, role=PLANNER), grammar=grammar)
+        request = in_context(planner, _said(view), make, role=PLANNER)
+        return replace(request, grammar=grammar, temperature=0.0) if grammar else request
 
     def _planning(self, view: View, said: Messages, task: str = "") -> Request:
         """The planner sees tools and history, and says who is next, unless it has another task."""
         system, array = self._equipped(view, self._models.planner)
         endings = () if task else ENDINGS
         told = Request((system, *_shared(view, said)), tools=array, want="text", endings=endings)
-        return _tasked(replace(told, max_tokens=self._max_tokens), task or prompt("umi/planner"))
+        told = replace(told, max_tokens=self._max_tokens, temperature=self._temperature)
+        return _tasked(told, task or prompt("umi/planner"))
 
     def _calling(self, view: View, rationale: str, said: Messages) -> Request:
         """The caller sees tools, history with the rationale, and the rationale once more."""
@@ -285,6 +298,7 @@ class Umi:
             callable_now=_callable(view),
             want="call",
             max_tokens=self._max_tokens,
+            temperature=self._temperature,
         )
         return _tasked(told, f"{prompt('umi/caller')} {rationale}".strip())
 
@@ -305,7 +319,7 @@ class Umi:
         system, array = self._equipped(view, model) if model is self._models.planner else (self._system, ())
         messages = (system, *lines(said), *ending)
         told = Request(messages, tools=array, want="text", max_tokens=self._answer_tokens, purpose="answer")
-        return _tasked(told, task)
+        return _tasked(replace(told, temperature=self._temperature), task)
 
     def _equipped(self, view: View, model: MeteredModel) -> tuple[Message, tuple[ToolDocument, ...]]:
         """How a prompt begins, the same in all roles of a model: the tool array, and the system's text.

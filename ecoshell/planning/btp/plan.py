@@ -2,11 +2,11 @@
 
 Budget, quotas and blacklist belong to the task, whatever branches a search takes. A plan forbids by one of two readings
 (SPEC §2): strictly, as in the paper, whatever is not planned; by default only a tool that is too dear or on the
-blacklist, and what is asked for beyond the plan is judged by solving again with it.
+blacklist, and what is asked for beyond the plan where it would leave no room for a planned use that is better.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -15,11 +15,6 @@ from ecoshell.planning.btp.knapsack import solve
 
 TAU = 0.15
 """The value from which on a tool is worth a use (BTP §2.2)."""
-BETTER = 2
-"""How many times the worth of a call that is asked for another use must have, that the call is refused for it.
-
-Refusing is certain and what it saves is estimated: with 1, sharper chances let fewer useful calls through than no plan.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +28,7 @@ class Candidate:
     cost: int
     spread: int = 0
     known: bool = True
-    """Whether it has a history."""
+    """Whether it has a history: whether any use of it was judged."""
     chance: float = 1.0
     """How likely the task uses it at all; 1 for tools a retriever has chosen, as the paper's are."""
 
@@ -82,24 +77,9 @@ class Plan:
     """Tools that are too dear for another budget."""
     _bounds: Mapping[str, Bound] = field(default_factory=dict[str, Bound], compare=False, repr=False)
     """Of tools that were used."""
+    _new: Container[str] = field(default=(), compare=False, repr=False)
+    """Tools without a history."""
     _by_tool: Mapping[str, PlanRow] = field(default_factory=dict[str, PlanRow], compare=False, repr=False)
-
-    @classmethod
-    def of(
-        cls,
-        rows: Iterable[PlanRow],
-        budget: int | None,
-        bounds: Mapping[str, Bound],
-        *,
-        earned: bool,
-        strict: bool,
-        beyond: Container[str],
-    ) -> "Plan":
-        """A plan of these rows, with the bounds of the tools that were used."""
-        known = {row.tool: row for row in rows}
-        barring = ("forbidden", "unplanned") if strict else ("forbidden",)
-        forbidden: dict[str, PlanWhy] = {row.tool: row.why for row in known.values() if row.state in barring}
-        return cls(tuple(known.values()), budget, forbidden, earned, beyond, bounds, known)
 
     def row(self, tool: str) -> PlanRow | None:
         """The tool's row; None for a tool that was no candidate."""
@@ -115,22 +95,17 @@ class Plan:
         return sum(row.left * row.cost for row in self.rows)
 
     def better(self, tool: str) -> PlanRow | None:
-        """The planned use with better reason than one of this tool, where it could not be paid beside it; else None.
+        """The planned use with better reason than one of this tool, where it could not be paid after it; else None.
 
-        That the tool is asked for is evidence that it is needed: its chance counts as 1. The plan is solved again
-        within what such a use would leave; of what falls out of it, a use is better that is worth more than
-        `BETTER` times as much and costs less.
+        That the tool is asked for is evidence that it is needed: its chance counts as 1. A use is better that is worth
+        more and costs less; it is lost where no plan within what the tool would leave has room for it. What a tool
+        without a history is worth is a guess, against which no use is known to be better.
         """
         asked = self.row(tool)
-        if self.budget is None or asked is None or asked.left:
+        if self.budget is None or asked is None or asked.left or tool in self._new:
             return None
-        planned, room = [row for row in self.rows if row.left], self.budget - asked.cost
-        if self.cost <= room or not planned:
-            return None
-        worth, costs, left = zip(*((row.worth, row.cost, row.left) for row in planned), strict=True)
-        counts = solve(worth, costs, left, room)
-        lost = (row for row, count in zip(planned, counts, strict=True) if count < row.left)
-        better = (row for row in lost if row.worth > BETTER * asked.value and row.cost < asked.cost)
+        room = self.budget - asked.cost
+        better = (row for row in self.rows if row.left and room < row.cost < asked.cost and row.worth > asked.value)
         return max(better, key=lambda row: row.worth, default=None)
 
 
@@ -226,11 +201,15 @@ class TaskPlan:
             counts: Sequence[int] = left
         else:
             counts = solve([one.worth for one in wanted], [one.cost for one in wanted], left, budget)
-        rows = [
-            self._row(one, bound, int(count), dear=one.tool in beyond or (budget is not None and one.cost > budget))
+        dear = {one.tool for one in wanted if one.tool in beyond or (budget is not None and one.cost > budget)}
+        rows = {
+            one.tool: self._row(one, bound, int(count), dear=one.tool in dear)
             for one, bound, count in zip(wanted, most, counts, strict=True)
-        ]
-        return Plan.of(rows, budget, bounds, earned=self._earned, strict=self._strict, beyond=beyond)
+        }
+        barring = ("forbidden", "unplanned") if self._strict else ("forbidden",)
+        forbidden: dict[str, PlanWhy] = {tool: row.why for tool, row in rows.items() if row.state in barring}
+        new = {one.tool for one in wanted if not one.known}
+        return Plan(tuple(rows.values()), budget, forbidden, self._earned, beyond, bounds, new, rows)
 
     def _row(self, one: Candidate, bound: int, count: int, *, dear: bool) -> PlanRow:
         state, why = self._state(one, bound, count, dear=dear)

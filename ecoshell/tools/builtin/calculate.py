@@ -7,10 +7,10 @@ from ecoshell.tools.builtin.expression import evaluate
 
 def calculate(
     expression: Annotated[
-        str, "Such as 17 * 23, 15% of 80 or sqrt(2)^3. log is base 10, ln natural; angles are radians, or 30°."
+        str, "Arithmetic with + - * / ^ % and functions. log is base 10, ln natural; angles are radians, or in °."
     ],
 ) -> str:
-    """Calculate arithmetic: add, subtract, multiply (17 * 23), divide, powers, percent, roots, logarithms."""
+    """Calculate arithmetic: add, subtract, multiply, divide, powers, percent, roots, logarithms."""
     result = evaluate(expression)
     asked = " ".join(expression.strip(" =?\n\t").split())
     return f"{asked} {'=' if result.exact else '≈'} {result.text}"

@@ -14,7 +14,7 @@ _OFFSET = re.compile(r"(?:utc|gmt)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", re.IGNOR
 
 
 def current_time(
-    timezone: Annotated[str, "City, country, IANA name or offset, such as Asia/Tokyo; local time if left out."] = "",
+    timezone: Annotated[str, "City, country, IANA name or offset; local time if left out."] = "",
 ) -> str:
     """Tell the current time, date and day of the week (now, today), here or in a city, country or time zone."""
     wanted = timezone.strip()

@@ -1,8 +1,10 @@
 """Look at files and change them: list_files, read_file, write_file, edit_file."""
 
+import contextlib
 import difflib
 import io
 import itertools
+import os
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -38,9 +40,14 @@ class FileTools:
         """List the files and folders in a directory."""
         if depth < 1:
             raise ToolError(f"`depth` must be at least 1, not {depth}.")
-        with self._workspace.folder(path) as (descriptor, name):
-            entries = itertools.islice(walk(descriptor, depth), _COUNTED + 1)
-            shown = sorted((entry.depth, entry.path, _line(entry)) for entry in entries)
+        try:
+            with self._workspace.folder(path) as (descriptor, name):
+                entries = itertools.islice(walk(descriptor, depth), _COUNTED + 1)
+                shown = sorted((entry.depth, entry.path, _line(entry)) for entry in entries)
+        except ToolError:
+            with contextlib.suppress(ToolError), self._workspace.reading(path) as (file, name):
+                return Observation(f"{name}  {os.fstat(file.fileno()).st_size} bytes; it is a file, not a folder")
+            raise
         if not shown:
             return Observation(f"The folder {name} is empty.")
         lines = [line for _, _, line in shown[:_LISTED]]

@@ -19,12 +19,12 @@ class JsonTool:
 
     def json_query(
         self,
-        query: Annotated[str, "JMESPath, such as name, users[0].email or length(items)."],
+        query: Annotated[str, "A JMESPath expression over the data."],
         path: Annotated[str | None, "JSON file, relative to the workspace."] = None,
         text: Annotated[str | None, "JSON text, if not a file."] = None,
     ) -> str:
         """Query JSON data: get a field, key or value out of a JSON file or text."""
-        if bool(path) == bool(text):
+        if not path and not text:
             raise ToolError("Give either `path` (a JSON file) or `text`.")
         name, source = "The text", text or ""
         if path:
