@@ -51,9 +51,13 @@ def _auto_or_at_least(least: int) -> PlainValidator:
 def _temperature(value: Any) -> float | Literal["auto"]:
     if value == "auto":
         return "auto"
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and 0 <= value <= _HOTTEST:
-        return float(value)
-    raise ValueError(f'must be "auto" or a number from 0 to {_HOTTEST}')
+    try:
+        number = float("nan" if isinstance(value, bool) else value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 <= number <= _HOTTEST:
+        raise ValueError(f'must be "auto" or a number from 0 to {_HOTTEST}')
+    return number
 
 
 def _address(value: str) -> str:

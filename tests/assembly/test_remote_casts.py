@@ -9,7 +9,7 @@ from processes import processes_of
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
-from ecoshell.events import Answer
+from ecoshell.events import Answer, Reasoned
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 
@@ -61,6 +61,25 @@ async def test_steps_and_answers_have_the_temperature_of_the_settings_or_the_pro
         assert [event.text for event in events if isinstance(event, Answer)]
         assert len(server.asked) == asks
         assert {body.get("temperature") for body in server.asked} == {sent}
+
+
+async def test_what_a_model_reasons_is_told_and_kept_and_no_model_is_sent_it():
+    with hostile_server() as server:
+        user_paths().settings_file.write_text(f'[models."openai/reasoner"]\nbase_url = "{server.openai}"\n')
+        shell = await assemble(Options(model="openai/reasoner"))
+        for question in ("Is it?", "And is that so?"):
+            events = [event async for event in shell.ask(question)]
+        copied, session = (await shell.command("/copy")).value, shell.session
+        await shell.aclose()
+        again = await assemble(Options(model="openai/reasoner", resume=session))
+        past = await again.past()
+        await again.aclose()
+        assert [event.text for event in past if isinstance(event, Reasoned)] == ["Let me think."] * 2
+        assert [event.text for event in events if isinstance(event, Answer)] == ["The answer."]
+        assert events[-1].answer == copied == "The answer."
+        assert len(server.asked) == 2
+        assert "The answer." in json.dumps(server.asked[1]["messages"])
+        assert "think" not in json.dumps([one for one in server.asked[1]["messages"] if one["role"] != "system"])
 
 
 async def test_a_call_is_repaired_greedily(home):

@@ -24,6 +24,7 @@ from ecoshell.events import (
     Notice,
     PlanScored,
     Rationale,
+    Reasoned,
     StepProposed,
     TextArrived,
     ToolRegistered,
@@ -43,7 +44,9 @@ INFO = SessionInfo("k3f9-2q", "count *words*", 0.0, 60.0, "/home/me/project", "e
 TURN: list[Event] = [
     TurnStarted(1, "how many words are in notes.txt?", "embedded", "single", "react"),
     BudgetHeld(1, "single", "embedded", 0, 900, 512, False),
+    TextArrived("Do they", "reasoning", "single"),
     TextArrived("I need", "thought", "single"),
+    Reasoned("Do they mean lines?", "single", 5),
     Rationale("I need a word counter.", "single"),
     ToolRegistered("count_text", 142, True, 1, "agent"),
     CallStarted("c1", "count_text", {"path": "notes.txt"}),
@@ -82,6 +85,7 @@ def test_the_markdown_tells_the_turn_in_its_order() -> None:
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert "TextArrived" not in text
+    assert "Do they" not in text
 
 
 def test_errors_limits_and_refusals_are_told() -> None:
