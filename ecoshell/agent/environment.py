@@ -190,7 +190,7 @@ class Environment:
         lines = (
             _FACTS,
             f"date: {date.today().isoformat()}; system: {platform.system()} {platform.machine()}; shell: /bin/sh",
-            f"workspace: {_path(root.name or self.workspace)}; paths are relative to it",
+            f"workspace: {_path(self.workspace)} (paths are relative to it)",
             f"files: {_tree(top)}",
             *(() if state is None else (f"git: {_repository(state)}",)),
         )
