@@ -161,7 +161,7 @@ class PlanSettings(Section):
     """The value from which on a tool with a history is worth a use; the paper's τ."""
     strict: Flag = False
     """Whether what is not planned is forbidden under a cap, as in the paper. Else a call that is asked for is refused
-    only where the answer, or a use that is worth twice as much for less, could no longer be paid, or after results
+    only where the answer, or a use that is worth more for less, could no longer be paid, or after results
     that did not help."""
     earned_uses: Flag = True
     """Whether a use that helped earns the tool a further one in the same turn, as long as the budget has room."""

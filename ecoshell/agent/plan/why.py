@@ -64,9 +64,9 @@ def _if_asked(draft: Draft, row: PlanRow) -> str:
     if better is None:
         return "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
     return (
-        f"Asked for, it is refused: {better.tool} is worth more than twice as much ({better.value:.4f} × "
-        f"{better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1) for less "
-        f"({amount(better.cost, draft.unit)}), and could not be paid beside it."
+        f"Asked for, it is refused: {better.tool} is worth more ({better.value:.4f} × {better.chance:.4f} = "
+        f"{better.worth:.4f}, against {row.value:.4f} × 1) for less ({amount(better.cost, draft.unit)}), and could not "
+        "be paid after it."
     )
 
 
