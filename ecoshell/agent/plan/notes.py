@@ -39,7 +39,7 @@ def before_question(
 def refused(draft: Draft, tool: str, why: str | None, better: PlanRow | None, known: Collection[str]) -> str:
     """What the model reads when it asks for a tool that may not be used now, and which it knows of are affordable.
 
-    `why` is in a word what forbids it whoever asks; `better` the planned use that could not be paid beside it.
+    `why` is in a word what forbids it whoever asks; `better` the planned use that could not be paid after it.
     """
     reason = _WHY.get(why or "", "")
     if better is not None and why is None:
