@@ -149,7 +149,8 @@ class Known:
 class Repeated:
     """Answers a call from memory that was made before while nothing has changed since, and then refuses it.
 
-    A call that writes or executes may change what any other call would see, so after one a call is made anew.
+    A call that writes or executes may change what any other call would see, so after one a call is made anew: after a
+    program also where that failed, as it may have done a part of its work.
     """
 
     def __init__(self, inner: Source, catalog: Catalog) -> None:
@@ -176,8 +177,10 @@ class Repeated:
 
     def _changes(self, step: Step) -> bool:
         subject, seen = step.call.subject, step.observation
-        lasting = subject in self._catalog and self._catalog.tool(subject).effects & LASTING
-        return bool(lasting) and seen.ok and not seen.refused
+        if seen.refused or subject not in self._catalog:
+            return False
+        effects = self._catalog.tool(subject).effects
+        return "execute" in effects or (seen.ok and bool(effects & LASTING))
 
     def _elsewhere(self, call: Call, scene: Scene) -> str:
         known = (name for name in self._catalog.names if name in scene.registered and name != call.name)

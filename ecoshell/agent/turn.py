@@ -107,7 +107,10 @@ class Turn:
             return await self._conclude()
         except CallBroken as broken:
             self._emit(Notice(f"{broken.message} The answer comes from what there is."))
-            ended = await self._conclude()
+            try:
+                ended = await self._conclude()
+            except ModelBroken:
+                raise broken from None
             if not ended.answer:
                 raise
             return ended

@@ -78,6 +78,15 @@ async def test_a_call_is_made_again_once_something_was_written(play):
     assert "4 lines" in finished[2].observation
 
 
+async def test_a_call_is_made_again_after_a_program_that_failed_on_its_way(play):
+    run = say("", "run_command", command="echo four >> notes.txt; exit 1")
+    async with play([COUNT, run, COUNT, finish("4")], registration="all", yes=True) as shell:
+        events = await turn(shell)
+    before, failed, after = of(events, CallFinished)
+    assert (failed.ok, after.refused) == (False, "")
+    assert before.observation != after.observation
+
+
 @pytest.mark.parametrize("strategy", ["react", "dfsdt"])
 async def test_a_stubborn_model_is_stopped_after_a_few_steps_and_the_result_is_kept(play, strategy):
     script = [COUNT] * 24
