@@ -151,22 +151,18 @@ class Stable:
 
 
 @dataclass(frozen=True, slots=True)
-class Direct:
+class Direct(Stable):
     """The array never changes, as in `Stable`, and tools are called by their own names, as in `Grow`."""
 
+    name: PresentationName = "direct"
     declared: frozenset[str] = frozenset()
     """Names of the tools whose documents the array holds."""
-    registers: bool = True
-    name: PresentationName = "direct"
 
     def array(
         self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
     ) -> tuple[ToolDocument, ...]:
         declared = (replace(document, brief=True) for document in registered if document.name in self.declared)
         return (*declared, *([REGISTER_DOCUMENT] if self.registers else []), *_finish(finish), *_search(large))
-
-    def registration_result(self, document: ToolDocument) -> str:
-        return document.as_text()
 
     def shown(self, document: ToolDocument) -> str:
         return replace(document, brief=True).as_entry() if document.name in self.declared else document.as_text()
@@ -185,7 +181,7 @@ class Direct:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(Grow):
     """Everything is registered from the start: no names, no registering."""
 
     name: PresentationName = "plain"
@@ -195,12 +191,6 @@ class Plain:
         self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
     ) -> tuple[ToolDocument, ...]:
         return (*_finish(finish), *registered)
-
-    def registration_result(self, document: ToolDocument) -> str:
-        return "Registered."
-
-    def shown(self, document: ToolDocument) -> str:
-        return document.as_entry()
 
     def opening(
         self,
@@ -214,7 +204,7 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Stable):
     """Everything is registered from the start, as text: an array that never changes, without `tool_register`."""
 
     name: PresentationName = "text"
@@ -224,12 +214,6 @@ class Text:
         self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
     ) -> tuple[ToolDocument, ...]:
         return (CALL_DOCUMENT, *_finish(finish))
-
-    def registration_result(self, document: ToolDocument) -> str:
-        return document.as_text()
-
-    def shown(self, document: ToolDocument) -> str:
-        return document.as_text()
 
     def opening(
         self,
@@ -255,7 +239,7 @@ def presentation_of(name: str, declared: Iterable[str], known: Iterable[str]) ->
     if name != "direct":
         return PRESENTATIONS.get(name)
     there = frozenset(declared)
-    return Direct(there, registers=not there.issuperset(known))
+    return Direct(declared=there, registers=not there.issuperset(known))
 
 
 def _finish(offered: bool) -> tuple[ToolDocument, ...]:
