@@ -1,54 +1,28 @@
 """Who may do what: rules from the settings, decisions of this session and project, and the person for the rest."""
 
 import asyncio
-import fnmatch
+import functools
+import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from ecoshell.agent.person import Approval, Nobody, Person
+from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
 from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.textcalls import call_fault
+from ecoshell.secrecy import masked
 from ecoshell.tools.base import LASTING, Previewing, Tool
+from ecoshell.tools.git import why_not_plain
+from ecoshell.tools.threads import in_thread
 
-Verdict = Literal["allow", "ask", "deny"]
-_HARMLESS: frozenset[Effect] = frozenset({"read"})
-_CHAINING = frozenset(";&|`$<>(){}\n\r\\")
-"""Signs that let one shell command carry another: a wildcard never approves them."""
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
     "execute": "run a program",
     "network": "reach the network",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Patterns `tool` or `tool:argument`, with wildcards; the argument is the call's first text.
-
-    Deny wins, then ask, then allow.
-    """
-
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    read_only: bool = False
-    """Nothing that writes or executes runs, whatever else is allowed."""
-    yes: bool = False
-    """What no rule denies is allowed."""
-
-    def verdict(self, call: Call, effects: frozenset[Effect]) -> Verdict:
-        """What the rules say of this call."""
-        if (self.read_only and effects & {"write", "execute"}) or _any(self.deny, call, careful=False):
-            return "deny"
-        if self.yes or (effects <= _HARMLESS and not _any(self.ask, call, careful=False)):
-            return "allow"
-        if _any(self.ask, call, careful=False):
-            return "ask"
-        return "allow" if _any(self.allow, call, careful=True) else "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +56,14 @@ class Petition:
         except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
             return ""
 
-    def wanted(self, fault: str = "") -> ApprovalWanted:
+    def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
         """The question to a person; may block."""
         return ApprovalWanted(
             self.call.id,
             self.call.name,
             dict(self.call.arguments),
             tuple(sorted(self.effects)),
-            _reason(self),
+            _reason(self, judged),
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
             changes=self.changes(),
@@ -135,32 +109,45 @@ class Approvals:
         In a search, what cannot be undone by going back is asked about each time, but for `--yes`. One call is asked
         about at a time; the next one goes by what was said of those before it.
         """
-        ruling = self._unasked(petition, emit)
+        judged = await self._judged(petition)
+        ruling = self._unasked(petition, judged, emit)
         if ruling is not None:
             return ruling
         async with self._asking:
-            ruling = self._unasked(petition, emit)
+            judged = await self._judged(petition)  # what holds by now: there may have been a long wait
+            ruling = self._unasked(petition, judged, emit)
             if ruling is not None:
                 return ruling
             call = petition.call
             asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
-            return await self._settle(asked, *await self._ask(asked, emit), emit)
+            return await self._settle(asked, judged, *await self._ask(asked, judged, emit), emit)
 
-    def _unasked(self, petition: Petition, emit: Emit) -> Ruling | None:
+    async def _judged(self, petition: Petition) -> Judgement:
+        """What the rules say; what a repository can have run for an allowed command is looked for."""
+        rules, call, tool = self._rules, petition.call, petition.tool
+        looks = rules.looks_at(call, petition.effects)
+        judged = await asyncio.to_thread(rules.judge, call, tool) if looks else rules.judge(call, tool)
+        if judged.verdict == "allow" and judged.git_command:
+            why = await why_not_plain(rules.workspace, judged.git_command)
+            return Judgement("ask", f"A rule allows it, but {why}.") if why else judged
+        return judged
+
+    def _unasked(self, petition: Petition, judged: Judgement, emit: Emit) -> Ruling | None:
         """What the rules and what was granted say of the call; None where the person has to be asked."""
         call = petition.call
-        verdict = self._rules.verdict(call, petition.effects)
-        if verdict == "deny":
+        if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
-            return self._forbidden(call)
-        allowed = verdict == "allow" or grant(call, petition.effects) in self._granted
+            return _forbidden(call, judged)
+        if judged.always_asks:
+            return None
+        allowed = judged.verdict == "allow" or grant(call, petition.effects) in self._granted
         return Ruling(call) if allowed and (self._rules.yes or not petition.outlasts) else None
 
-    async def _ask(self, petition: Petition, emit: Emit) -> tuple[Approval, Call]:
+    async def _ask(self, petition: Petition, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
         """The person's word, and the call it is about; arguments the tool cannot take are asked for again."""
         fault = ""
         while True:
-            wanted = await asyncio.to_thread(petition.wanted, fault)
+            wanted = masked(await in_thread(functools.partial(petition.wanted, judged, fault)))
             emit(wanted)
             approval = await self._person().approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
@@ -170,60 +157,51 @@ class Approvals:
             if not fault:
                 return approval, petition.call
 
-    async def _settle(self, petition: Petition, approval: Approval, call: Call, emit: Emit) -> Ruling:
+    async def _settle(
+        self, petition: Petition, judged: Judgement, approval: Approval, call: Call, emit: Emit
+    ) -> Ruling:
         """Carry out the person's word; the rules apply to a changed call as to any other."""
         edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
         if approval.decision == "no":
             emit(ApprovalGiven(call.id, "no", "nobody" if isinstance(self._person(), Nobody) else "person"))
-            return Ruling(call, f"{call.name} was not run: it was not approved.")
-        if self._rules.verdict(call, petition.effects) == "deny":
+            why = f" {judged.why}" if judged.why else ""
+            return Ruling(call, f"{call.name} was not run: it was not approved.{why}")
+        if edited is not None:
+            judged = await asyncio.to_thread(self._rules.judge, call, petition.tool)
+        if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule", edited))
-            return self._forbidden(call)
+            return _forbidden(call, judged)
         emit(ApprovalGiven(call.id, approval.decision, "person", edited))
+        if judged.always_asks:
+            return Ruling(call)
         if approval.decision in ("session", "project"):
             self._granted.add(grant(call, petition.effects))
         if approval.decision == "project":
             await asyncio.to_thread(self._remember, grant(call, petition.effects))
         return Ruling(call)
 
-    def _forbidden(self, call: Call) -> Ruling:
-        why = "the shell is read-only" if self._rules.read_only else "a rule in the settings forbids it"
-        return Ruling(call, f"{call.name} was not run: {why}.")
+
+def _forbidden(call: Call, judged: Judgement) -> Ruling:
+    return Ruling(call, f"{call.name} was not run: {judged.why}.")
 
 
 def grant(call: Call, effects: frozenset[Effect]) -> str:
-    """What "always" stands for, taken to the letter: this very command for what executes, the tool for the rest."""
-    return f"{call.name}:{_main_argument(call.arguments)}" if "execute" in effects else call.name
+    """What "always" stands for, taken to the letter: this very call for what executes, the tool for the rest."""
+    if "execute" not in effects:
+        return call.name
+    values = list(call.arguments.values())
+    alone = values[0] if len(values) == 1 and isinstance(values[0], str) else None
+    return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
 
 
-def _reason(petition: Petition) -> str:
+def _reason(petition: Petition, judged: Judgement) -> str:
     effects = petition.effects
-    would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - _HARMLESS)) or "read"
+    would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
     always = "this very call" if "execute" in effects else f"every {petition.call.name}"
+    said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
+    if judged.always_asks:
+        return f"{said} “Always” allows no other."
     if petition.outlasts:
         stays = "Going back to try another way does not undo it, so a search asks each time"
-        return f"It would {would}. {stays}. “Always” allows {always} in turns that do not search."
-    return f"It would {would}. “Always” allows {always}."
-
-
-def _any(patterns: tuple[str, ...], call: Call, *, careful: bool) -> bool:
-    return any(_matches(pattern, call, careful=careful) for pattern in patterns)
-
-
-def _matches(pattern: str, call: Call, *, careful: bool) -> bool:
-    """Whether a rule speaks of this call; a careful match lets no wildcard stand for a chained command."""
-    name, colon, wanted = pattern.partition(":")
-    if not fnmatch.fnmatchcase(call.name, name):
-        return False
-    if not colon:
-        return True
-    given = _main_argument(call.arguments)
-    if given == wanted:
-        return True
-    if careful and _CHAINING & set(given):
-        return False
-    return fnmatch.fnmatchcase(given, wanted)
-
-
-def _main_argument(arguments: Mapping[str, Any]) -> str:
-    return next((value for value in arguments.values() if isinstance(value, str)), "")
+        return f"{said} {stays}. “Always” allows {always} in turns that do not search."
+    return f"{said} “Always” allows {always}."

@@ -21,6 +21,7 @@ from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, 
 from ecoshell.messages import Message
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.secrecy import masked
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.git import GitState, state_of
 from ecoshell.tools.listing import MOST, top_of
@@ -165,7 +166,7 @@ class Environment:
             said, changed = None, False
         said = self._trusted.get(text, said)
         if said is None:
-            wanted = TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed)
+            wanted = masked(TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
             said = await self._decided(await person.trust(wanted), text, emit, somebody=not isinstance(person, Nobody))
         return said

@@ -1,6 +1,7 @@
 """What every tool is to the rest of ecoshell: a document, declared effects, and a run that ends in an observation."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from ecoshell.messages import Effect, Observation, ToolDocument
@@ -36,6 +37,30 @@ class Tool(Protocol):
         the program does not wait for.
         """
         ...
+
+
+class Subject(Enum):
+    """What approval rules look at in a call; a function's argument says it: `Annotated[str, "…", Subject.PATH]`."""
+
+    PATH = "path"
+    """A file or folder, relative to the workspace or absolute."""
+    COMMAND = "command"
+    """A line for the shell."""
+    ADDRESS = "address"
+    """Where something is on the web."""
+
+
+@runtime_checkable
+class Declaring(Protocol):
+    """A tool that says which of its arguments approval rules look at; what others would do, no rule can tell."""
+
+    @property
+    def subjects(self) -> Mapping[str, Subject]: ...
+
+
+def subjects_of(tool: Tool) -> Mapping[str, Subject]:
+    """The arguments that a tool declares, by name; empty where it declares none."""
+    return tool.subjects if isinstance(tool, Declaring) else {}
 
 
 @runtime_checkable

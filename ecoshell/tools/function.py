@@ -11,11 +11,13 @@ from typing import Any, cast
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
 from ecoshell.tools.arguments import Arguments
-from ecoshell.tools.base import LASTING
+from ecoshell.tools.base import LASTING, Subject
 from ecoshell.tools.limits import Leash, Limits, leash, stopped
+from ecoshell.tools.measuring import forget_peak, peak_mb, worked
 from ecoshell.tools.results import failed, told
-from ecoshell.tools.schema import parameters_of
+from ecoshell.tools.schema import parameters_of, subjects_in
 from ecoshell.tools.threads import in_thread
+from ecoshell.tools.worker import in_worker
 
 
 class FunctionTool:
@@ -57,6 +59,11 @@ class FunctionTool:
     @cached_property
     def _document(self) -> ToolDocument:
         return ToolDocument(self.name, self.description, parameters_of(self._function))
+
+    @cached_property
+    def subjects(self) -> Mapping[str, Subject]:
+        """The arguments that approval rules look at."""
+        return subjects_in(self._function)
 
     def preview(self, arguments: Mapping[str, Any]) -> str:
         """What a run would change in files; empty when it cannot be told, as when the run would fail."""
@@ -102,3 +109,26 @@ class FunctionTool:
     @cached_property
     def _arguments(self) -> Arguments:
         return Arguments(self._function, self.document.parameters)
+
+
+class WorkerTool(FunctionTool):
+    """A tool made of a plain function that works on patterns, queries or the like, and changes nothing.
+
+    It runs in a worker process, where the limits hold whatever it does; so function and arguments must be picklable.
+    """
+
+    async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
+        return await in_thread(lambda: self._in_worker(self._checked(arguments)))
+
+    def _in_worker(self, checked: dict[str, Any]) -> Observation:
+        found, start_mb, most_mb = in_worker(_told, self.name, self._function, checked, self.limits)
+        worked(start_mb, most_mb)
+        return found
+
+
+def _told(
+    name: str, function: Callable[..., Any], arguments: Mapping[str, Any], limits: Limits
+) -> tuple[Observation, float | None, float | None]:
+    """What a worker says of a call: the observation, what the process held before, and its peak, in MB."""
+    start_mb = forget_peak()
+    return told(name, function(**arguments), limits), start_mb, peak_mb("self")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,3 +81,54 @@ def _is_own_filter(setting: str) -> bool:
     """Whether a line of the settings is a filter that the user has not set up for all repositories."""
     scope, _, name = setting.partition("\t")
     return name.startswith("filter.") and scope not in ("system", "global")
+
+
+_PLAIN_SETTINGS = re.compile(
+    r"""core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol
+        |safecrlf|quotepath|longpaths|untrackedcache|sharedrepository|abbrev)
+    | remote\..*\.(url|pushurl|fetch|push|tagopt|prune|gh-resolved)
+    | branch\..*\.(remote|merge|rebase|pushremote|description|vscode-merge-base|gh-merge-base)
+    | user\.(name|email) | init\.defaultbranch | pull\.(rebase|ff) | push\.(default|autosetupremote|followtags)
+    | fetch\.prune | rebase\.(autosquash|autostash|updaterefs) | merge\.(ff|conflictstyle) | commit\.gpgsign
+    | rerere\.enabled | gc\.auto | color\.ui | extensions\.objectformat | lfs\.repositoryformatversion
+    | diff\.(algorithm|renames|colormoved|mnemonicprefix|noprefix) | index\.version""",
+    re.VERBOSE | re.DOTALL,
+)
+"""Settings of a repository that name nothing to be run."""
+_HOOKLESS = frozenset([
+    "status", "log", "show", "ls-files", "shortlog", "rev-parse", "grep", "cat-file", "ls-tree", "rev-list",
+])  # fmt: skip
+"""Commands of git that run no hook as long as they write no index."""
+_SECONDS = 3.0
+
+
+async def why_not_plain(root: Path, command: str) -> str:
+    """What a repository has, as a sentence's end, that git may run for a command by its name; empty where nothing is.
+
+    That are settings beyond the ordinary, hooks, and submodules, which have settings of their own.
+    """
+    settings, staged, hooks = await asyncio.gather(
+        git(root, "config", "--show-scope", "--includes", "--name-only", "-z", "--list", seconds=_SECONDS),
+        git(root, "ls-files", "--stage", "-z", ":/", seconds=_SECONDS),
+        git(root, "rev-parse", "--git-path", "hooks", seconds=_SECONDS),
+    )
+    if settings is None or staged is None or hooks is None:
+        return "git does not say what this repository may have it run"
+    fields = settings.split("\0")
+    for scope, name in zip(fields[::2], fields[1::2], strict=False):
+        if scope not in ("system", "global", "command") and not _PLAIN_SETTINGS.fullmatch(name):
+            return f"the repository's own setting {name} can have git run something"
+    if re.search(r"(?:^|\0)160000 ", staged):
+        return "the repository has submodules, whose settings can have git run something"
+    if command not in _HOOKLESS and (hook := await asyncio.to_thread(_hook_in, root / hooks.rstrip("\n"))):
+        return f"git may run the repository's hook {hook}"
+    return ""
+
+
+def _hook_in(folder: Path) -> str:
+    """The name of a hook that can be run."""
+    try:
+        with os.scandir(folder) as entries:
+            return next((each.name for each in entries if "." not in each.name and os.access(each, os.X_OK)), "")
+    except OSError:
+        return ""

@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ecoshell.tools.base import Subject
+
 _PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
 _NOISE = frozenset({"title", "$defs"})
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -40,6 +42,19 @@ def split_annotation(annotation: Any) -> tuple[Any, str]:
         return annotation, ""
     inner, *extras = get_args(annotation)
     return inner, next((extra for extra in extras if isinstance(extra, str)), "")
+
+
+def subjects_in(function: Callable[..., Any]) -> dict[str, Subject]:
+    """The parameters that say what they stand for, with a Subject in their `Annotated`."""
+    hints = get_type_hints(function, include_extras=True)
+    found = {name: _subject(hints[name]) for name in inspect.signature(function).parameters if name in hints}
+    return {name: subject for name, subject in found.items() if subject is not None}
+
+
+def _subject(annotation: Any) -> Subject | None:
+    """What is said anywhere in an annotation, such as of the items of a list."""
+    within = (part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation))
+    return next((subject for subject in within if subject is not None), None)
 
 
 def _property(annotation: Any, default: Any) -> dict[str, Any]:

@@ -1,9 +1,15 @@
+import subprocess
+import sys
+from typing import Annotated
+
 import pytest
 
-from ecoshell.agent.approval import Approvals, Petition, Rules, grant
+from ecoshell.agent.approval import Approvals, Petition, grant
 from ecoshell.agent.person import Approval, Nobody
+from ecoshell.agent.rules import Rules
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
+from ecoshell.tools.base import Subject
 from ecoshell.tools.function import FunctionTool
 
 READ, WRITE, RUN = frozenset({"read"}), frozenset({"write"}), frozenset({"execute"})
@@ -23,9 +29,13 @@ class Says:
         return self.decisions.pop(0)
 
 
-def run(command: str = "", path: str = "", times: int = 1) -> str:
+def run(
+    command: Annotated[str | None, Subject.COMMAND] = None,
+    path: Annotated[str | None, Subject.PATH] = None,
+    times: int = 1,
+) -> str:
     """Does something."""
-    return command + path * times
+    return f"{command}{path}" * times
 
 
 def desk(person, rules=NO_RULES, granted=()):
@@ -151,16 +161,54 @@ async def test_a_preview_that_fails_leaves_the_question_without_one():
         (Rules(allow=("run_command:git status*",)), "git status; rm -rf .", RUN, "ask"),
         (Rules(allow=("run_command:git status*",)), "git status $(rm x)", RUN, "ask"),
         (Rules(allow=("run_command",), deny=("run_command:rm *",)), "rm -rf .", RUN, "deny"),
-        (Rules(yes=True, deny=("run_command:rm *",)), "ls; rm -rf .", RUN, "allow"),
+        (Rules(yes=True, deny=("run_command:rm *",)), "ls; rm -rf .", RUN, "deny"),
         (Rules(ask=("run_command",)), "ls", READ, "ask"),
         (Rules(yes=True), "ls", RUN, "allow"),
         (Rules(), "ls", RUN, "ask"),
     ],
 )
-def test_rules_decide_by_tool_and_first_argument(rules, call, effects, verdict):
-    assert rules.verdict(Call("run_command", {"command": call}), effects) == verdict
+def test_rules_decide_by_tool_and_command(rules, call, effects, verdict):
+    tool = FunctionTool(run, effects=effects, name="run_command")
+    assert rules.judge(Call("run_command", {"command": call}), tool).verdict == verdict
 
 
 def test_a_grant_names_the_very_command_for_what_executes_and_the_tool_for_the_rest():
     assert grant(LIST, RUN) == "run_command:ls -l"
     assert grant(Call("write_file", {"path": "a.txt"}), WRITE) == "write_file"
+
+
+BLOCKED = """
+import asyncio, threading
+from ecoshell.agent.approval import Approvals, Petition, Rules
+from ecoshell.agent.person import Nobody
+from ecoshell.messages import Call
+from ecoshell.tools.function import FunctionTool
+
+def run(path: str) -> str:
+    "Does something."
+    return path
+
+blocked = threading.Event()
+
+def endless(path: str) -> str:
+    blocked.set()
+    threading.Event().wait(600)
+    return ""
+
+async def main():
+    tool = FunctionTool(run, effects=("write",), preview=endless)
+    approvals = Approvals(Rules(), Nobody, granted=(), remember=print)
+    asking = asyncio.create_task(approvals.rule(Petition(Call("run", {"path": "a"}), tool, tool.document), print))
+    while not blocked.is_set():
+        await asyncio.sleep(0.01)
+    asking.cancel()
+    await asyncio.wait([asking])
+    print("ended")
+
+asyncio.run(main())
+"""
+
+
+def test_a_preview_that_never_ends_keeps_nobody_from_leaving():
+    ended = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, timeout=60, check=True)
+    assert ended.stdout == b"ended\n"

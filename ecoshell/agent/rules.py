@@ -1,0 +1,337 @@
+"""What the settings say of a call, by what the tool will see: resolved paths, parsed commands, plain addresses."""
+
+import fnmatch
+import os
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ecoshell.agent.commandline import Line, parsed
+from ecoshell.messages import Call, Effect
+from ecoshell.tools.base import Subject, Tool, subjects_of
+
+Verdict = Literal["allow", "ask", "deny"]
+HARMLESS: frozenset[Effect] = frozenset({"read"})
+_WILDCARD = re.compile(r"[*?\[]")
+_ADDRESS = re.compile(r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE)
+_LONGEST = 4096
+"""Characters of a path; no system takes more."""
+_PORTS = {"http": ":80", "https": ":443"}
+_STARTS = "bashrc bash_profile bash_login bash_logout bash_aliases profile zshrc zshenv zprofile zlogin zlogout"
+_SHELLS = f"{_STARTS} kshrc mkshrc shrc cshrc tcshrc login logout inputrc xinitrc xprofile xsession xsessionrc"
+_KINDS = (
+    (
+        "git runs what it names",
+        "*/.git */.git/* */.gitconfig */.config/git/* */.githooks/* */.husky/* */.pre-commit-config.yaml "
+        "*/lefthook.yml */head",  # which any folder needs to be a repository without a working tree
+    ),
+    ("direnv runs it", "*/.envrc */.direnvrc */.config/direnv/*"),
+    (
+        "an editor runs what it names",
+        "*/.vscode/* */*.code-workspace */.idea/* */.devcontainer/* */.devcontainer.json */.vimrc */.exrc */.nvimrc "
+        "*/.nvim.lua */.vim/* */.config/nvim/* */.emacs */.emacs.d/* */.dir-locals.el */.mcp.json */.cursor/*",
+    ),
+    (
+        "a shell runs it when it starts",
+        f"{' '.join(f'*/.{name}' for name in _SHELLS.split())} */.config/fish/* */.config/autostart/* "
+        "*/.config/systemd/* */.config/environment.d/* */library/launchagents/* */.ssh/* */.bashrc.d/* */.zshrc.d/*",
+    ),
+    (
+        "programs are taken from there",
+        "*/.venv/* */venv/bin/* */node_modules/.bin/* */sitecustomize.py */usercustomize.py */*.pth",
+    ),
+)
+_RUN_LATER = tuple((why, tuple(patterns.split())) for why, patterns in _KINDS)
+"""Files that something runs later without being asked, with why: what writes them is asked about each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules say of a call, and in words why, where a rule or the call itself gives a reason."""
+
+    verdict: Verdict
+    why: str = ""
+    always_asks: bool = False
+    """A person decides on each such call, whatever was allowed before."""
+    git_command: str = ""
+    """Of git: it is allowed as long as the repository has git run nothing for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Patterns `tool` or `tool:pattern`, with wildcards; the pattern is about the arguments that the tool declares.
+
+    Deny wins, then ask, then allow. What cannot be told of a call counts as named by rules that deny or ask, and never
+    by one that allows.
+    """
+
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    read_only: bool = False
+    """Nothing that writes or executes runs, whatever else is allowed."""
+    yes: bool = False
+    """What no rule denies is allowed, but for writing what is executed later."""
+    workspace: Path = Path()
+    """Where paths begin."""
+    own: tuple[Path, ...] = ()
+    """The folders in which the shell keeps its settings and rules."""
+
+    def looks_at(self, call: Call, effects: frozenset[Effect]) -> bool:
+        """Whether files may be looked at to judge this call; else judging it takes no time."""
+        if not effects <= HARMLESS:
+            return True
+        rules = (rule.partition(":") for rule in (*self.ask, *self.deny))
+        return any(colon and fnmatch.fnmatchcase(call.name, name) for name, colon, _ in rules)
+
+    def judge(self, call: Call, tool: Tool) -> Judgement:
+        """What the rules say of this call of the tool; may look at the disk."""
+        effects = tool.effects
+        if self.read_only and effects & {"write", "execute"}:
+            return Judgement("deny", "the shell is read-only")
+        seen = _Seen(call, tool, self.workspace)
+        if why := _first(self.deny, seen):
+            return Judgement("deny", f"a rule in the settings forbids it ({why})")
+        if "write" in effects and (
+            later := _executed_later(seen.written(), [os.path.realpath(folder) for folder in self.own])
+        ):
+            return Judgement(
+                "ask", f"This file is executed later: {later}. A person decides each time, also with --yes.", True
+            )
+        return Judgement("allow") if self.yes else self._without_yes(seen, effects)
+
+    def _without_yes(self, seen: "_Seen", effects: frozenset[Effect]) -> Judgement:
+        if why := _first(self.ask, seen):
+            return Judgement("ask", f"A rule in the settings asks ({why}).")
+        if effects <= HARMLESS:
+            return Judgement("allow")
+        rule = next(filter(seen.is_covered, self.allow), None)
+        if rule is None:
+            return Judgement("ask")
+        return Judgement("allow", git_command=seen.git_command() if ":" in rule else "")
+
+
+def _first(rules: Iterable[str], seen: "_Seen") -> str:
+    """The first of these rules that holds for the call, or may; empty when none does."""
+    return next((why for why in map(seen.reached, rules) if why), "")
+
+
+class _Seen:
+    """A call as the tool will see it; each part is looked at once, and only where a rule speaks of it."""
+
+    def __init__(self, call: Call, tool: Tool, workspace: Path) -> None:
+        self._call = call
+        self._tool = tool
+        self._workspace = workspace
+        self._lines: dict[str, Line] = {}
+
+    def reached(self, rule: str) -> str:
+        """The rule, with why where it is not plain, if the call does or may do what it names; else empty."""
+        name, colon, wanted = rule.partition(":")
+        if not fnmatch.fnmatchcase(self._call.name, name):
+            return ""
+        if not colon:
+            return rule
+        if not subjects_of(self._tool):
+            return f"{rule}; what the call would do cannot be told from its arguments"
+        return next(filter(None, (self._reaches(rule, wanted, *each) for each in self._subjects())), "")
+
+    def is_covered(self, rule: str) -> bool:
+        """Whether a rule that allows speaks of all that the call does."""
+        name, colon, wanted = rule.partition(":")
+        if not fnmatch.fnmatchcase(self._call.name, name):
+            return False
+        if not colon:
+            return True
+        if list(self._call.arguments.values()) == [wanted] and Subject.PATH not in subjects_of(self._tool).values():
+            return True  # to the letter
+        subjects = list(self._subjects())
+        return bool(subjects) and all(self._covers(wanted, *each) for each in subjects)
+
+    def git_command(self) -> str:
+        """The command of git that the call runs; "git" where it is not plain which, empty where it runs none."""
+        lines = [self._line(text) for subject, text in self._subjects() if subject is Subject.COMMAND and text]
+        found = [words for line in lines for words in line.commands if "git" in map(posixpath.basename, words)]
+        return found[0][1] if len(found) == 1 and found[0][0] == "git" and len(found[0]) > 1 else "git" * bool(found)
+
+    def written(self) -> Iterator[str]:
+        """The absolute paths that the call may write to, of a tool that declares them; else of all its texts.
+
+        What a command or a program's text writes is not told.
+        """
+        declared = subjects_of(self._tool)
+        if not declared and "execute" in self._tool.effects:
+            return
+        texts = self._subjects() if declared else ((Subject.PATH, text) for text in _texts(self._call.arguments))
+        for subject, text in texts:
+            if subject is Subject.PATH and text is not None:
+                yield from _places(self._workspace, text) or ()
+
+    def _subjects(self) -> Iterator[tuple[Subject, str | None]]:
+        """The declared arguments, with their defaults; None for one that cannot be told."""
+        properties = cast("Mapping[str, Any]", self._tool.document.parameters.get("properties") or {})
+        for name, subject in subjects_of(self._tool).items():
+            value = self._call.arguments.get(name)
+            if value is None:
+                schema: object = properties.get(name)
+                value = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
+            for each in cast("list[object]", value) if isinstance(value, list) else [value]:
+                if each is not None:
+                    yield subject, each if isinstance(each, str) else None
+
+    def _reaches(self, rule: str, wanted: str, subject: Subject, text: str | None) -> str:
+        if text is None:
+            return f"{rule}; an argument is no text"
+        if subject is Subject.COMMAND:
+            line = self._line(text)
+            why = f"{rule}; it cannot be told what the line runs: {line.doubt}" if line.doubt else rule
+            return why if line.may_run(wanted) else ""
+        if subject is Subject.PATH:
+            places = _places(self._workspace, text)
+            return rule if places is None or _may_be_in(self._workspace, wanted, places) else ""
+        address = _address(text)
+        found = address is None or fnmatch.fnmatchcase(address.casefold(), _lowered(wanted).casefold())
+        return rule if found or fnmatch.fnmatchcase(text, wanted) else ""
+
+    def _covers(self, wanted: str, subject: Subject, text: str | None) -> bool:
+        if text is None:
+            return False
+        if subject is Subject.COMMAND:
+            return self._line(text).is_only(wanted) and not self._touches_later(text)
+        if subject is Subject.PATH:
+            places = _places(self._workspace, text)
+            pattern = _pattern(os.path.realpath(self._workspace), wanted)
+            return places is not None and all(fnmatch.fnmatchcase(place, pattern) for place in places)
+        address = _address(text)
+        return address is not None and ".." not in address and fnmatch.fnmatchcase(address, _lowered(wanted))
+
+    def _touches_later(self, line: str) -> bool:
+        """Whether a command names a file that is executed later: a wildcard does not speak of that."""
+        words = (word for command in self._line(line).commands for word in command[1:])
+        parts = (part for word in words for part in re.split(r"[=:,]", word) if part)
+        named = (part for part in parts if part != "HEAD")  # a commit, most of all
+        return any(_executed_later(_places(self._workspace, part) or ()) for part in named)
+
+    def _line(self, text: str) -> Line:
+        if text not in self._lines:
+            self._lines[text] = parsed(text)
+        return self._lines[text]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """All texts in the arguments, however deep."""
+    left = [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, Mapping):
+            left += cast("Mapping[str, object]", each).values()
+        elif isinstance(each, list):
+            left += cast("list[object]", each)
+
+
+def _places(workspace: Path, path: str) -> tuple[str, str] | None:
+    """A path as it is named, normalised, and where it leads, both absolute; None for what is no path."""
+    if not path.strip() or "\0" in path or len(path) > _LONGEST:
+        return None
+    try:
+        top, given = os.path.realpath(workspace), posixpath.abspath(workspace)
+        named, real = posixpath.normpath(posixpath.join(top, path)), os.path.realpath(posixpath.join(top, path))
+    except (OSError, ValueError):
+        return None
+    if f"{named}/".startswith(f"{given}/"):  # the workspace is known by a link to it
+        named = f"{top}{named[len(given) :]}"
+    return named, real
+
+
+def _pattern(top: str, wanted: str) -> str:
+    """A rule's pattern with the workspace before it, normalised; a last slash stands for all that is below."""
+    below = f"{wanted}*" if wanted.endswith("/") else wanted
+    return posixpath.normpath(below) if posixpath.isabs(below) else posixpath.normpath(f"{_escaped(top)}/{below}")
+
+
+def _escaped(path: str) -> str:
+    return _WILDCARD.sub(lambda sign: f"[{sign[0]}]", path)
+
+
+def _may_be_in(workspace: Path, wanted: str, places: tuple[str, str]) -> bool:
+    """Whether the pattern names one of these places, a folder that it is in, or, of a folder, something in it."""
+    top = os.path.realpath(workspace)
+    patterns = {_pattern(top, wanted), _led(top, wanted), *([wanted] if wanted.startswith("*") else [])}
+    is_folder = posixpath.isdir(places[1])
+    return any(_meets(_folded(pattern), _folded(place), is_folder) for pattern in patterns for place in places)
+
+
+def _meets(pattern: str, place: str, is_folder: bool) -> bool:
+    above = place
+    while True:
+        if fnmatch.fnmatchcase(above, pattern):
+            return True
+        if above == posixpath.dirname(above):
+            break
+        above = posixpath.dirname(above)
+    plain = _WILDCARD.split(pattern)[0]
+    return is_folder and (plain.startswith(f"{place}/") or f"{place}/".startswith(plain))
+
+
+def _led(top: str, wanted: str) -> str:
+    """The pattern with the links followed in what it names before its first wildcard."""
+    plain = _WILDCARD.split(wanted)[0]
+    folder = plain if plain == wanted else plain[: plain.rfind("/") + 1]
+    real = _escaped(os.path.realpath(posixpath.join(top, folder)))
+    return f"{real}/{wanted[len(folder) :]}" if len(folder) < len(wanted) else real
+
+
+def _address(text: str) -> str | None:
+    """An address in one spelling; None for one that could be read as another."""
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or not text.isascii():
+        return None
+    scheme, host, port, rest = (found[1] or "https").lower(), found[2].lower(), found[3] or "", found[4] or "/"
+    if port == _PORTS[scheme]:
+        port = ""
+    return f"{scheme}://{host}{port}{rest if rest.startswith('/') else f'/{rest}'}"
+
+
+def _lowered(pattern: str) -> str:
+    """The pattern of an address, its scheme and host in lower case."""
+    scheme, sign, rest = pattern.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{sign}{host.lower()}{slash}{path}" if sign else pattern
+
+
+def _folded(text: str) -> str:
+    """A path as the most forgiving file system reads it, where `.GIT` and `.git` are one folder."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return plain if plain.isascii() else "".join(sign for sign in plain if unicodedata.category(sign) != "Cf")
+
+
+def _executed_later(paths: Iterable[str], own: Iterable[str] = ()) -> str:
+    """Why a file with one of these absolute paths is run later; empty where none is. `own` are the shell's own folders.
+
+    Looks at the disk only for a repository that the file would be in.
+    """
+    for path in paths:
+        name = _folded(path)
+        if any(f"{name}/".startswith(f"{_folded(folder)}/") for folder in own):
+            return "ecoshell itself goes by what is in there"
+        for why, patterns in _RUN_LATER:
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+                return why
+        if _in_repository(posixpath.dirname(path)):
+            return "git runs what it names"
+    return ""
+
+
+def _in_repository(folder: str) -> bool:
+    """Whether a folder is, or is in, a repository without a working tree."""
+    while folder != posixpath.dirname(folder):
+        if posixpath.isfile(f"{folder}/HEAD") and posixpath.isdir(f"{folder}/refs"):
+            return True
+        folder = posixpath.dirname(folder)
+    return False

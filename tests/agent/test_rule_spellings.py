@@ -1,0 +1,404 @@
+"""What a rule forbids, spelled in hundreds of ways: each spelling does the thing, and none comes through."""
+
+import itertools
+import os
+import random
+import shlex
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ecoshell.agent.commandline import parsed
+from ecoshell.agent.rules import Rules
+from ecoshell.errors import ToolError
+from ecoshell.messages import Call, ToolDocument
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.workspace import Workspace
+
+COUNT = 500
+LATER = (".git/config", ".git/hooks/pre-commit", ".envrc", ".vscode/tasks.json", ".bashrc", "sub/.git/config")
+
+
+@pytest.fixture
+def ground(tmp_path) -> Workspace:
+    """A workspace with something in it to be kept, and links that lead there."""
+    root = tmp_path / "work"
+    for name in ("secrets/k", "docs/a.md", "src/m.py", *LATER):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("a line\n")
+    for link, to in {
+        "up": ".", "docs/back": "..", "hidden": "secrets", "docs/key": "../secrets/k", "again": "docs/key",
+        "docs/code": "../src", "docs/m": "../src/m.py", "docs/g": "../.git", "docs/hook": "../.git/hooks/pre-commit",
+        "docs/rc": "../.envrc", "far": str(tmp_path / "work"),
+    }.items():  # fmt: skip
+        (root / link).symlink_to(to)
+    (tmp_path / "door").symlink_to(root)
+    return Workspace(root)
+
+
+def judge(ground, call, **rules):
+    tools = {tool.document.name: tool for tool in builtin_tools(ground)}
+    return Rules(workspace=ground.root, **rules).judge(call, tools[call.name])
+
+
+def spellings(ground, target: str, begins=("",)) -> list[str]:
+    """Names for one file, each of which the workspace opens as that file."""
+    chance, real = random.Random(target), ground.resolve(target)
+    ways = ["", "./", ".//", "docs/../", "up/", "up/./up/", "docs/back/", "far/", "docs/back/docs/../", "secrets/../"]
+    fronts = [*ways, f"{ground.root}/", f"/{ground.root}/", f"{ground.root}/../work/", f"{ground.root.parent}/door/"]
+    ends = {target, target.replace("/", "//"), target.replace("/", "/./"), f"src/../{target}"}
+    links = ("hidden/k", "docs/key", "again", "docs/code/m.py", "docs/m", "docs/g/config", "docs/hook", "docs/rc")
+    ends |= {link for link in (*links, "docs/g/hooks/pre-commit") if ground.resolve(link) == real}
+    found: dict[str, None] = {}
+    while len(found) < COUNT:
+        middle = "".join(chance.choices(ways, k=chance.randrange(4)))
+        name = chance.choice(fronts) + chance.choice(begins) + middle + chance.choice(sorted(ends))
+        assert ground.resolve(name) == real, name
+        found[name] = None
+    return list(found)
+
+
+@pytest.mark.parametrize("rule", ["secrets/*", "./secrets/k", "secrets", "secrets/", "docs/../secrets//*", "hidden/*"])
+def test_no_spelling_of_a_path_passes_a_rule_that_asks_or_denies(ground, rule):
+    for name in spellings(ground, "secrets/k"):
+        call = Call("read_file", {"path": name})
+        assert judge(ground, call, ask=(f"read_file:{rule}",)).verdict == "ask", name
+        assert judge(ground, call, deny=(f"read_file:{rule}",), yes=True).verdict == "deny", name
+
+
+def test_no_spelling_of_a_path_outside_is_allowed_by_a_rule_for_a_folder(ground):
+    for name in spellings(ground, "src/m.py", begins=("", "docs/../", "docs/back/")):
+        for arguments in ({"path": name, "content": "docs/"}, {"content": "docs/", "path": name}):
+            assert judge(ground, Call("write_file", arguments), allow=("write_file:docs/*",)).verdict == "ask", name
+
+
+_PARTS = st.lists(
+    st.sampled_from(["secrets", "docs", "src", "k", "a.md", "m.py", "..", ".", "", "up", "back", "key", "code", "m",
+                     "g", "hook", "rc", "far", "hidden", "again", ".git", "hooks", "pre-commit", "config",
+                     ".envrc", "new"]),
+    min_size=1, max_size=7,
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=_PARTS, absolute=st.sampled_from(["", "/", "//", "door/"]))
+def test_where_a_path_leads_decides_whatever_it_is_made_of(ground, parts, absolute):
+    begin = {"": "", "door/": f"{ground.root.parent}/door/"}.get(
+        absolute, f"{absolute}{ground.root}/".replace("//", "/")
+    )
+    name = begin + "/".join(parts)
+    try:
+        real = ground.name(ground.resolve(name))
+    except ToolError:
+        return  # it leads outside
+    write = Call("write_file", {"path": name, "content": ""})
+    if real == "secrets" or real.startswith("secrets/"):
+        assert judge(ground, Call("read_file", {"path": name}), ask=("read_file:secrets/*",)).verdict == "ask"
+    if not real.startswith("docs/"):
+        assert judge(ground, write, allow=("write_file:docs/*",)).verdict == "ask"
+    if real == ".envrc" or ".git" in real.split("/"):
+        assert judge(ground, write, yes=True).always_asks
+    elif not {".git", ".envrc", "g", "hook", "rc"} & {*parts}:
+        assert judge(ground, write, yes=True).verdict == "allow"
+
+
+def test_a_path_in_the_folder_that_a_rule_allows_is_allowed_however_it_is_spelled(ground):
+    for name in ("docs/a.md", "./docs/a.md", "docs//a.md", f"{ground.root}/docs/a.md", "src/../docs/b/c.md"):
+        call = Call("write_file", {"path": name, "content": "x"})
+        assert judge(ground, call, allow=("write_file:docs/*",)).verdict == "allow", name
+
+
+def test_a_folder_that_holds_what_a_rule_names_is_asked_about_and_another_is_not(ground):
+    def verdict(path: dict[str, str]) -> str:
+        return judge(ground, Call("search_text", {"text": "key", **path}), ask=("search_text:secrets/*",)).verdict
+
+    assert [verdict({}), verdict({"path": "."}), verdict({"path": "hidden"})] == ["ask"] * 3
+    assert verdict({"path": "docs"}) == "allow"
+
+
+@pytest.mark.parametrize("path", [7, ["docs/a.md", 7], {"a": 1}, "", " ", "a\0b", "\ud800", "a/" * 100_000])
+def test_what_is_no_path_is_asked_about_and_never_allowed(ground, path):
+    call = Call("write_file", {"path": path, "content": ""})
+    assert judge(ground, call, ask=("write_file:secrets/*",), allow=("write_file",)).verdict == "ask"
+    assert judge(ground, call, allow=("write_file:*",)).verdict == "ask"
+
+
+def test_a_tool_whose_arguments_nobody_declared_is_named_by_rules_that_deny_and_by_none_that_allows(ground):
+    call = Call("run_python", {"code": "print(1)"})
+    assert judge(ground, call, deny=("run_python:*remove*",), yes=True).verdict == "deny"
+    assert judge(ground, call, allow=("run_python:print*",)).verdict == "ask"
+    assert judge(ground, call, allow=("run_python:print(1)",)).verdict == "allow"
+
+
+@pytest.mark.parametrize("target", LATER)
+def test_no_spelling_of_a_file_that_is_executed_later_is_written_unasked(ground, target):
+    rules = {"yes": True, "allow": ("write_file", "edit_file", "write_file:*", f"write_file:{target}")}
+    for name in spellings(ground, target):
+        for call in (
+            Call("write_file", {"path": name, "content": "x"}),
+            Call("edit_file", {"path": name, "old": "a", "new": "b"}),
+        ):
+            judged = judge(ground, call, **rules)
+            assert (judged.verdict, judged.always_asks) == ("ask", True), name
+    assert "executed later" in judged.why
+
+
+def test_a_file_system_that_forgives_case_or_ignores_signs_opens_no_way_around_a_rule(ground):
+    for name in (".GIT/config", ".g\u200cit/config", ".Envrc", "\uff0egit/config", "x/HEAD"):
+        assert judge(ground, Call("write_file", {"path": name, "content": ""}), yes=True).always_asks, name
+    assert judge(ground, Call("read_file", {"path": "SECRETS/K"}), ask=("read_file:secrets/*",)).verdict == "ask"
+
+
+def test_a_repository_without_a_working_tree_and_the_shells_own_folders_are_executed_later_too(ground):
+    bare = ground.root / "bare"
+    (bare / "refs").mkdir(parents=True)
+    (bare / "HEAD").write_text("ref: refs/heads/main\n")
+    call = Call("write_file", {"path": "bare/config", "content": ""})
+    assert judge(ground, call, yes=True).always_asks
+    settings_file = Call("write_file", {"path": "up/etc/config.toml", "content": ""})
+    assert judge(ground, settings_file, yes=True, own=(ground.root / "etc",)).always_asks
+    assert judge(ground, settings_file, yes=True).verdict == "allow"
+
+
+def test_ordinary_files_are_written_as_before_with_yes(ground):
+    for name in ("README.md", "src/git/config", ".github/CODEOWNERS", ".gitignore", "docs/profile", "a.vscode/x"):
+        assert judge(ground, Call("write_file", {"path": name, "content": ""}), yes=True).verdict == "allow", name
+
+
+def _quoted(chance: random.Random, word: str) -> str:
+    """A word with quotes and backslashes in it that the shell takes away again."""
+    forms = (str, str, lambda sign: f"'{sign}'", lambda sign: f'"{sign}"', lambda sign: f"\\{sign}", lambda s: f"''{s}")
+    return "".join(chance.choice(forms)(sign) for sign in word)
+
+
+def _removals() -> list[str]:
+    """Lines that remove the file `victim`, as a shell reads them."""
+    chance = random.Random(7)
+    names = ["rm", "/bin/rm", "/usr/bin/rm", "//bin//rm", "/bin/../bin/rm", "/???/r[m]", "/bin/r?", "$(echo rm)",
+             "`echo rm`",
+             "${X:-rm}", "r${X}m", "$(printf 'r%s' m)", "rm$X"]  # fmt: skip
+    fronts = ["", " ", "\t", "\n", "true;", "true ; ", "true&&", "false||", "true|", "true\n", "true&", "X=1 ",
+              "! ", ">o ", "2>/dev/null ",
+              "# '\n", "if true; then ", "{ ", "(", "cat <<E\nE\n", "for f in 1; do ", "command ", "exec ", "env ",
+              "env -i ", "nohup ",
+              "nice ", "nice -n 5 ", "timeout 9 ", "setsid -w ", "stdbuf -o0 ", "busybox "]  # fmt: skip
+    backs = {"if true; then ": "; fi", "{ ": "; }", "(": ")", "for f in 1; do ": "; done"}
+    wholes = [
+        "eval '{}'", 'eval "{}"', "sh -c '{}'", "/bin/sh -c '{}'", "bash -c '{}'", "echo '{}' | sh",
+        "echo '{}'|/bin/sh",
+        "printf '%s\\n' '{}' | sh", "sh <<E\n{}\nE", "sh <<'E'\n{}\nE", "f() {{ {}; }}; f", "alias a='{}'\na",
+        "trap '{}' EXIT", "X=`{}`",
+        "echo $({})", ': "$({})"', "awk 'BEGIN{{system(\"{}\")}}'", "echo x | sed '1e {}'",
+        "python3 -c 'import os; os.system(\"{}\")'",
+        "perl -e 'system(\"{}\")'", "find . -name victim -exec {} +", "echo | xargs {}", "X='{}'; $X",
+        "while true; do {}; break; done",
+        "case 1 in 1) {};; esac", "echo '{}' > s; . ./s", "echo '{}' > s; sh s", "cp /bin/rm z; ./z victim #{}",
+        "ln -s /bin/rm z; ./z victim",
+        "echo victim | xargs rm", "find . -name victim -delete", "find . -name victim -exec rm {{}} \\;",
+        "find . -name vi* -ok rm {{}} \\; <<E\ny\nE",
+        "python3 - <<E\nimport os; os.remove('victim')\nE", "git -c alias.x='!{}' x",
+        "bash -c 'printf -v \"a[\\$({})]\" y'", "git -c 'alias.x=!{}' x",
+    ]  # fmt: skip
+    plain = [f"{front}{name} victim{backs.get(front, '')}" for front, name in itertools.product(fronts, names)]
+    plain += [f"{_quoted(chance, name)} {_quoted(chance, 'victim')}" for name in ("rm", "/bin/rm") for _ in range(150)]
+    plain += [whole.format("rm victim") for whole in wholes]
+    return list(dict.fromkeys(plain))
+
+
+def _removes(folder: Path, line: str) -> bool:
+    """Whether a real shell that is given this line removes the file."""
+    (folder / "victim").write_text("")
+    (folder / "z").unlink(missing_ok=True)
+    nothing = subprocess.DEVNULL
+    subprocess.run(
+        ["/bin/sh", "-c", line], cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, timeout=20, check=False
+    )
+    return not (folder / "victim").exists()
+
+
+def test_no_spelling_of_a_command_passes_a_rule_that_denies_or_asks_and_the_shell_takes_each(ground, tmp_path):
+    lines = _removals()
+    passed = [
+        (line, rules)
+        for line in lines
+        for rules in ({"deny": ("run_command:rm *",), "yes": True}, {"ask": ("run_command:rm *",), "allow": ("*",)})
+        if judge(ground, Call("run_command", {"command": line}), **rules).verdict == "allow"
+    ]
+    assert passed == []
+    taken = [line for line in random.Random(3).sample(lines, 150) if _removes(tmp_path, line)]
+    assert len(taken) > 110  # some need what not every machine has; a spelling that does nothing proves nothing
+    assert len(lines) >= COUNT
+
+
+def test_no_command_beside_one_that_is_allowed_runs_unasked(ground):
+    for line in _removals():
+        for command in (f"git status;{line}", f"git status {line}" if line[:1] in "|;&\n>#$`(" else line):
+            judged = judge(ground, Call("run_command", {"command": command}), allow=("run_command:git status*",))
+            assert judged.verdict == "ask", command
+    for command in (
+        "/tmp/git status",
+        "./git status",
+        "'git status' -s",
+        "git -c core.pager=x status",
+        "git status > x",
+    ):
+        judged = judge(ground, Call("run_command", {"command": command}), allow=("run_command:git status*",))
+        assert judged.verdict == "ask", command
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["ls -l", "git status -s", "make test", "python -m pytest tests/a.py -q", "grep -nE 'a(b|c)+$' src/m.py",
+    "cat a | sort | uniq -c",
+     "ls *.py && cat README.md", "sed -n '5,9p' f", "sed s/a/b/g f", "awk '{print $1}' f", "find . -name '*.py'",
+     "npm run build 2>&1",
+     "echo rm > /dev/null | cat", "grep -rn rm src", "python train.py --lr=0.1", "[ -f a ] && cat a",
+     "mkdir -p build/rm"],
+)  # fmt: skip
+def test_ordinary_commands_are_not_taken_for_what_a_rule_denies(ground, line):
+    judged = judge(ground, Call("run_command", {"command": line}), deny=("run_command:rm *",), yes=True)
+    assert (judged.verdict == "allow") != ("echo rm >" in line)  # written to a file, it could be run
+
+
+def test_what_bash_runs_in_an_index_is_not_plain(ground):
+    for line in (
+        "printf -v 'a[$(rm x)]' y",
+        "test -v 'a[$(r'm'x)]'",
+        "[ -v 'a[`x`]' ]",
+        "let 'a[0]=1'",
+        "unset 'a[$(x)]'",
+    ):
+        assert parsed(line).doubt, line
+
+
+class Stranger:
+    """A tool that is no function, writes, and declares nothing."""
+
+    document, effects, price_nano = ToolDocument("store", "", {"properties": {"to": True}}), frozenset({"write"}), 0
+
+    async def run(self, arguments): ...
+
+
+def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_that_is_executed_later(ground):
+    deep: object = "docs/../.git/config"
+    for _ in range(5_000):
+        deep = [deep]
+    for to, always in (("a.txt", False), ("up/.envrc", True), ({"all": ["a", "docs/hook"]}, True), (deep, True)):
+        judged = Rules(workspace=ground.root, yes=True).judge(Call("store", {"n": 1, "to": to}), Stranger())
+        assert judged.always_asks == always
+
+
+def test_the_refusal_says_which_rule_and_what_could_not_be_told(ground):
+    judged = judge(ground, Call("run_command", {"command": "ls $X"}), deny=("run_command:rm *",))
+    assert "run_command:rm *" in judged.why
+    assert "'$'" in judged.why
+
+
+def test_words_of_a_rule_are_found_with_others_between_them(ground):
+    for line in (
+        "git push",
+        "git --no-pager push origin",
+        "git  push",
+        "/usr/bin/git 'push'",
+        "git -C . push",
+        "nice git push",
+    ):
+        judged = judge(ground, Call("run_command", {"command": line}), deny=("run_command:git push*",), yes=True)
+        assert judged.verdict == "deny", line
+    judged = judge(ground, Call("run_command", {"command": "git pull"}), deny=("run_command:git push*",), yes=True)
+    assert judged.verdict == "allow"
+
+
+def test_a_wildcard_does_not_allow_a_command_on_a_file_that_is_executed_later(ground):
+    for line in (
+        "cp docs/a.md .git/hooks/pre-commit",
+        "cp docs/a.md docs/hook",
+        "cp docs/a.md --target-directory=.git/hooks",
+    ):
+        judged = judge(ground, Call("run_command", {"command": line}), allow=("run_command:cp *",))
+        assert judged.verdict == "ask", line
+    assert (
+        judge(ground, Call("run_command", {"command": "cp docs/a.md b"}), allow=("run_command:cp *",)).verdict
+        == "allow"
+    )
+
+
+@pytest.mark.parametrize("address", ["https://bad.example/x", "HTTPS://BAD.example", "bad.example",
+                                     "https://bad.example:443/",
+                                     "https://bad.example./", "https://b%61d.example", "https://u@bad.example/",
+                                     "https:\\\\bad.example"])  # fmt: skip
+def test_no_spelling_of_an_address_passes_a_rule_that_denies(ground, address):
+    assert (
+        judge(ground, Call("fetch_url", {"url": address}), deny=("fetch_url:*://bad.example/*",), yes=True).verdict
+        == "deny"
+    )
+
+
+def test_an_address_is_allowed_by_its_host_and_not_by_what_looks_like_it(ground):
+    def verdict(address: str) -> str:
+        return judge(ground, Call("fetch_url", {"url": address}), allow=("fetch_url:https://docs.example/*",)).verdict
+
+    assert [verdict("https://docs.example/a?b=c"), verdict("https://DOCS.example/")] == ["allow", "allow"]
+    for address in ("https://docs.example@bad.example/", "https://bad.example/https://docs.example/",
+                    "https://docs.example.bad/",
+                    "http://docs.example/", "https://docs.example\\@bad.example/",
+                    "https://docs.example/../x"):  # fmt: skip
+        assert verdict(address) == "ask", address
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> Path:
+    """A folder of programs that only note how they were called."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("rm", "a", "git"):
+        program = folder / name
+        program.write_text(f'#!/bin/sh\nprintf "%s\\037" {name} "$@" >> "$NOTES"\nprintf "\\036" >> "$NOTES"\n')
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+_SIGNS = st.lists(
+    st.sampled_from(["rm", "a", "git", " ", " ", "\t", "'", '"', ";", "&", "|", "\n", "$", "#", "<", ">", "\\", "1",
+    "-", "{", "}", "(", ")",
+                     "!", "=", "*", "[", "]", "~", "\r", "\x0b", "\u00a0", "`", "&&", "||", "'rm x'", '"a b"',
+                     "status", "if", "then"]),
+    min_size=2, max_size=9,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(signs=_SIGNS)
+def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(programs, tmp_path, signs):
+    line = "".join(signs)
+    found = parsed(line)
+    if found.doubt:
+        return
+    notes, folder = tmp_path / "notes", tmp_path / "folder"
+    notes.unlink(missing_ok=True)
+    folder.mkdir(exist_ok=True)
+    subprocess.run(
+        ["/bin/sh", "-c", f"{line}\nwait"], cwd=folder, env={"PATH": str(programs), "NOTES": str(notes),
+        "HOME": "/h"},
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False,
+    )  # fmt: skip
+    ran = notes.read_bytes().decode().split("\x1e")[:-1] if notes.exists() else []
+    wanted = {words if not found.redirects else words[:1] for words in found.commands}
+    for call in ran:
+        words = tuple(call.split("\x1f")[:-1])
+        assert any("*" in line or "[" in line or "~" in line or words[: len(each)] == each for each in wanted), (
+            shlex.quote(line)
+        )
+        assert words[0] in {each[0] for each in wanted}, shlex.quote(line)
+
+
+def test_judging_a_read_takes_no_look_at_the_disk_where_no_rule_speaks_of_it(ground, monkeypatch):
+    rules = Rules(workspace=ground.root, allow=("run_command:ls",), deny=("run_command:rm *", "list_files:secrets/*"))
+    tool = next(tool for tool in builtin_tools(ground) if tool.document.name == "read_file")
+    call = Call("read_file", {"path": "docs/a.md"})
+    monkeypatch.setattr(os.path, "realpath", None)
+    assert not rules.looks_at(call, tool.effects)
+    assert rules.judge(call, tool).verdict == "allow"
