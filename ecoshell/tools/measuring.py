@@ -1,6 +1,7 @@
 """What one run of a tool takes: its time, and the memory of the process that runs it (CATP-LLM B.3).
 
-A tool that starts a program takes that program's memory, with all it starts in turn; any other takes this process's.
+A tool that starts a program takes that program's memory, with all it starts in turn; one that runs in a worker takes
+that worker's, any other this process's.
 Runs at the same time within this process cannot be told apart, so that their memory is unknown (None), as it is where
 the system has no /proc.
 """
@@ -13,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,6 +40,8 @@ class Meter:
     """Whether it has started a program."""
     program_mb: float | None = None
     """The peak of that program, with all that this has started."""
+    worker_mb: tuple[float | None, float | None] | None = None
+    """What the worker process held before the run, and its peak; None where none was at work."""
     program_gpu_mb: float | None = None
 
 
@@ -86,11 +90,18 @@ async def following(pid: int) -> AsyncGenerator[None]:
         looking.cancel()
 
 
+def worked(start_mb: float | None, peak_mb: float | None) -> None:
+    """Count what a worker process held before the run and at its peak, in MB, in the place of this process."""
+    meter = _present.get()
+    if meter is not None:
+        meter.worker_mb = (start_mb, peak_mb)
+
+
 async def _begin(meter: Meter) -> None:
     if meter.alone:
         if gpu_there():
             meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
-        meter.start_mb = _forget_peak()
+        meter.start_mb = forget_peak()
 
 
 async def _footprint(meter: Meter) -> Footprint:
@@ -99,9 +110,12 @@ async def _footprint(meter: Meter) -> Footprint:
     if meter.programs:
         known = meter.program_mb is not None
         return Footprint(meter.program_mb, 0.0 if known else None, meter.program_gpu_mb, 0.0 if known else gpu)
+    if meter.worker_mb is not None:
+        start, peak = meter.worker_mb
+        return Footprint(start, None if start is None or peak is None else max(0.0, peak - start), 0.0, 0.0)
     if not meter.alone or meter.start_mb is None:
         return Footprint(gpu_mb=gpu, gpu_instant_mb=gpu)
-    peak = _peak_mb("self")
+    peak = peak_mb("self")
     instant = None if peak is None else max(0.0, peak - meter.start_mb)
     if gpu is not None:
         return Footprint(meter.start_mb, instant, gpu, gpu)
@@ -123,7 +137,7 @@ async def _keep_looking(meter: Meter, pid: int) -> None:
 async def _look(meter: Meter, pid: int) -> None:
     """Take the peaks of a program and of all it has started."""
     pids = _family(pid)
-    peaks = [peak for peak in map(_peak_mb, pids) if peak is not None]
+    peaks = [peak for peak in map(peak_mb, pids) if peak is not None]
     if not peaks:
         return
     meter.program_mb = max(meter.program_mb or 0.0, sum(peaks))
@@ -142,20 +156,31 @@ def _family(pid: int) -> list[int]:
     return found
 
 
-def _forget_peak() -> float | None:
+def forget_peak() -> float | None:
     """Let the peak of this process be counted from now on; gives what it holds now, None where that cannot be done."""
+    descriptor = keep_measuring()
+    if descriptor is None:
+        return None
     try:
-        with open("/proc/self/clear_refs", "wb", buffering=0) as file:  # noqa: PTH123 - this is on the way of every call
-            file.write(b"5")
+        os.write(descriptor, b"5")
     except OSError:
         return None
-    return _peak_mb("self")
+    return peak_mb("self")
 
 
-def _peak_mb(pid: int | str) -> float | None:
+@cache
+def keep_measuring() -> int | None:
+    """Open what the peak is forgotten through, for good: a process that no other may look into cannot open it later."""
+    try:
+        return os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def peak_mb(pid: int | str) -> float | None:
     """The most memory that a process has held at one time, in MB; None when it is gone or cannot be read."""
     try:
-        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - as above
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:  # noqa: PTH123 - this is on the way of every call
             status = file.read()
     except OSError:
         return None

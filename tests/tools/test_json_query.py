@@ -25,12 +25,31 @@ def tool(workspace: Workspace) -> JsonTool:
         ("$", json.dumps(DATA, ensure_ascii=False)),
         ("users[?age > `30`].name", '["Ada"]'),
         ("length(users)", "2"),
-        ("missing", "null"),
     ],
 )
 def test_values_are_picked_out_of_a_file_and_of_a_text(tool: JsonTool, query: str, expected: str):
     assert tool.json_query(query, path="data.json") == expected
     assert tool.json_query(query, text=json.dumps(DATA)) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "outline"),
+    [
+        (DATA, "title, users[*].name, users[*].age"),
+        ([{"a b": {"c": 1}}, {"d": 2}], '[*]."a b".c'),
+        ({"a": {}, "b": []}, "a, b"),
+        (1, "@"),
+        ({f"k{number}": number for number in range(30)}, ", ".join(f"k{number}" for number in range(20)) + ", …"),
+    ],
+)
+def test_a_query_that_finds_nothing_is_told_what_there_is(tool: JsonTool, data: object, outline: str):
+    assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text holds {outline}."
+
+
+def test_what_there_is_is_told_in_few_words(tool: JsonTool):
+    deep = "[" * 500 + "]" * 500
+    assert len(tool.json_query("missing", text=json.dumps({"a" * 90_000: deep}))) < 600
+    assert len(tool.json_query("missing", text=deep)) < 600
 
 
 @pytest.mark.parametrize(

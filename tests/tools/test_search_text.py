@@ -43,7 +43,7 @@ def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTool):
 
 
 def test_nothing_found_is_said(search: SearchTool):
-    assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs."
+    assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; list_files shows what is there."
 
 
 def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTool, workspace: Workspace, outside):

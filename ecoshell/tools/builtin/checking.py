@@ -1,12 +1,12 @@
 """Has a program of the person's own say whether a text is right."""
 
 import asyncio
-import os
 import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
 from ecoshell.errors import ToolError
+from ecoshell.secrecy import environ
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.processes import run_process, safe_environment
 
@@ -25,7 +25,7 @@ async def passes(command: str, text: str, *, folder: Path, options: ToolOptions)
         finished = await run_process(
             ["/bin/sh", "-c", command],
             folder=folder,
-            environment=safe_environment(os.environ, options.keep_variables),
+            environment=safe_environment(environ, options.keep_variables),
             seconds=options.command_seconds,
             window=options.output_characters,
             given=given.fileno(),

@@ -1,9 +1,17 @@
 """What changed in a text, as a unified diff of bounded size."""
 
+import bisect
 import difflib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
+from ecoshell.errors import ToolError
+from ecoshell.tools.worker import in_worker
+
+_TEXTS = 8_000_000
+"""Characters of both texts together; of larger ones only the lines are counted."""
+_SECONDS = 3.0
 _LINES = 400
 """Of one diff."""
 _CHARACTERS = 40_000
@@ -11,6 +19,8 @@ _LINE = 1_000
 """Characters of one line."""
 _COMPARED = 2_000
 """Lines that are compared one with another; a larger change is shown as all of one text for all of the other."""
+_PAIRS = 300_000
+"""Equal lines, each of the old text with each of the new, among those compared: what difflib's time grows with."""
 
 _CONTEXT = 3
 
@@ -19,16 +29,47 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def unified(name: str, before: str | None, after: str) -> str:
-    """The diff from `before` (None: there was no file) to `after`; empty when they are the same."""
+    """The diff from `before` (None: there was no file) to `after`; empty when they are the same.
+
+    What is too large for it, or takes too long, is told by the number of its lines. May block.
+    """
     if before == after:
         return ""
-    old, new = (before or "").splitlines(), after.splitlines()
     head = [f"--- {'/dev/null' if before is None else f'a/{name}'}", f"+++ b/{name}"]
+    if len(before or "") + len(after) <= _TEXTS:
+        try:
+            return in_worker(_shown, head, before or "", after, seconds=_SECONDS)
+        except ToolError:
+            pass
+    removed, added = _changed(before or "", after)
+    return "\n".join((*head, f"[too large to show: +{added:,} −{removed:,} lines]"))
+
+
+def _shown(head: Sequence[str], before: str, after: str) -> str:
+    old, new = before.splitlines(), after.splitlines()
     body = list(itertools.islice(_body(old, new), _LINES + 1)) or ["\\ only line ends changed"]
     shown = [line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in body[:_LINES]]
     fits = sum(1 for length in itertools.accumulate(len(line) + 1 for line in shown) if length <= _CHARACTERS)
     cut = fits < len(body)
     return "\n".join((*head, *shown[:fits], *(["[truncated: the diff goes on]"] if cut else [])))
+
+
+def _changed(before: str, after: str) -> tuple[int, int]:
+    """Lines between what both texts begin with and what both end with: of the one, and of the other."""
+    room = min(len(before), len(after))
+    head = _most(room, lambda size: before[:size] == after[:size])
+    head = before.rfind("\n", 0, head) + 1
+    tail = _most(room - head, lambda size: before[len(before) - size :] == after[len(after) - size :])
+    return _lines(before[head : len(before) - tail]), _lines(after[head : len(after) - tail])
+
+
+def _most(room: int, holds: Callable[[int], bool]) -> int:
+    """The largest size up to `room` for which it holds, as for all smaller ones."""
+    return bisect.bisect_left(range(room), True, key=lambda size: not holds(size + 1))
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 
 def _body(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
@@ -50,7 +91,7 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     tail = sum(1 for _ in itertools.takewhile(_same, zip(reversed(old[head:]), reversed(new[head:]), strict=False)))
     begin, behind = min(head, _CONTEXT), min(tail, _CONTEXT)
     start, end_old, end_new = head - begin, len(old) - tail + behind, len(new) - tail + behind
-    if max(end_old, end_new) - start > _COMPARED:
+    if max(end_old, end_new) - start > _COMPARED or _pairs(old[start:end_old], new[start:end_new]) > _PAIRS:
         changed = ("replace", head, end_old - behind, head, end_new - behind)
         around = (("equal", start, head, start, head), ("equal", end_old - behind, end_old, end_new - behind, end_new))
         yield [around[0], changed, around[1]]
@@ -58,6 +99,11 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     matcher = difflib.SequenceMatcher(None, old[start:end_old], new[start:end_new], autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(kind, i + start, j + start, k + start, m + start) for kind, i, j, k, m in group]
+
+
+def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
+    counts = Counter(old)
+    return sum(counts[line] for line in new)
 
 
 def _same(pair: tuple[str, str]) -> bool:

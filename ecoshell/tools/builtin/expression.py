@@ -203,7 +203,8 @@ class _Reader:
             return self._applied(token.text)
         if token.kind == "name":
             raise ToolError(
-                f"{token.text} is not known here. Functions: {', '.join(FUNCTIONS)}. Constants: pi, e, tau."
+                f"{token.text} is not known here: only numbers are, the constants pi, e and tau, and the functions "
+                f"{', '.join(FUNCTIONS)}. To calculate with what is in a file, read the file first."
             )
         raise self._unexpected("a number")
 

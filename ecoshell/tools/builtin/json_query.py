@@ -1,13 +1,23 @@
 """json_query: pick values out of JSON."""
 
+import itertools
 import json
-from typing import Annotated, Any
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.limits import clip
 from ecoshell.tools.workspace import Workspace
 
 _LONGEST_QUERY = 1_000
+_OUTLINED = 20
+"""Paths that are told, and _OUTLINE characters of them, where a query finds nothing."""
+_OUTLINE = 500
+_PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 class JsonTool:
@@ -20,7 +30,7 @@ class JsonTool:
     def json_query(
         self,
         query: Annotated[str, "A JMESPath expression over the data."],
-        path: Annotated[str | None, "JSON file, relative to the workspace."] = None,
+        path: Annotated[str | None, "JSON file, relative to the workspace.", Subject.PATH] = None,
         text: Annotated[str | None, "JSON text, if not a file."] = None,
     ) -> str:
         """Query JSON data: get a field, key or value out of a JSON file or text."""
@@ -30,7 +40,10 @@ class JsonTool:
         if path:
             file = self._workspace.read_text(path, self._options.file_bytes)
             name, source = file.name, file.text
-        return json.dumps(_search(query, _parsed(source, name)), ensure_ascii=False)
+        data = _parsed(source, name)
+        if (found := _search(query, data)) is None:
+            return f"Nothing was found. {name} holds {_outline(data)}."
+        return json.dumps(found, ensure_ascii=False)
 
 
 def _parsed(source: str, name: str) -> Any:
@@ -40,6 +53,28 @@ def _parsed(source: str, name: str) -> Any:
         raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
         raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
+
+
+def _outline(data: Any) -> str:
+    """What there is to ask for, as paths and their kinds, when a query came to nothing."""
+    paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
+    return clip(", ".join([*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]), _OUTLINE)[0]
+
+
+def _paths(data: Any) -> Iterator[str]:
+    """The paths to all that is no object and no list, nearest first; of a list's items the first speaks for all."""
+    waiting = deque([("@", data)])
+    while waiting:
+        path, data = waiting.popleft()
+        if isinstance(data, dict) and data:
+            for key, value in cast("dict[str, Any]", data).items():
+                name = key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+                waiting.append((name if path == "@" else f"{path}.{name}", value))
+        elif isinstance(data, list) and data:
+            items = cast("list[Any]", data)
+            waiting.append(("[*]" if path == "@" else f"{path}[*]", items[0]))
+        else:
+            yield path
 
 
 def _search(query: str, data: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import Entry, walk
 from ecoshell.tools.limits import checkpoint
@@ -31,7 +32,7 @@ class SearchTool:
     def search_text(
         self,
         text: Annotated[str, "What to find; case is ignored unless it has a capital letter."],
-        path: Annotated[str, "File or folder to search, relative to the workspace."] = ".",
+        path: Annotated[str, "File or folder to search, relative to the workspace.", Subject.PATH] = ".",
         regex: Annotated[bool, "Whether `text` is a regular expression."] = False,
     ) -> Observation:
         """Search files for a word, text or pattern (find, grep) and show where it occurs."""
@@ -40,7 +41,8 @@ class SearchTool:
         found = self._found(path, _matcher(text, regex=regex))
         lines = list(itertools.islice(found, _SHOWN + 1))
         if not lines:
-            return Observation(f"No match for {text!r} in {path}.")
+            there = "list_files shows what is there" if self._workspace.resolve(path).is_dir() else "read_file shows it"
+            return Observation(f"No match for {text!r} in {path}; {there}.")
         if len(lines) <= _SHOWN:
             return Observation("\n".join(lines))
         mark = f"[truncated: the first {_SHOWN} matching lines shown; search a folder or a rarer text]"
@@ -85,7 +87,7 @@ def _shown(name: str, text: str, matches: Lines) -> Iterator[str]:
 
 
 def _matcher(text: str, *, regex: bool) -> Lines:
-    """A search by the `regex` library: it keeps a time limit, and lets other threads run while it searches."""
+    """A search by the `regex` library, which keeps a time limit, if not with every pattern."""
     import regex as regexes
 
     flags = regexes.MULTILINE | (0 if any(map(str.isupper, text)) else regexes.IGNORECASE)
@@ -98,7 +100,7 @@ def _matcher(text: str, *, regex: bool) -> Lines:
 
     def starts(searched: str) -> Iterator[int]:
         try:
-            for match in pattern.finditer(searched, timeout=_REGEX_SECONDS, concurrent=True):
+            for match in pattern.finditer(searched, timeout=_REGEX_SECONDS):
                 yield match.start()
         except TimeoutError as error:
             raise ToolError(f"The pattern {text!r} takes too long to match; use a simpler one.") from error

@@ -1,0 +1,225 @@
+"""Runs what a model or a stranger wrote (patterns, queries, diffs) in a process of its own, where limits hold.
+
+A pattern or a query can hold the interpreter or take all memory, and nothing ends a thread that does. The process is
+used again and again; one that is over its time or its memory is killed, and another one takes its place. It ends with
+this one: by itself where it waits, by a signal of the system (SIGIO) where it works. Where the system has no limit of
+the address space (macOS), that of time alone holds.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import os
+import pickle
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import ecoshell
+from ecoshell.errors import ToolError
+from ecoshell.tools.limits import checkpoint, leash
+
+T = TypeVar("T")
+
+MEMORY = 512_000_000
+"""Bytes of address space of one process."""
+SECONDS = 20.0
+"""For work that is bounded by no call of a tool."""
+_AT_ONCE = 4
+_KEPT = 2
+"""Processes that are kept while there is nothing to do."""
+_LOOK = 0.05
+"""Seconds between two looks at whether anybody still waits."""
+_PRELOADED = ("ecoshell.tools.builtin", "regex", "jmespath")
+_VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")
+"""What the process is told of this one's environment, which may hold keys."""
+
+
+def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
+    """What a function gives that changes nothing and is found by its name; blocks, for the time of the call at most.
+
+    The function, its arguments and its result are pickled. Raises ToolError for whatever it raises, and where it takes
+    too long or too much memory. Within a worker it is called there and then.
+    """
+    if _workers.inside:
+        return function(*arguments)
+    job = pickle.dumps((function, arguments))
+    held = leash.get()
+    left = seconds if held is None else min(seconds, held.deadline - time.monotonic())
+    return cast("T", _workers.answer(job, max(left, 0.0)))
+
+
+def warm_worker() -> None:
+    """Have a process loaded by the time there is work; it loads by itself, this only starts it."""
+    _workers.warm()
+
+
+class _Workers:
+    """The processes of this one."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self.inside = False
+        """Whether this process is a worker itself."""
+
+    def warm(self) -> None:
+        if not self._idle:
+            with contextlib.suppress(OSError):  # said when there is work
+                self._idle.append(_Worker())
+
+    def answer(self, job: bytes, seconds: float) -> object:
+        until = time.monotonic() + seconds
+        if not self._room.acquire(timeout=seconds):
+            raise ToolError(f"It waited {seconds:g} s for others to end: do one thing after another.")
+        try:
+            with self._one() as worker:
+                return worker.answer(job, seconds, until)
+        finally:
+            self._room.release()
+
+    @contextlib.contextmanager
+    def _one(self) -> "Generator[_Worker]":
+        """A process for one job; unless it is still busy with that afterwards, the next job is for it too."""
+        worker = self._living()
+        try:
+            yield worker
+        finally:
+            if worker.busy or len(self._idle) >= _KEPT:
+                worker.end()
+                self.warm()
+            else:
+                self._idle.append(worker)
+
+    def _living(self) -> "_Worker":
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive:
+                return worker
+            worker.end()
+        try:
+            return _Worker()
+        except OSError as error:
+            raise ToolError(f"No process could be started for it: {error.strerror or error}.") from error
+
+
+class _Worker:
+    """One process, seen from here."""
+
+    def __init__(self) -> None:
+        from multiprocessing.connection import Connection
+
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", "from ecoshell.tools.worker import serve; serve()"],
+                cwd="/",
+                env=_environment(),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # so that Ctrl-C and a closing terminal do not reach it
+            )
+        self._pipe: Connection[Any, Any] = Connection(ours.detach())
+        self.busy = False
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def answer(self, job: bytes, seconds: float, until: float) -> object:
+        """What came of a job; raises ToolError. Where it is still `busy` then, it must be ended."""
+        self.busy = True
+        try:
+            self._pipe.send(seconds)
+            self._pipe.send_bytes(job)
+            while (left := until - time.monotonic()) <= 0 or not self._pipe.poll(min(_LOOK, left)):
+                if left <= 0:
+                    raise ToolError(f"It was stopped: it took longer than {seconds:.3g} s. Give it less to do.")
+                checkpoint()
+            well, outcome = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as gone:
+            memory = f"{MEMORY // 1_000_000} MB of memory"
+            raise ToolError(f"It was stopped: it took more than {memory}, or broke down. Give it less to do.") from gone
+        self.busy = False
+        if not well:
+            raise ToolError(outcome)
+        return outcome
+
+    def end(self) -> None:
+        """Kill it; the system may take a second to take back what it held, which nobody waits for."""
+        self._pipe.close()
+        self._process.kill()
+        with contextlib.suppress(RuntimeError):  # this process is ending itself
+            threading.Thread(target=self._process.wait, name="worker", daemon=True).start()
+
+
+_workers = _Workers()
+
+
+def _environment() -> dict[str, str]:
+    root = str(Path(ecoshell.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    known = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    return known | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
+
+
+def serve() -> None:
+    """Do one job after another, read from standard input until that ends, within limits that the system keeps."""
+    from multiprocessing.connection import Connection
+
+    _workers.inside = True
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, MEMORY)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    pipe = Connection(0)
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    with contextlib.suppress(EOFError, OSError):  # nobody asks any more
+        while True:
+            seconds, job = pipe.recv(), pipe.recv_bytes()
+            with _ending(seconds):
+                reply = _done(job)
+            pipe.send_bytes(reply)
+
+
+def _done(job: bytes) -> bytes:
+    try:
+        function, arguments = pickle.loads(job)
+        return pickle.dumps((True, function(*arguments)))
+    except MemoryError:
+        os._exit(1)  # what is left of it would be missed by the next job
+    except ToolError as error:
+        return pickle.dumps((False, str(error)))
+    except Exception as error:  # noqa: BLE001 - a fence: whatever it is, it is told where it was asked for
+        return pickle.dumps((False, f"It failed: {type(error).__name__}: {error}"))
+
+
+@contextlib.contextmanager
+def _ending(seconds: float) -> Generator[None]:
+    """While it lasts, this process ends when the other does, and soon after the time is up; no code has to run for it.
+
+    Nothing may be sent to and fro meanwhile: that, too, would be a signal, and end it.
+    """
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1)
+    fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(0, fcntl.F_SETFL, flags)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    with contextlib.suppress(ValueError, OSError):  # a system that does not know it
+        resource.setrlimit(what, (least, least))

@@ -1,0 +1,152 @@
+"""Patterns, queries, expressions and texts that would take all time or all memory, given to the tools that take them.
+
+As a program: runs them all and prints for each, as a line of JSON, what the tool said and how long that took; at last
+what memory was taken at most.
+"""
+
+import asyncio
+import itertools
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ecoshell.tools.base import Tool, limits_of
+from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.containing import contained
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.measuring import peak_mb
+from ecoshell.tools.workspace import Workspace
+
+SECONDS = 0.5
+"""The limit of one call."""
+UNITS_SECONDS = 3.0
+"""That of convert_units, whose table of units takes a while to build."""
+AT_ONCE = 3
+PREVIEW_SECONDS = 3.0
+"""For what would change in a file."""
+Bomb = tuple[str, Mapping[str, Any]]
+
+_LOOPS = (
+    "(a|a)*b",
+    "(a|aa)+$",
+    "(a*)*b",
+    "(.*)*x",
+    "((a?){9}){9}b",
+    "(?:a|(?R))*b",
+    "(?R)",
+    "(a*)(?1)*b",
+    "(?|(a)|(aa))*+b|(?R)a",
+)
+_COUNTED = ("(?:a?){%d}b", "(?:a{%d}){%d}", "(?:(?:a{0,%d}){0,%d}){0,99}b", "(?:x|y?|z?){%d}", "(?:foobar){e<=%d}")
+_AROUND = ("%s", "(?:%s)+z", "(?=%s)%s", "(?<=%s)b", "(?i)%s(?:é|E)*", "^(%s)\\1+$")
+_STEPS = (
+    "[@,@]",
+    "{a:@,b:@,c:@}",
+    "[@[],@[]]",
+    "[to_string(@),to_string(@)]",
+    "join('', [to_string(@),to_string(@)])",
+    "[@,@][]",
+    "map(&[@,@], [@,@])",
+    "sort_by([@,@], &to_string(@))",
+    "[@,[@,@]][*]",
+    "[not_null(@), [@]]",
+)
+_SUMS = (
+    "%s",
+    "(%s)!",
+    "comb(%s, 6000)",
+    "lcm(%s, %s)",
+    "exp(%s)^%s",
+    "mod(%s, 1e-999)",
+    "tan(%s)",
+    "log(%s, 1.0000001)",
+)
+_TERMS = ("9^9^9^9^9", "1400!!!", "10^1e9", "2^-1e99", "1e999999999", "factorial(1400)^factorial(1400)")
+_UNITS = ("9**9**9**9", "m**99999999999", "(m**9)**9**9**9", "m" * 59, "((((((((((m))))))))))", "m*" * 29 + "m",
+          "km/" * 19 + "s", "1e9**1e9*m", "(2**2)**(2**99)*m", "m^" * 20 + "9")  # fmt: skip
+
+
+def bombs() -> list[Bomb]:
+    """Three hundred calls."""
+    return [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()][:300]
+
+
+def _patterns() -> Iterator[Bomb]:
+    counted = [one.replace("%d", str(times)) for one in _COUNTED for times in (30, 9_999, 2_147_483_647)]
+    for around, inner in itertools.product(_AROUND, (*_LOOPS, *counted)):
+        yield "search_text", {"text": around.replace("%s", inner), "regex": True, "path": "a.txt"}
+
+
+def _queries() -> Iterator[Bomb]:
+    for times, step in itertools.product((12, 18, 26, 60, 999), _STEPS):
+        query = "|".join(itertools.islice(itertools.repeat(step, times), 990 // (len(step) + 1)))
+        yield "json_query", {"query": query, "text": '[1, [2], {"a": 3}]'}
+        yield "json_query", {"query": query, "path": "large.json"}
+
+
+def _arithmetic() -> Iterator[Bomb]:
+    for around, term in itertools.product(_SUMS, _TERMS):
+        yield "calculate", {"expression": around.replace("%s", term)}
+    for unit in _UNITS:
+        yield "convert_units", {"value": "1", "from_unit": unit, "to_unit": "m"}
+        yield "convert_units", {"value": "9^9^9", "from_unit": "m", "to_unit": unit}
+
+
+def _texts() -> Iterator[Bomb]:
+    """Changes whose diff is a matter of minutes, and texts that nearly occur in a file of long lines."""
+    for count, pattern in itertools.product((1_000, 2_000, 100_000), (("x",), ("a", "b"), ("", "}", "  return"))):
+        lines = list(itertools.islice(itertools.cycle(pattern), count))
+        yield "preview write_file", {"path": "repeated.txt", "content": "\n".join([*lines[1::2], "y", *lines])}
+    for sign, length in itertools.product("文中x", (3_000, 50_000, 400_000)):
+        yield "preview edit_file", {"path": "long.txt", "old": sign * length + "b", "new": "c"}
+        yield "edit_file", {"path": "long.txt", "old": (sign + "中") * (length // 2), "new": "c"}
+
+
+def filled(root: Path) -> Path:
+    """A workspace with the files that the calls are about."""
+    (root / "a.txt").write_text("a" * 4_000 + "c\n" + "foobaz " * 2_000)
+    (root / "large.json").write_text(
+        json.dumps([{"name": f"user {number}", "list": [number] * 9} for number in range(2_000)])
+    )
+    (root / "repeated.txt").write_text("x\n" * 2_000)
+    (root / "long.txt").write_text("\n".join(sign * length for sign in "中文x" for length in (3_000, 50_000, 400_000)))
+    return root
+
+
+async def main() -> None:
+    """Run all calls, some at a time."""
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Workspace(filled(Path(folder)))
+        found = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
+        slower = builtin_tools(workspace, options=ToolOptions(file_seconds=UNITS_SECONDS))
+        tools = {tool.document.name: tool for tool in found}
+        tools["convert_units"] = next(tool for tool in slower if tool.document.name == "convert_units")
+        room = asyncio.Semaphore(AT_ONCE)
+        await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs()))
+    shell = int((peak_mb("self") or 0) * 1e6)  # not of getrusage, which has what started this process in it
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    print(json.dumps({"shell_bytes": shell, "worker_bytes": workers}))
+
+
+async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore) -> None:
+    name, arguments = bomb
+    tool = tools[name.removeprefix("preview ")]
+    async with room:
+        started = time.monotonic()
+        if name.startswith("preview") and isinstance(tool, FunctionTool):
+            said = await asyncio.to_thread(tool.preview, arguments)
+        else:
+            said = (await contained(tool, arguments, limits_of(tool))).text
+        limit = PREVIEW_SECONDS if name.startswith("preview") else limits_of(tool).seconds
+        over = time.monotonic() - started - limit
+    print(json.dumps({"bomb": f"{name} {arguments}"[:200], "over": over, "said": said[:300]}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    sys.stdout.flush()

@@ -1,0 +1,194 @@
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ToolError
+from ecoshell.tools.base import limits_of
+from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.builtin.diff import unified
+from ecoshell.tools.containing import contained
+from ecoshell.tools.worker import MEMORY, in_worker
+from ecoshell.tools.workspace import Workspace
+
+ROOT = Path(__file__).parents[2]
+ENDLESS = {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}
+"""A query whose result doubles a hundred times."""
+
+
+def tools_of(workspace: Workspace, seconds: float):
+    found = builtin_tools(workspace, options=ToolOptions(file_seconds=seconds))
+    return {tool.document.name: tool for tool in found}
+
+
+async def run(tool, **arguments):
+    return await contained(tool, arguments, limits_of(tool))
+
+
+def until(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 15
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def workers_of(pid: int) -> set[int]:
+    """Worker processes that a process has started."""
+    children: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        children += map(int, (task / "children").read_text().split())
+    return {child for child in children if b"worker import serve" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+def test_of_three_hundred_bombs_each_ends_soon_after_its_limit_and_in_512_mb():
+    ended = subprocess.run(
+        [sys.executable, "tests/support/bombs.py"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=300,
+        check=True,
+    )
+    *rows, memory = map(json.loads, ended.stdout.splitlines())
+    assert len(rows) == 300
+    assert [row for row in rows if row["over"] > 10] == []  # a busy machine is late, too
+    assert memory["worker_bytes"] < MEMORY
+    assert memory["shell_bytes"] < MEMORY
+    stopped = sum("stopped" in row["said"] for row in rows)
+    assert stopped > 100, "these are no bombs"
+
+
+def test_a_worker_is_used_again_and_its_memory_is_limited_by_the_system():
+    assert in_worker(os.getpid) == in_worker(os.getpid) != os.getpid()
+    assert in_worker(resource.getrlimit, resource.RLIMIT_AS) == (MEMORY, MEMORY)
+
+
+def test_what_takes_too_much_memory_is_told_and_the_next_work_is_done():
+    before = in_worker(os.getpid)
+    with pytest.raises(ToolError, match="more than 512 MB"):
+        in_worker(bytearray, 600_000_000)
+    assert in_worker(os.getpid) not in (before, os.getpid())
+
+
+def test_what_takes_too_long_is_killed_and_the_next_work_is_done():
+    worker = in_worker(os.getpid)
+    with pytest.raises(ToolError, match=r"longer than 0\.2 s"):
+        in_worker(time.sleep, 60, seconds=0.2)
+    until(lambda: not runs(worker))
+    assert in_worker(abs, -3) == 3
+
+
+def test_a_worker_that_breaks_down_is_told_and_replaced():
+    with pytest.raises(ToolError, match="broke down"):
+        in_worker(os.kill, in_worker(os.getpid), signal.SIGSEGV)
+    worker = in_worker(os.getpid)
+    os.kill(worker, signal.SIGKILL)  # while it waits
+    until(lambda: not runs(worker))
+    assert in_worker(abs, -3) == 3
+
+
+def test_errors_come_back_in_words(workspace: Workspace):
+    with pytest.raises(ToolError, match="outside the workspace"):
+        in_worker(workspace.resolve, "..")
+    with pytest.raises(ToolError, match="It failed: ZeroDivisionError: "):
+        in_worker(divmod, 1, 0)
+
+
+async def test_a_search_keeps_to_the_workspace_in_the_worker_too(workspace: Workspace, outside: Path):
+    (workspace.root / "notes.txt").write_text("here todo\n")
+    (workspace.root / "link").symlink_to(outside)
+    (outside / "more.txt").write_text("todo\n")
+    tools = tools_of(workspace, 20)
+    assert (await run(tools["search_text"], text="todo")).text == "notes.txt:1: here todo"
+    for path in ("..", "link", "link/more.txt", str(outside)):
+        seen = await run(tools["search_text"], text="todo", path=path)
+        assert not seen.ok
+        assert "outside the workspace" in seen.text
+        seen = await run(tools["json_query"], query="a", path=path)
+        assert "outside the workspace" in seen.text
+
+
+async def test_the_memory_of_a_call_is_that_of_its_worker(workspace: Workspace):
+    (workspace.root / "large.json").write_text(json.dumps([list(range(300_000))]))
+    seen = await run(tools_of(workspace, 20)["json_query"], query="length([0])", path="large.json")
+    assert seen.text == "300000"
+    assert seen.footprint is not None
+    assert seen.footprint.cpu_instant_mb is not None
+    assert seen.footprint.cpu_instant_mb > 5
+
+
+async def test_a_call_that_is_called_off_ends_its_worker(workspace: Workspace):
+    worker = in_worker(os.getpid)
+    calling = asyncio.create_task(run(tools_of(workspace, 60)["json_query"], **ENDLESS))
+    await asyncio.sleep(0.3)
+    calling.cancel()
+    await asyncio.wait([calling])
+    until(lambda: not runs(worker))
+    assert in_worker(abs, -3) == 3
+
+
+async def test_calls_at_the_same_time_have_workers_of_their_own(workspace: Workspace):
+    tools = tools_of(workspace, 2)
+    bombs = [asyncio.create_task(run(tools["json_query"], **ENDLESS)) for _ in range(2)]
+    seen = await run(tools["calculate"], expression="6 * 7")
+    assert seen.text == "6 * 7 = 42"
+    assert not any(bomb.done() for bomb in bombs)
+    assert all("stopped" in seen.text for seen in await asyncio.gather(*bombs))
+
+
+def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():
+    code = "import os; from ecoshell.tools.worker import in_worker; print(in_worker(os.getenv, 'SOME_KEY', 'unknown'))"
+    environment = {**os.environ, "SOME_KEY": "sk-123", "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=60, check=True)
+    assert ended.stdout == b"unknown\n"
+
+
+@pytest.mark.parametrize("work", ["time.sleep(60)", "in_worker(regex.match, '(a|aa)+$', 'a' * 99 + 'b', seconds=60)"])
+def test_a_worker_ends_with_a_shell_that_is_killed_whatever_it_does(work: str):
+    code = (
+        "import os, time, regex; from ecoshell.tools.worker import in_worker; print(in_worker(os.getpid), flush=True)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    shell = subprocess.Popen([sys.executable, "-c", f"{code}; {work}"], env=environment, stdout=subprocess.PIPE)
+    assert shell.stdout is not None
+    with shell, shell.stdout:
+        worker = int(shell.stdout.readline())
+        time.sleep(0.3)
+        assert runs(worker)
+        assert workers_of(shell.pid) == {worker}
+        shell.kill()
+        until(lambda: not runs(worker))
+
+
+def test_a_diff_of_many_equal_lines_is_all_of_one_for_all_of_the_other():
+    shown = unified("a", "a\nb\n" * 1_000, "b\na\na\n" * 700)
+    assert shown.splitlines()[2] == "@@ -1,2000 +1,2100 @@"
+    assert shown.endswith("[truncated: the diff goes on]")
+
+
+def test_a_diff_too_large_to_show_is_told_by_the_lines_between_what_is_the_same():
+    before = "some line\n" * 500_000
+    after = before[:1_000_000] + "one\ntwo\n" + before[1_000_010:]
+    assert unified("a", before, after) == "--- a/a\n+++ b/a\n[too large to show: +2 −1 lines]"
+    assert unified("a", None, before * 2).endswith("[too large to show: +1,000,000 −0 lines]")
+
+
+def test_a_diff_that_takes_too_long_is_told_by_its_lines(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ecoshell.tools.builtin.diff._SECONDS", 0.0)
+    assert unified("a", "x\ny\nz\n", "x\nz\n") == "--- a/a\n+++ b/a\n[too large to show: +0 −1 lines]"
