@@ -73,6 +73,8 @@ class Delta:
     """Whether the text is thinking before the answer, which is shown folded and never sent back."""
     answer: bool = False
     """Whether the text is the answer in a call of `finish`, which is there whole in the reply's call."""
+    unseen: int = 0
+    """Bytes of a call that came meanwhile and are told with the reply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ecoshell.models.gguf_places import pulled_folder
 from ecoshell.models.hub_names import HubName, model_of
 from ecoshell.models.listing import size
 from ecoshell.paths import make_private
+from ecoshell.secrecy import environ
 
 if TYPE_CHECKING:
     import httpx
@@ -106,7 +107,8 @@ class Hub:
         from huggingface_hub import HfApi  # httpx and more come with it
 
         with self._told(name):
-            info = HfApi(endpoint=self._endpoint).model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
+            api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
+            info = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
         described = {file.rfilename: file for file in info.siblings or ()}
         files: list[HubFile] = []
         for chosen in model_of(name, described):
@@ -182,7 +184,7 @@ class Hub:
 
         tools: Any = import_module("huggingface_hub.utils")  # which has types in part
         url = hf_hub_url(pull.name.repo, file.name, revision=pull.revision, endpoint=self._endpoint)
-        headers = {**tools.build_hf_headers(), "Accept-Encoding": "identity"}
+        headers = {**tools.build_hf_headers(token=environ.get("HF_TOKEN")), "Accept-Encoding": "identity"}
         if there := _size(part):
             headers["Range"] = f"bytes={there}-"
         ask = tools.http_stream_backoff(

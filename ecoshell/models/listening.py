@@ -5,6 +5,7 @@ from dataclasses import replace
 from ecoshell.events import Emit, Reasoned, TextArrived
 from ecoshell.messages import Usage
 from ecoshell.models.base import Delta, Purpose, Reply, Request, Traits
+from ecoshell.secrecy import MaskedStream, masked
 
 _SHOWN: frozenset[Purpose] = frozenset({"step", "answer", "repair"})
 """Purposes whose text belongs to the conversation; titles, rankings, judgments and summaries do not."""
@@ -24,6 +25,8 @@ class Listener:
         self.usage: Usage | None = None
         """What the call has used as far as anybody credible has said."""
         self._said: list[str] = []
+        self._masks: dict[tuple[bool, bool], MaskedStream] = {}
+        """What hides keys in each of the texts that arrive."""
         self._pieces = self._empty_pieces = self._bytes = 0
         self._request = request
         self._role = role
@@ -48,6 +51,9 @@ class Listener:
     def hear(self, piece: Delta | Reply) -> Reply | None:
         """Take in a piece; the reply when this was it, its usage blanked when it cannot be believed."""
         if isinstance(piece, Reply):
+            for (reasoning, answer), mask in self._masks.items():
+                self._tell(mask.end(), reasoning=reasoning, answer=answer)
+            piece = masked(piece)
             usage = piece.usage
             self.usage = usage if usage is not None and self._credible(usage, piece) else self.usage
             if piece.reasoning and self._request.purpose in _SHOWN:
@@ -61,16 +67,24 @@ class Listener:
 
     def _take(self, piece: Delta) -> None:
         text = piece.text
+        self._bytes += piece.unseen
         if not text:
             self._empty_pieces += 1
             return
         self._pieces += 1
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
-        if not piece.reasoning and not piece.answer:
+        mask = self._masks.setdefault((piece.reasoning, piece.answer), MaskedStream())
+        self._tell(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)
+
+    def _tell(self, text: str, *, reasoning: bool, answer: bool) -> None:
+        """Tell a piece of text in which keys are masked."""
+        if not text:
+            return
+        if not reasoning and not answer:
             self._said.append(text)
         if self._request.purpose in _SHOWN:
-            answers = piece.answer or self._request.purpose == "answer"
-            channel = "reasoning" if piece.reasoning else "answer" if answers else "thought"
+            answers = answer or self._request.purpose == "answer"
+            channel = "reasoning" if reasoning else "answer" if answers else "thought"
             self._emit(TextArrived(text=text, channel=channel, role=self._role))
 
     def _credible(self, usage: Usage, reply: Reply) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from ecoshell.budget.gate import Account, Ask, Gate, Hold, Settlement, finished
 from ecoshell.budget.money import amount_text
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelMissing, ModelUnavailable, StoreError
+from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
@@ -28,6 +28,7 @@ from ecoshell.models.base import (
     Warmable,
 )
 from ecoshell.models.listening import Listener
+from ecoshell.secrecy import masked
 
 T = TypeVar("T")
 AccountOf = Callable[[], Account]
@@ -97,13 +98,14 @@ class MeteredModel:
         A call that was turned away unbilled is tried again, in the place of its reservation. Raises BudgetError and
         ModelError.
         """
+        request = replace(request, messages=masked(request.messages))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
         pauses = iter(self._pauses)
         while True:
             pause = next(pauses, None)
             hold = await self._take(ask, place, mine=place is not aside)
             granted = replace(request, max_tokens=hold.max_tokens, role=role)
-            call = _Call(self._gate, hold, emit, retries=pause is not None)
+            call = _Call(self._gate, hold, emit, local=self.traits.local, retries=pause is not None)
             try:
                 return await call.run(lambda call=call, granted=granted: self._stream(granted, call))
             except ModelUnavailable as error:
@@ -116,12 +118,13 @@ class MeteredModel:
         self, request: ScoreRequest, emit: Emit, *, role: str = "single", purpose: Purpose = "rank"
     ) -> Scores:
         """The log-probabilities a Scorer gives, behind the same gate."""
-        scorer = self._model
+        scorer, request = self._model, masked(request)
         if not isinstance(scorer, Scorer):
             raise ModelBroken(f"{self.traits.name} cannot tell how likely a text is.", fix="Choose a local model.")
         account = replace(self._account_of(), role=role, model=self.traits.name, purpose=purpose)
         bound = (await asyncio.to_thread(scorer.score_size, request)).bound
-        call = _Call(self._gate, await self._gate.hold(Ask(self.traits.price, bound, 0, account)), emit)
+        hold = await self._gate.hold(Ask(self.traits.price, bound, 0, account))
+        call = _Call(self._gate, hold, emit, local=self.traits.local)
 
         async def work() -> Scores:
             scores = await scorer.score(replace(request, role=role))
@@ -186,8 +189,11 @@ class MeteredModel:
 class _Call:
     """One reserved call from its hold to its end, whatever ends it."""
 
-    def __init__(self, gate: Gate, hold: Hold, emit: Emit, *, retries: bool = False) -> None:
-        """With `retries` the hold of a call that was turned away stays, for the next attempt to take."""
+    def __init__(self, gate: Gate, hold: Hold, emit: Emit, *, local: bool, retries: bool = False) -> None:
+        """With `retries` the hold of a call that was turned away stays, for the next attempt to take.
+
+        A call that leaves this machine or costs begins only when its reservation is in the session, on disk.
+        """
         self.hold = hold
         self.emit = emit
         self.usage: Usage | None = None
@@ -195,6 +201,7 @@ class _Call:
         self.turned_away = False
         self._gate = gate
         self._retries = retries
+        self._outside = not local or hold.nano != 0
         self._started = time.monotonic()
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -202,10 +209,12 @@ class _Call:
         ending: Literal["settle", "release", "keep"] = "release"
         try:
             self._announce()
+            if self._outside:
+                await self._gate.logged()
             ending = "settle"
             return await work()
         except ModelError as error:
-            if isinstance(error, ModelMissing) or not error.billed:
+            if not error.billed:
                 self.turned_away = isinstance(error, ModelUnavailable)
                 ending = "keep" if self.turned_away and self._retries else "release"
             raise

@@ -24,6 +24,10 @@ from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_n
 
 SILENCE = 120.0
 """Seconds a provider may be silent."""
+_SECONDS_PER_TOKEN = 2.0
+"""What an answer may take beside the longest silence before it and after it; a person's own machine can be slow."""
+_BYTES_PER_TOKEN, _SPARE_BYTES, _MOST_BYTES = 1 << 14, 1 << 23, 1 << 27
+"""What an answer may come to on the network: some providers repeat their sources, or all they said, with each token."""
 
 _NO_KEY = "none"
 """What a server at an address of the user's own is sent when there is no key; clients insist on sending one."""
@@ -46,6 +50,8 @@ class RemoteOptions:
     native_tools: bool | None = None
     context: int | None = None
     silence: float = SILENCE
+    deadline: float | None = None
+    """Seconds until the whole answer must be there; None is as many as `max_tokens` can explain."""
 
 
 _AS_KNOWN = RemoteOptions()
@@ -84,6 +90,7 @@ class RemoteModel:
         self._process = process
         self._base_url = options.base_url
         self._silence = options.silence
+        self._deadline = options.deadline
         self._provider = _provider_of(name, book, options.base_url)
         self._counter = counter_for(name, hosted=options.base_url is None)
 
@@ -122,12 +129,14 @@ class RemoteModel:
         body = await self._body(request)
         named = request if request.want != "text" else replace(request, callable_now=())
         reader = ReplyReader(named, ReplyForm(HERMES, REASONING_TAGS[0], elsewhere=True))
-        async with aclosing(self._process.ask(body)) as lines:
+        most = min(_BYTES_PER_TOKEN * request.max_tokens + _SPARE_BYTES, _MOST_BYTES)
+        seconds = self._deadline or 2 * self._silence + _SECONDS_PER_TOKEN * request.max_tokens
+        async with aclosing(self._process.ask(body, most=most, seconds=seconds)) as lines:
             async for line in lines:
                 if "delta" in line:
                     if line["reasoning"]:
                         yield Delta(line["reasoning"], reasoning=True)
-                    for piece in reader.feed(line["delta"]) or [Delta("")]:
+                    for piece in reader.feed(line["delta"]) or [Delta("", unseen=line["unseen"])]:
                         yield piece
                     if line["answer"]:
                         yield Delta(line["answer"], answer=True)
@@ -202,7 +211,7 @@ class RemoteModel:
         name, kind, billed = self._traits.name, record["kind"], bool(record["billed"])
         said = _shortened(self._keys.redact(record["message"]))
         if kind == "unknown":
-            return await asyncio.to_thread(self._unknown, said)
+            return await asyncio.to_thread(self._unknown, said, billed=billed)
         if kind == "key":
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
@@ -218,12 +227,12 @@ class RemoteModel:
             return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
         return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
 
-    def _unknown(self, said: str = "") -> ModelMissing:
+    def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
         """No such model; names that look like it come along, sought among thousands, so this takes a while."""
         name = self._traits.name
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
-        return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=False)
+        return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
 
 
 def usage_of(record: Mapping[str, Any] | None) -> Usage | None:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ecoshell.models.remote_traffic import BadBody, Traffic
+
 _LONGEST_MESSAGE = 20_000
 """Far more than anyone is shown: the shell shortens it, after it took the keys out, which half a key would escape."""
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
-_MAY_HAVE_BILLED = frozenset({408, 499, 504, 524})
-"""Statuses that say somebody stopped waiting, not that nobody worked."""
 
 
 class CutStream(Exception):
@@ -23,20 +23,30 @@ class BadStream(Exception):
     """What came is no usable stream."""
 
 
+class Overdue(Exception):
+    """The answer had not ended by its deadline."""
+
+
 class NoOutputLimit(Exception):
     """The provider cannot be told how much it may write."""
 
 
-def describe(error: Exception, *, began: bool) -> dict[str, Any]:
+def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, Any]:
     """The failure as it goes over the wire; `began` says whether the provider had started to answer."""
     chain = list(_chain(error))
     status = _http_status(chain)
+    told = next((link for link in chain if isinstance(link, BadBody)), error)
     return {
         "kind": _kind(chain, status),
-        "message": _message(error),
+        "message": _message(told),
         "status": status,
-        "billed": began or not _turned_away(chain, status),
+        "billed": began or traffic.unrefused > 0 or not (traffic.sent or _never_sent(chain)),
     }
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether it comes of the limit on this process's memory, after which nothing in it can be relied on."""
+    return _has(list(_chain(error)), MemoryError)
 
 
 def _kind(chain: list[BaseException], status: int | None) -> str:
@@ -47,11 +57,12 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
     first = chain[0]
     said_in_stream = any(type(link) is openai.APIError for link in chain)
     ruled = (
+        (_has(chain, BadBody), "broken"),
         (isinstance(first, ContextWindowExceededError), "context"),
         (status is not None, _kind_of_status(status or 0)),
         ("LLM Provider NOT provided" in str(first), "unknown"),
         (_has(chain, AuthenticationError), "key"),
-        (_has(chain, CutStream, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
+        (_has(chain, CutStream, Overdue, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
         (said_in_stream, "busy"),
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
     )
@@ -68,16 +79,11 @@ def _kind_of_status(status: int) -> str:
     return "busy" if status in {402, 408, 409, 425, 429} or status >= 500 else "request"
 
 
-def _turned_away(chain: list[BaseException], status: int | None) -> bool:
-    """Whether the provider cannot have charged anything: it was not reached, or it answered with a refusal."""
-    import httpx
+def _never_sent(chain: list[BaseException]) -> bool:
+    """Whether a provider that does not use httpx cannot have charged anything: litellm itself refused to send."""
     from litellm.exceptions import AuthenticationError, BadRequestError
 
-    if status is not None:
-        return status not in _MAY_HAVE_BILLED
-    if _has(chain, ConnectionRefusedError, httpx.ConnectError, httpx.ConnectTimeout, NoOutputLimit):
-        return True
-    return isinstance(chain[0], (BadRequestError, AuthenticationError))  # litellm itself refused to send
+    return _has(chain, NoOutputLimit) or isinstance(chain[0], (BadRequestError, AuthenticationError))
 
 
 def _http_status(chain: list[BaseException]) -> int | None:
@@ -101,6 +107,6 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or link.__context__
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     text = str(error).partition("Original exception:")[0].partition("Traceback (most recent")[0]
     return _WRAPPINGS.sub("", text).strip()[:_LONGEST_MESSAGE] or type(error).__name__

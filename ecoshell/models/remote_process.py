@@ -12,9 +12,14 @@ from contextlib import suppress
 from typing import Any
 
 from ecoshell.models.helper import helper_command, helper_environ
+from ecoshell.secrecy import taken
 
 _LINE_LIMIT = 1 << 26
 """Bytes; a reply is one line, and a long one is still a few megabytes."""
+_MEMORY = 4 << 30
+"""Bytes of address space; litellm with a few asks at once takes less than half."""
+_GRACE = 60.0
+"""Seconds after an ask's deadline by which the process must have said so; it may first have to load litellm."""
 _LAST_WORDS = 2048
 
 Line = Mapping[str, Any]
@@ -23,10 +28,13 @@ Line = Mapping[str, Any]
 class RemoteProcess:
     """Starts the helper process when it is first needed, again after it died, and carries asks to it.
 
-    Belongs to the event loop that first used it. The process ends with `aclose`, and by itself when this one does.
+    Belongs to the event loop that first used it. The process ends with `aclose`, and by itself when this one does or
+    when it needs more than `memory` bytes; it is ended when an ask is not over `grace` seconds after its time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, memory: int = _MEMORY, grace: float = _GRACE) -> None:
+        self._memory = memory
+        self._grace = grace
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
 
@@ -34,18 +42,23 @@ class RemoteProcess:
         """Start the process, so that litellm is loaded by the time it is asked; returns at once."""
         await self._living()
 
-    async def ask(self, body: Mapping[str, Any]) -> AsyncGenerator[Line, None]:
-        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask."""
+    async def ask(self, body: Mapping[str, Any], *, most: int, seconds: float) -> AsyncGenerator[Line, None]:
+        """The worker's lines for one ask, down to its reply or error; closing this early cancels the ask.
+
+        The answer may come to `most` bytes on the network, and take this many seconds from its first to its last.
+        """
         child = await self._living()
         number, inbox = child.open()
+        last = asyncio.get_running_loop().call_later(seconds + self._grace, child.give_up)
         try:
-            await child.send({"id": number, "ask": body})
+            await child.send({"id": number, "ask": body, "bytes": most, "seconds": seconds})
             while True:
                 line = await inbox.get()
                 yield line
                 if "reply" in line or "error" in line:
                     return
         finally:
+            last.cancel()
             child.shut(number)
 
     @property
@@ -62,7 +75,7 @@ class RemoteProcess:
     async def _living(self) -> "_Child":
         async with self._starting:
             if self._child is None or not self._child.alive:
-                self._child = await _Child.start()
+                self._child = await _Child.start(self._memory)
             return self._child
 
 
@@ -79,9 +92,10 @@ class _Child:
         self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
 
     @classmethod
-    async def start(cls) -> "_Child":
+    async def start(cls, memory: int) -> "_Child":
         process = await asyncio.create_subprocess_exec(
             *helper_command("ecoshell.models.remote_worker"),
+            str(memory),
             env=helper_environ(),
             stdin=PIPE,
             stdout=PIPE,
@@ -89,7 +103,9 @@ class _Child:
             limit=_LINE_LIMIT,
             start_new_session=True,  # so that Ctrl-C and a closing terminal reach it only through us
         )
-        return cls(process)
+        child = cls(process)
+        child._write({"environ": taken()})  # over the pipe: in its environment any program could read them
+        return child
 
     def open(self) -> tuple[int, asyncio.Queue[Line]]:
         """A number for a new ask, and where its lines will arrive."""
@@ -112,6 +128,11 @@ class _Child:
         self._sent.discard(number)
         if self._inboxes.pop(number, None) is not None and self.alive:
             self._write({"id": number, "cancel": True})
+
+    def give_up(self) -> None:
+        """End a process that is stuck: it does not even say that an ask's time is over."""
+        self._last_words = b"it no longer answered"
+        self._die()
 
     async def end(self) -> None:
         """End the process; it holds nothing that needs saving, and its connections close with it."""

@@ -1,9 +1,11 @@
 """The helper process that owns litellm: JSON Lines in, JSON Lines out, so that its slow import stalls no screen.
 
-It reads `{"id", "ask": {…}}` and `{"id", "cancel": true}` from standard input and ends when that does. For each ask it
-writes `{"id", "sent": true}` before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer":
-text}` for each chunk (all may be empty: arguments of a call other than `finish`), and last either `{"id", "reply":
-{text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, message, status, billed}}`.
+It reads `{"environ": {…}}` (keys that stand in no environment any more), `{"id", "ask": {…}, "bytes", "seconds"}` and
+`{"id", "cancel": true}` from standard input and ends when that does. For each ask it writes `{"id", "sent": true}`
+before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer": text, "unseen": bytes}` for
+each chunk (the texts may be empty: arguments of a call other than `finish` are only counted), and last either `{"id",
+"reply": {text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, message, status, billed}}`. An answer of
+more bytes or seconds than the ask allows is an error. Its argument is how many bytes of memory the process may take.
 """
 
 import asyncio
@@ -15,11 +17,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from ecoshell.messages import FINISH
 from ecoshell.models.answering import AnswerText
-from ecoshell.models.remote_failures import BadStream, CutStream, NoOutputLimit, describe
+from ecoshell.models.remote_failures import BadStream, CutStream, NoOutputLimit, Overdue, describe, out_of_memory
+from ecoshell.models.remote_traffic import Traffic, count_traffic
+from ecoshell.secrecy import close_process
 
 _ALWAYS: dict[str, Any] = {
     "stream": True,
@@ -40,6 +44,8 @@ _ESTIMATING = frozenset(
 def main() -> None:
     """Serve until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
+    close_process()  # it is told the keys
+    _limit_memory(int(sys.argv[1]))
     wire = _take_stdout()
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read_input, args=(lines,), daemon=True).start()
@@ -57,14 +63,20 @@ class Worker:
     async def serve(self, lines: SimpleQueue[bytes]) -> None:
         """Do what the lines say, for ever."""
         while True:
-            message = json.loads(await asyncio.to_thread(lines.get))
-            if "cancel" in message:
+            line = await asyncio.to_thread(lines.get)
+            try:
+                message = json.loads(line)
+            except MemoryError:
+                _end_at_the_limit()
+            if "environ" in message:
+                os.environ.update(message["environ"])
+            elif "cancel" in message:
                 self._cancel(message["id"])
             else:
-                self._start(message["id"], message["ask"])
+                self._start(message["id"], message)
 
-    def _start(self, number: int, ask: dict[str, Any]) -> None:
-        task = asyncio.create_task(self._answer(number, ask))
+    def _start(self, number: int, message: dict[str, Any]) -> None:
+        task = asyncio.create_task(self._answer(number, message))
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
 
@@ -72,13 +84,21 @@ class Worker:
         if task := self._tasks.get(number):
             task.cancel()
 
-    async def _answer(self, number: int, ask: dict[str, Any]) -> None:
-        answer = _Answer()
+    async def _answer(self, number: int, message: dict[str, Any]) -> None:
+        answer, traffic = _Answer(), Traffic(message["bytes"])
+        traffic.enter()
+        deadline = asyncio.timeout(message["seconds"])
         try:
-            await self._stream(number, ask, answer)
-            self._write({"id": number, "reply": answer.record()})
+            async with deadline:
+                await self._stream(number, message["ask"], answer)
+            usage = None if traffic.odd_usage else answer.usage
+            self._write({"id": number, "reply": {**answer.record(), "usage": usage}})
         except Exception as error:  # noqa: BLE001 - the worker's edge: one ask's failure is a line, the others go on
-            self._write({"id": number, "error": describe(error, began=answer.began)})
+            if out_of_memory(error):
+                _end_at_the_limit()
+            late = Overdue(f"its answer had not ended after {message['seconds']:g} seconds")
+            told = late if deadline.expired() else error
+            self._write({"id": number, "error": describe(told, began=answer.began, traffic=traffic)})
 
     async def _stream(self, number: int, ask: dict[str, Any], answer: "_Answer") -> None:
         import litellm
@@ -119,24 +139,25 @@ class _Answer:
     finish: str = ""
     usage: dict[str, Any] | None = None
 
-    def take(self, chunk: Any) -> dict[str, str]:
-        """Add one chunk; returns what it adds to the text, to the reasoning and to the answer."""
+    def take(self, chunk: Any) -> dict[str, Any]:
+        """Add one chunk; returns what it adds to the text, the reasoning and the answer, and what stays unseen."""
         if not chunk.choices:
-            return {"delta": "", "reasoning": "", "answer": ""}
+            return {"delta": "", "reasoning": "", "answer": "", "unseen": 0}
         choice = chunk.choices[0]
         self.finish = choice.finish_reason or self.finish
         text: str = choice.delta.content or ""
         reasoning: str = getattr(choice.delta, "reasoning_content", None) or ""
         self.text.append(text)
         self.reasoning.append(reasoning)
-        said = ""
+        said, unseen = "", 0
         for part in choice.delta.tool_calls or ():
             call = self._call(part)
             call["name"] += part.function.name or ""
             call["arguments"] += part.function.arguments or ""
+            unseen += len(part.function.name or "") + len(part.function.arguments or "")
             if call is self.calls[0] and call["name"] == FINISH:
                 said += self.answer.feed(part.function.arguments or "")
-        return {"delta": text, "reasoning": reasoning, "answer": said}
+        return {"delta": text, "reasoning": reasoning, "answer": said, "unseen": unseen}
 
     def _call(self, part: Any) -> dict[str, str]:
         """The call a piece belongs to: that of its index, unless it begins another under the same one.
@@ -165,10 +186,10 @@ class _Answer:
         self.usage = _reported_usage(stream)
 
     def record(self) -> dict[str, Any]:
-        """The reply as it goes over the wire."""
+        """The reply as it goes over the wire, but for its usage."""
         calls = [{"name": call["name"], "arguments": call["arguments"]} for call in self.calls]
         text, reasoning = "".join(self.text), "".join(self.reasoning)
-        return {"text": text, "reasoning": reasoning, "calls": calls, "usage": self.usage, "finish": self.finish}
+        return {"text": text, "reasoning": reasoning, "calls": calls, "finish": self.finish}
 
 
 def _finish_reason(stream: Any) -> str:
@@ -224,8 +245,11 @@ def _refuse_unlimited(litellm: Any, ask: Mapping[str, Any]) -> None:
 
 def _read_input(lines: SimpleQueue[bytes]) -> None:
     """Pass lines on, and end the process with the input: a thread notices that also while litellm loads."""
-    for line in sys.stdin.buffer:
-        lines.put(line)
+    try:
+        for line in sys.stdin.buffer:
+            lines.put(line)
+    except MemoryError:
+        _end_at_the_limit()
     os._exit(0)
 
 
@@ -240,6 +264,24 @@ def _prepare_litellm() -> None:
     litellm.success_callback = []
     litellm.failure_callback = []
     litellm.num_retries = 0
+    litellm.disable_aiohttp_transport = True  # one client for all, so that its traffic is counted
+    count_traffic()
+
+
+def _limit_memory(most: int) -> None:
+    """Hold this process to so many bytes of memory, where the system can."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    except (ImportError, OSError, ValueError):  # Windows has none, macOS none that holds
+        return
+
+
+def _end_at_the_limit() -> NoReturn:
+    """End the process, which the shell starts again; its last words are what the shell shows."""
+    os.write(2, b"\nit needed more memory than it may take\n")
+    os._exit(1)
 
 
 def _take_stdout() -> BinaryIO:

@@ -1,17 +1,20 @@
 """The helper process of remote models: that it starts, dies, restarts and keeps to its wire, with a real process."""
 
 import asyncio
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 import pytest_asyncio
 from hostile_server import hostile_server
 
+from ecoshell import secrecy
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelUnavailable
 from ecoshell.messages import Message
@@ -19,7 +22,8 @@ from ecoshell.models.base import Reply, Request
 from ecoshell.models.helper import helper_command, helper_environ
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote import RemoteModel, RemoteOptions
-from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.remote_process import RemoteProcess, _Child
+from ecoshell.models.remote_worker import Worker
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -195,3 +199,28 @@ def is_running(number):
     except ProcessLookupError:
         return False
     return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_environment(monkeypatch):
+    key = "sk-abcabd-0123456789"
+    monkeypatch.setattr(secrecy, "_taken", {"SOME_API_KEY": key})
+    process, written = RemoteProcess(), []
+    monkeypatch.setattr(_Child, "_write", lambda _, line: written.append(line))
+    try:
+        await process.warm()
+        environ = await asyncio.to_thread(Path(f"/proc/{process.pid}/environ").read_bytes)
+        assert key.encode() not in environ
+    finally:
+        await process.aclose()
+    assert written == [{"environ": {"SOME_API_KEY": key}}]
+
+
+async def test_the_helper_takes_up_the_keys_it_is_told(monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "")
+    lines = SimpleQueue()
+    lines.put(b'{"environ": {"SOME_API_KEY": "told"}}')
+    lines.put(b"no JSON, which ends it")
+    with pytest.raises(ValueError, match="Expecting value"):
+        await Worker(io.BytesIO()).serve(lines)
+    assert os.environ["SOME_API_KEY"] == "told"

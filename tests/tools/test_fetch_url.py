@@ -1,12 +1,14 @@
+import asyncio
 import gzip
 import socket
 import threading
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
@@ -32,10 +34,21 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/empty": (200, {"Content-Type": "text/html"}, b""),
     "/missing": (404, {"Content-Type": "text/plain"}, b"nothing here"),
     "/zipped": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, gzip.compress(b"z" * 1_000_000)),
+    "/deflated": (200, {"Content-Type": "text/plain", "Content-Encoding": "deflate"}, zlib.compress(b"zipped")),
+    "/raw": (200, {"Content-Type": "text/plain", "Content-Encoding": "Deflate"}, zlib.compress(b"zipped", wbits=-15)),
+    "/gzipped": (200, {"Content-Type": "text/plain", "Content-Encoding": "x-gzip"}, gzip.compress(b"zipped")),
+    "/nogzip": (200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"not packed at all"),
     "/moved": (302, {"Location": "/plain"}, b""),
     "/circle": (302, {"Location": "/circle"}, b""),
     "/tofile": (302, {"Location": "file:///etc/passwd"}, b""),
     "/topassword": (302, {"Location": "http://me:pw@example.org/"}, b""),
+}
+NOTHING_PACKED = zlib.compressobj(wbits=31).compress(b"") + b"\x00\x00\x00\xff\xff" * 10_000
+"""The beginning of a gzip file of parts without content, which may go on for ever."""
+DRIPS: dict[str, tuple[dict[str, str], bytes, float]] = {
+    "/drip": ({"Content-Type": "text/plain"}, b"x", 0.02),
+    "/drippage": ({"Content-Type": "text/html"}, b"<p>x", 0.02),
+    "/nothing": ({"Content-Type": "text/plain", "Content-Encoding": "gzip"}, NOTHING_PACKED, 0),
 }
 
 
@@ -46,6 +59,9 @@ class Handler(BaseHTTPRequestHandler):
         self.seen.append((self.headers["Host"], self.path))
         if self.path == "/endless":
             self.endless()
+            return
+        if self.path in DRIPS:
+            self.drip(*DRIPS[self.path])
             return
         if self.path == "/silent":
             self.server.released.wait(20)  # pyright: ignore[reportAttributeAccessIssue]
@@ -65,6 +81,18 @@ class Handler(BaseHTTPRequestHandler):
         try:
             while True:
                 self.wfile.write(b"more and more\n" * 1_000)
+        except OSError:
+            return
+
+    def drip(self, headers: dict[str, str], piece: bytes, pause: float) -> None:
+        """Answers with the same bytes again and again."""
+        self.send_response(200)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        try:
+            while not self.server.released.wait(pause):  # pyright: ignore[reportAttributeAccessIssue]
+                self.wfile.write(piece)
         except OSError:
             return
 
@@ -141,6 +169,17 @@ async def test_an_empty_page_is_said_to_be_empty(near: FetchTool, site: Site):
     assert (await near.fetch_url(site.url("/empty"))).text == f"{site.url('/empty')} has no text."
 
 
+@pytest.mark.parametrize("piece", ["<td>x", "<p>a,b", "<br>", "<a href=x>", "<div>", "&lt;", "<!--", "<"])
+async def test_a_page_that_takes_too_long_to_read_is_given_up(near: FetchTool, site: Site, piece: str):
+    PAGES["/bomb"] = (200, {"Content-Type": "text/html"}, ("<table><tr>" + piece * 400_000).encode())
+    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=3))
+    try:
+        assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 10)).text, str)
+    except ToolError as error:
+        assert "stopped" in str(error) or "in time" in str(error)  # noqa: PT017 - either end is one
+    assert "brown fox" in (await near.fetch_url(site.url("/"))).text
+
+
 async def test_an_error_page_is_not_ok_and_keeps_its_text(near: FetchTool, site: Site):
     found = await near.fetch_url(site.url("/missing"))
     assert not found.ok
@@ -157,6 +196,56 @@ async def test_a_large_answer_is_cut_while_it_arrives(near: FetchTool, site: Sit
     assert found.truncated
     assert len(found.text) < 50_100
     assert "[truncated: only the first 50000 bytes were fetched]" in found.text
+
+
+@pytest.mark.parametrize("path", ["/deflated", "/raw", "/gzipped"])
+async def test_what_comes_packed_although_it_was_not_asked_for_is_unpacked(near: FetchTool, site: Site, path: str):
+    assert (await near.fetch_url(site.url(path))).text == "zipped"
+
+
+@pytest.mark.parametrize(
+    "encoding", ["gzip, gzip", "gzip,deflate", "br", "zstd", "compress", "gzip, br", "x", "a-" * 99]
+)
+async def test_an_encoding_that_is_unknown_or_on_top_of_another_is_refused(near: FetchTool, site: Site, encoding: str):
+    twice = gzip.compress(gzip.compress(b"z" * 100_000_000, 1))
+    PAGES["/encoded"] = (200, {"Content-Type": "text/plain", "Content-Encoding": encoding}, twice)
+    message = await refusal(near, site.url("/encoded"))
+    assert f"in the encoding '{encoding[:80]}'" in message
+    assert len(message) < 300
+
+
+async def test_what_is_not_packed_as_it_says_is_refused(near: FetchTool, site: Site):
+    assert "not in the encoding that it says" in await refusal(near, site.url("/nogzip"))
+
+
+async def test_packed_parts_without_content_count_too(near: FetchTool, site: Site):
+    assert (await near.fetch_url(site.url("/nothing"))).truncated
+
+
+@pytest.mark.parametrize("path", ["/drip", "/drippage"])
+async def test_an_answer_that_never_ends_however_slowly_it_comes_is_given_up(site: Site, path: str):
+    hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=0.5))
+    assert "did not answer in time" in await refusal(hasty, site.url(path))
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "base64", "hex", "bz2", "zip", "rot13", "uu", "quopri", "unicode_escape", "utf-7"]
+)
+async def test_a_charset_that_is_none_of_texts_is_read_as_utf_8_at_once(site: Site, charset: str):
+    patient = FetchTool(ToolOptions(allow_private=True))
+    body = "é-Ⓜ".encode() + b"a-b" * 500_000
+    PAGES["/charset"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, body)
+    found = await patient.fetch_url(site.url("/charset"))
+    assert found.text == body.decode()
+
+
+@pytest.mark.parametrize("charset", ["cp1252", "latin-1", "Shift_JIS", "EUC-KR", "gb18030", "koi8-r", "utf-16", "big5"])
+async def test_the_charsets_of_texts_are_read(near: FetchTool, site: Site, charset: str):
+    word = {"Shift_JIS": "日本", "EUC-KR": "한국", "gb18030": "中国", "koi8-r": "мир", "big5": "中國"}.get(
+        charset, "café"
+    )
+    PAGES["/charset"] = (200, {"Content-Type": f"text/plain; charset={charset}"}, word.encode(charset))
+    assert (await near.fetch_url(site.url("/charset"))).text == word
 
 
 async def test_redirects_are_followed_only_so_far_and_only_over_the_web(near: FetchTool, site: Site):
@@ -247,6 +336,102 @@ async def test_a_proxy_of_the_environment_is_used_but_not_for_private_names(
     assert (await far.fetch_url("http://example.org/page")).text == "by proxy"
     for host in ("localhost", "10.0.0.1", "printer.local", "[::1]"):
         assert "local network" in await refusal(far, f"http://{host}/page")
+    assert len(site.seen) == 1
+
+
+@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:9", "socks4://127.0.0.1:9"])
+async def test_a_proxy_that_cannot_be_used_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", proxy)
+    assert "proxy" in await refusal(FetchTool(ToolOptions()), "http://example.org/")
+
+
+PRIVATE = [
+    *("127.0.0.0/8", "0.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "100.64.0.0/10"),
+    *("169.254.169.254/32", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "127.0.0.1/32", "224.0.0.0/4"),
+]
+PRIVATE_V6 = [
+    "::/128",
+    "::1/128",
+    "fc00::/7",
+    "fe80::/10",
+    "fec0::/10",
+    "ff00::/8",
+    "fd00:ec2::254/128",
+    "fd20:ce::254/128",
+]
+CARRIERS = [
+    "::",
+    "::ffff:0:0",
+    "64:ff9b::",
+    "64:ff9b:1::",
+    "64:ff9b:1:7f00::",
+    "::ffff:0:0:0",
+    "2001::",
+    "fe80::5efe:0:0",
+]
+
+
+def bits(network: IPv4Network | IPv6Network) -> st.SearchStrategy[int]:
+    return st.integers(int(network.network_address), int(network.broadcast_address))
+
+
+@st.composite
+def private_hosts(draw: st.DrawFn) -> str:
+    """A private address in one of the ways in which clients, proxies and resolvers take it."""
+    dots = "." * draw(st.integers(0, 2))
+    kind = draw(st.sampled_from(("v4", "inside", "6to4", "v6", "name")))
+    if kind == "v6":
+        return bracketed(draw, IPv6Address(draw(bits(IPv6Network(draw(st.sampled_from(PRIVATE_V6)))))))
+    if kind == "name":
+        name = draw(st.sampled_from(("localhost", "printer", "x.localhost", "a.local", "metadata.google.internal")))
+        return draw(st.sampled_from((name, name.upper(), name.title()))) + dots
+    number = draw(bits(IPv4Network(draw(st.sampled_from(PRIVATE)))))
+    if kind == "inside":
+        return bracketed(draw, IPv6Address(int(IPv6Address(draw(st.sampled_from(CARRIERS)))) | number))
+    if kind == "6to4":
+        return bracketed(draw, IPv6Address((0x2002 << 112) | (number << 80) | draw(st.integers(0, 1))))
+    first = draw(st.integers(0, 3))  # this many bytes stand alone, the last part is the rest of the number
+    parts = [*number.to_bytes(4)[:first], number & ((1 << (32 - 8 * first)) - 1)]
+    return (
+        ".".join(draw(st.sampled_from(("{:d}", "0x{:x}", "0X{:X}", "0{:o}", "0x0{:x}"))).format(part) for part in parts)
+        + dots
+    )
+
+
+def bracketed(draw: st.DrawFn, address: IPv6Address) -> str:
+    return f"[{draw(st.sampled_from((str(address), address.exploded, address.exploded.upper())))}]"
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(host=private_hosts())
+def test_no_spelling_of_a_private_address_passes_to_a_proxy(host: str, site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", site.url(""))
+    with pytest.raises(ToolError):
+        asyncio.run(FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
+    assert site.seen == []
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(host=private_hosts())
+def test_a_redirect_to_a_private_address_is_not_followed_by_a_proxy(
+    host: str, site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("http_proxy", site.url(""))
+    PAGES["http://example.org/away"] = (302, {"Location": f"//{host}/page"}, b"")
+    site.seen.clear()
+    with pytest.raises(ToolError):
+        asyncio.run(FetchTool(ToolOptions()).fetch_url("http://example.org/away"))
+    assert [path for _, path in site.seen] == ["http://example.org/away"]
+
+
+@pytest.mark.parametrize(
+    "host", ["example.org", "8.8.8.8", "134744072", "[2606:4700:4700::1111]", "[64:ff9b::808:808]"]
+)
+async def test_a_public_name_passes_to_a_proxy(host: str, site: Site, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", site.url(""))
+    for asked in (host, host.strip("[]")):  # httpcore leaves the brackets out where it asks a proxy
+        PAGES[f"http://{asked}/page"] = (200, {"Content-Type": "text/plain"}, b"by proxy")
+    assert "by proxy" in str(await FetchTool(ToolOptions()).fetch_url(f"http://{host}/page"))
     assert len(site.seen) == 1
 
 

@@ -1,15 +1,20 @@
 """fetch_url: a page from the web, as text."""
 
 import asyncio
+import codecs
 import functools
 import re
+import zlib
 from typing import TYPE_CHECKING, Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.addresses import checked_address, require_public_name
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.readable import readable_text
+from ecoshell.tools.threads import in_thread
+from ecoshell.tools.worker import in_worker
 
 if TYPE_CHECKING:
     import ssl
@@ -24,9 +29,16 @@ _TEXT = frozenset(
 _HEADERS = {
     "User-Agent": "ecoshell (fetch_url)",
     "Accept": "text/html, text/plain, application/json, text/*;q=0.9, */*;q=0.1",
-    "Accept-Encoding": "identity",  # a small compressed answer could unpack to a very large one
+    "Accept-Encoding": "identity",  # what comes compressed all the same is unpacked only so far
 }
-_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_WINDOW_BITS = {"gzip": (47,), "x-gzip": (47,), "deflate": (47, -15)}
+"""How zlib reads each encoding; servers that say deflate send it with a header of its own or without."""
+_META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s{0,9}=\s{0,9}["']?\s{0,9}([\w-]{1,40})""", re.IGNORECASE)
+_CHARSETS = re.compile(
+    r"utf-?(8|16|32)(-[bl]e|-sig)?|ascii|iso8859-\d+|cp(125\d|437|85\d|866|874|932|949|950)|koi8-[rut]|mac-\w+|tis-620"
+    r"|gb(2312|k|18030)|big5(hkscs)?|shift_jis(x0213|_2004)?|euc_(jp|kr|jis_2004|jisx0213)|iso2022_(jp|kr)[_\w]*|johab"
+)
+"""Python's names of the charsets of texts. It has others (punycode, idna) that take minutes over a few megabytes."""
 
 
 class FetchTool:
@@ -35,16 +47,19 @@ class FetchTool:
     def __init__(self, options: ToolOptions) -> None:
         self._options = options
 
-    async def fetch_url(self, url: Annotated[str, "Address beginning with http:// or https://."]) -> Observation:
+    async def fetch_url(
+        self, url: Annotated[str, "Address beginning with http:// or https://.", Subject.ADDRESS]
+    ) -> Observation:
         """Fetch a web page (website, link, URL, internet address) and show its readable text."""
         await asyncio.to_thread(_ssl_context)  # the first call imports httpx, which would hold up the event loop
         import httpx
 
         try:
-            return await self._followed(_web_address(url))
+            async with asyncio.timeout(self._options.fetch_seconds):
+                return await self._followed(_web_address(url))
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
-        except httpx.TimeoutException as error:
+        except (TimeoutError, httpx.TimeoutException) as error:
             raise ToolError(f"{url} did not answer in time.") from error
         except httpx.HTTPError as error:
             raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}.") from error
@@ -70,10 +85,13 @@ class FetchTool:
             headers["Host"] = url.netloc.decode("ascii")
             extensions["sni_hostname"] = url.raw_host.decode("ascii")
         elif not self._options.allow_private:
-            require_public_name(url.host)
-        client = httpx.AsyncClient(
-            proxy=proxy, trust_env=False, verify=_ssl_context(), timeout=self._options.fetch_seconds
-        )
+            require_public_name(url.raw_host.decode("ascii"))
+        try:
+            client = httpx.AsyncClient(
+                proxy=proxy, trust_env=False, verify=_ssl_context(), timeout=self._options.fetch_seconds
+            )
+        except (ImportError, ValueError) as error:  # a kind of proxy that httpx does not know, or only with an extra
+            raise ToolError(f"The proxy that the environment names for {url} cannot be used: {error}.") from error
         async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.has_redirect_location:
                 return response.headers["Location"]
@@ -82,16 +100,22 @@ class FetchTool:
     async def _told(self, url: "httpx.URL", response: "httpx.Response") -> Observation:
         kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
         if not (kind.startswith("text/") or kind in _HTML | _TEXT or kind.endswith(("+json", "+xml"))):
-            raise ToolError(f"{url} is {kind}, which is not text; use run_command to download it.")
-        body = bytearray()
-        async for chunk in response.aiter_bytes():
+            raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
+        encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in ("identity", "", *_WINDOW_BITS):
+            raise ToolError(f"{url} came in the encoding {encoding[:80]!r}, which is not read here.")
+        most, body = self._options.fetch_bytes, bytearray()
+        async for chunk in response.aiter_raw():
             body += chunk
-            if len(body) > self._options.fetch_bytes:
+            if len(body) > most:
                 break
-        cut = len(body) > self._options.fetch_bytes
-        text = _decoded(bytes(body[: self._options.fetch_bytes]), response.charset_encoding)
+        try:
+            text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
+        except zlib.error as error:
+            raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
         if kind in _HTML:
-            text = await asyncio.to_thread(readable_text, text)
+            seconds = self._options.fetch_seconds
+            text = await in_thread(lambda: in_worker(readable_text, text, seconds=seconds))
         if cut:
             text += f"\n[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
         if response.is_error:
@@ -132,11 +156,30 @@ def _proxy_for(url: "httpx.URL") -> str | None:
     return proxies.get(url.scheme) or proxies.get("all")
 
 
+def _text(body: bytes, encoding: str, charset: str | None, most: int) -> tuple[str, bool]:
+    """At most `most` bytes of a body as text, and whether there was more; raises zlib.error."""
+    unpacked = _unpacked(body[:most], encoding, most + 1) if encoding in _WINDOW_BITS else body
+    cut = len(body) > most or len(unpacked) > most
+    return _decoded(unpacked[:most], charset), cut
+
+
+def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
+    """The first bytes of a compressed body, which may have been cut off itself."""
+    *others, last = _WINDOW_BITS[encoding]
+    for bits in others:
+        try:
+            return zlib.decompressobj(bits).decompress(body, most)
+        except zlib.error:
+            continue
+    return zlib.decompressobj(last).decompress(body, most)
+
+
 def _decoded(body: bytes, charset: str | None) -> str:
-    """The text in the charset of the header, else the one the page names, else UTF-8."""
+    """The text in the charset of the header, else the one the page names, else UTF-8; so too where it is unknown."""
     if charset is None and (named := _META_CHARSET.search(body[:2048])):
         charset = named[1].decode("ascii")
     try:
-        return body.decode(charset or "utf-8", errors="replace")
-    except (LookupError, UnicodeError):  # a charset nobody knows
+        codec = codecs.lookup(charset or "utf-8").name
+        return body.decode(codec if _CHARSETS.fullmatch(codec) else "utf-8", errors="replace")
+    except (LookupError, UnicodeError, ValueError):  # a charset nobody knows
         return body.decode(errors="replace")

@@ -2,13 +2,23 @@
 
 import re
 
+from ecoshell.tools.worker import in_worker
+
 _BLANK_LINES = re.compile(r"\n\s*\n\s*")
+_SECONDS = 15.0
 _LEAST_SHARE = 0.2
 """Of the whole page's text: an article shorter than this is not what the page is about."""
 
 
 def readable_text(html: str) -> str:
-    """The main text of a page under its title; of a page without one, all its text."""
+    """The main text of a page under its title; of a page without one, all its text.
+
+    Works in a worker process. Raises ToolError where that takes too long or too much memory; may block.
+    """
+    return in_worker(_readable, html, seconds=_SECONDS)
+
+
+def _readable(html: str) -> str:
     from lxml.etree import LxmlError, ParserError  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
     from readability import Document  # heavy
     from readability.readability import Unparseable
