@@ -1,7 +1,6 @@
 """The attempts of one turn: who makes them where that is left to experience, and what each has come to."""
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from ecoshell.events import Emit, Event, ModeChosen, Notice, Status
 from ecoshell.planning.btp.base import Attempt
 from ecoshell.planning.btp.redaction import QUERY, beginning
 from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
+from ecoshell.secrecy import environ
 
 _TOLD: frozenset[Status] = frozenset({"answered", "gave_up", "limit"})
 """How an attempt ends that is remembered; a failure and a stop say nothing of who thought."""
@@ -144,7 +144,7 @@ class Attempts:
         """What is remembered of the attempt, made where its time does not count."""
         tally, mode, strategy = self._tally, self._kit.cast.mode.name, self._kit.strategy
         return lambda: Attempt(
-            query=beginning(self._question, os.environ, QUERY),
+            query=beginning(self._question, environ, QUERY),
             mode=mode,
             models=models,
             strategy=strategy,

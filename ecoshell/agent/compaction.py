@@ -8,7 +8,7 @@ from ecoshell.agent.kit import Cast, Kit
 from ecoshell.agent.memory import Memory, summary_messages
 from ecoshell.budget.price import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError
-from ecoshell.events import BudgetSettled, Compacted, Event, TextArrived
+from ecoshell.events import BudgetSettled, Compacted, Emit, Event, TextArrived
 from ecoshell.messages import Message
 from ecoshell.models.base import Request
 
@@ -23,10 +23,11 @@ _QUOTED = 240
 
 
 class Compaction:
-    """One compaction of one session's memory; `events` is what happened, to be kept whatever comes of it."""
+    """One compaction of one session's memory; `keep` takes what happens, to be kept whatever comes of it."""
 
-    def __init__(self, kit: Kit, memory: Memory) -> None:
-        self.events: list[Event] = []
+    def __init__(self, kit: Kit, memory: Memory, keep: Emit) -> None:
+        self._keep = keep
+        self._costs: list[int | None] = []
         self._kit = kit
         self._memory = memory
         self._history = memory.messages
@@ -34,7 +35,7 @@ class Compaction:
     @property
     def spent_nano(self) -> int | None:
         """What it has cost; None when a part of it is unknown."""
-        costs = [event.spent_nano for event in self.events if isinstance(event, BudgetSettled)]
+        costs = self._costs
         return sum(cost for cost in costs if cost is not None) if None not in costs else None
 
     async def run(self) -> Compacted:
@@ -72,8 +73,10 @@ class Compaction:
         return Compacted(summary, model, len(self._memory.turns), before, after)
 
     def _hear(self, event: Event) -> None:
+        if isinstance(event, BudgetSettled):
+            self._costs.append(event.spent_nano)
         if not isinstance(event, TextArrived):
-            self.events.append(event)
+            self._keep(event)
 
     def _sizes(self, summary: str) -> tuple[int, int]:
         """Tokens of what came before, and of the summary, for the session's model."""

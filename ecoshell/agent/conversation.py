@@ -13,7 +13,18 @@ from ecoshell.agent.compaction import Compaction
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.costs import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
-from ecoshell.agent.guards import Affordable, Approved, Known, Paid, Registered, Repeated, Runner, Source, Told
+from ecoshell.agent.guards import (
+    Affordable,
+    Approved,
+    Known,
+    Logged,
+    Paid,
+    Registered,
+    Repeated,
+    Runner,
+    Source,
+    Told,
+)
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
 from ecoshell.agent.meta import Meta
@@ -48,10 +59,12 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment, Message, ToolDocument
+from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path
-from ecoshell.tools.restore import restore
+from ecoshell.tools.restore import Changed, restore
 
 T = TypeVar("T")
+Happened = TypeVar("Happened", bound=Event)
 _PENNILESS = "What is left of the cap has no room for any tool, so the answer comes without. /budget raises the cap."
 _NOT_READ_ONLY = "Resume the session without --read-only."
 _UNDER_WAY = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
@@ -101,6 +114,9 @@ class Conversation:
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
         self._turns = self.memory.number
+        self._copies = ""
+        self._left: dict[str, str] = {}
+        """Files /undo left alone because somebody had changed them, and the copies they could be restored from."""
         self._running: asyncio.Task[Any] | None = None
         self._occupied = False
         """Whether something goes on that is short and cannot be stopped."""
@@ -135,26 +151,26 @@ class Conversation:
         `notices` are told at its beginning.
         """
         self.require_ready(question)
-        asked = Asked(question, tuple(attachments), tuple(notices), self.memory.commands)
+        asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
         self._turns += 1
         self._kit.purse.enter(self.session, self._turns)
-        self._kit.bench.undo.enter(self.session, self._turns)
+        self._copies = self._kit.bench.undo.enter(self.session, self._turns)
         self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, question, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
                 async for batch in batches:
-                    await self._kit.log.record(self.session, batch)
+                    await self._kit.log.flush()
                     for event in batch:
                         yield event
-        except StoreError:  # a further try would only wait for the same lock once more
-            self._kit.log.keep(self.session, await self._settle_down(arrived))
-            raise
+        except StoreError as failure:  # a further try would only wait for the same lock once more
+            await self._settle_down(arrived)
+            message = f"The turn was stopped, because what happens could not be written down: {failure.message}"
+            raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:
-            left = await self._settle_down(arrived)
-            if left:
-                await self._kit.log.record(self.session, left)
+            if await self._settle_down(arrived):
+                await self._kit.log.flush()
 
     @property
     def ahead(self) -> View:
@@ -183,10 +199,10 @@ class Conversation:
     async def leave(self) -> None:
         """Stop what runs and write what its reader has not taken; the reader's stream ends there."""
         await self.stop()
-        left = [event for event in _drain(self._arrived) if event is not None]
+        _drain(self._arrived)
         self._arrived.put_nowait(None)
         with suppress(StoreError):  # they are in memory, and the next write takes them along
-            await self._kit.log.record(self.session, left)
+            await self._kit.log.flush()
 
     async def alone(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that no turn may run beside; raises UsageError when one runs, and Stopped at `stop`."""
@@ -206,19 +222,41 @@ class Conversation:
         finally:
             self._running = None
 
-    async def undo(self) -> tuple[PastTurn, TurnUndone]:
-        """Take the last turn back: what its tools wrote, and what models are told of it; raises UsageError."""
+    async def undo(self) -> tuple[PastTurn, TurnUndone, tuple[Changed, ...]]:
+        """Take the last turn back: what its tools wrote, and what models are told of it; raises UsageError.
+
+        Files that somebody has changed since are left alone, and given: `undo_over` restores them all the same.
+        """
         with self.occupying():
             turn = self.memory.last_turn
             log = self._kit.bench.undo
-            wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.number))
+            wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
             if wrote and self._kit.approvals.read_only:
                 raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
-            restored = await asyncio.to_thread(restore, log, self.session, turn.number)
+            restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
             await self.note(event)
-            await asyncio.to_thread(log.forget, self.session, turn.number)
-            return turn, event
+            if restored.changed:
+                self._left |= {changed.path: turn.copies for changed in restored.changed}
+            else:
+                await asyncio.to_thread(log.forget, self.session, turn.copies)
+            return turn, event, restored.changed
+
+    async def undo_over(self, path: str) -> bool:
+        """Restore a file that `undo` left alone, over what somebody has made of it; says whether there was anything to.
+
+        Raises UsageError for any other file.
+        """
+        with self.occupying():
+            if path not in self._left:
+                raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
+            if self._kit.approvals.read_only:
+                raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
+            log, copies = self._kit.bench.undo, self._left[path]
+            restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)
+            if path not in restored.kept:
+                del self._left[path]
+            return path in restored.restored
 
     async def compact(self) -> tuple[Compacted, int | None]:
         """Have models told a summary from now on; gives it with its price, None when that is unknown.
@@ -226,11 +264,11 @@ class Conversation:
         Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
         has changed. `stop` stops it.
         """
-        compaction = Compaction(self._kit, self.memory)
+        compaction = Compaction(self._kit, self.memory, lambda event: self._kit.log.keep(self.session, [event]))
         try:
             compacted = await self.alone(compaction.run())
         finally:
-            await self._kit.log.record(self.session, compaction.events)
+            await self._kit.log.flush()
         await self.note(compacted)
         await self.note(BudgetChanged(await self._kit.purse.caps()))
         return compacted, compaction.spent_nano
@@ -260,8 +298,9 @@ class Conversation:
         scored = await self._scorer.again(turn)
         return () if scored is None else (await self.note(scored),)
 
-    async def note(self, event: Event) -> Event:
-        """Keep something that happened between turns, or beside one."""
+    async def note(self, event: Happened) -> Happened:
+        """Keep something that happened between turns, or beside one; gives it as it is kept."""
+        event = masked(event)
         self.memory.see(event)
         self._scorer.see(event)
         if self.plan is not None:
@@ -293,27 +332,30 @@ class Conversation:
         finally:
             self._occupied = False
 
-    async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> list[Event]:
-        """After the reader has gone: end the turn; gives the events nobody read."""
+    async def _settle_down(self, arrived: "asyncio.Queue[Event | None]") -> bool:
+        """After the reader has gone: end the turn; says whether there were events nobody read."""
         await self.stop()
         self._running = None
-        return [event for event in _drain(arrived) if event is not None]
+        return any(event is not None for event in _drain(arrived))
 
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         tally = Tally()
 
         def emit(event: Event) -> None:
-            for happened in (event, *self._consequences(event)):
+            for happened in masked((event, *self._consequences(event))):
                 tally.see(happened)
                 self.memory.see(happened)
                 self._scorer.see(happened)
-                arrived.put_nowait(happened)
+                self._say(happened, arrived)
 
         question, kit = asked.question, self._kit
         ended = Ended("error", "", Path(question), 0)
         try:
-            emit(TurnStarted(self._turns, question, kit.model, kit.mode, kit.strategy, asked.attachments))
+            started = TurnStarted(
+                self._turns, question, kit.model, kit.mode, kit.strategy, asked.attachments, self._copies
+            )
+            emit(started)
             for text in asked.notices:
                 emit(Notice(text))
             ended = await self._turn(asked, emit)
@@ -330,6 +372,11 @@ class Conversation:
             finally:
                 emit(_finished(self._turns, ended, tally))
 
+    def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
+        """Put an event where the reader takes it, which is once it is on disk."""
+        self._kit.log.keep(self.session, [event])
+        arrived.put_nowait(event)
+
     def _consequences(self, event: Event) -> list[Notice]:
         """What is to be told after an event: of files that were changed and that /undo will not restore."""
         lost = self._kit.bench.undo.take_lost() if isinstance(event, CallFinished) else []
@@ -339,7 +386,7 @@ class Conversation:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
             ended = Ended("interrupted", "", Path(question), 0)
-            arrived.put_nowait(_finished(self._turns, ended, Tally()))
+            self._say(_finished(self._turns, ended, Tally()), arrived)
         arrived.put_nowait(None)
 
     async def _turn(self, asked: Asked, emit: Emit) -> Ended:
@@ -424,7 +471,7 @@ class Conversation:
     def _source(self, offer: Offer, plan: LivePlan) -> Source:
         """The row of guards, built from the innermost."""
         kit = self._kit
-        row: Source = Paid(Runner(kit.catalog), kit.catalog, kit.purse)
+        row: Source = Logged(Paid(Runner(kit.catalog), kit.catalog, kit.purse), kit.catalog, kit.log)
         row = Approved(row, kit.catalog, kit.approvals, searching=kit.way.searches)
         row = Affordable(row, kit.catalog, kit.purse)
         row = Known(Repeated(Planned(Registered(row), plan), kit.catalog), kit.catalog)

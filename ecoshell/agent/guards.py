@@ -1,7 +1,7 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: meta-tools → judged → told → known → not made before → in the plan → registered → affordable → approved → paid
-→ the tool itself.
+Order: meta-tools → judged → told → known → not made before → in the plan → registered → affordable → approved → logged
+→ paid → the tool itself.
 """
 
 import json
@@ -12,13 +12,15 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from ecoshell.agent.approval import Approvals, Petition, Ruling
+from ecoshell.agent.kit import Log
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.errors import LimitReached
+from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
 from ecoshell.planning.catp.price import TABLE_B2
+from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
 from ecoshell.tools.base import LASTING, limits_of
 from ecoshell.tools.containing import contained
@@ -244,6 +246,25 @@ class Approved:
         return await self._inner.act(ruling.call, scene)
 
 
+class Logged:
+    """Lets a call that does more than read, or costs, begin only when all that was told of it is on disk."""
+
+    def __init__(self, inner: Source, catalog: Catalog, log: Log) -> None:
+        self._inner = inner
+        self._catalog = catalog
+        self._log = log
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        tool = self._catalog.tool(call.name)
+        if tool.price_nano or tool.effects - {"read"}:
+            try:
+                await self._log.flush()
+            except StoreError as failure:
+                message = f"{call.name} was not run, because its start could not be written down: {failure.message}"
+                raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
+        return await self._inner.act(call, scene)
+
+
 class Paid:
     """Pays for a tool that has a price of its own, at the last moment before it runs."""
 
@@ -264,7 +285,7 @@ class Paid:
 
 
 class Runner:
-    """The end of the row: the tool runs, within its limits whatever it is."""
+    """The end of the row: the tool runs, within its limits whatever it is; keys in what comes of it are masked."""
 
     def __init__(self, catalog: Catalog, *, unstated: Limits = UNSTATED) -> None:
         """`unstated` holds for tools that state no limits of their own."""
@@ -276,9 +297,9 @@ class Runner:
         start = time.monotonic()
         try:
             tool = self._catalog.tool(call.name)
-            return await contained(tool, call.arguments, limits_of(tool, self._unstated))
+            return masked(await contained(tool, call.arguments, limits_of(tool, self._unstated)))
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
-            return replace(failed(call.name, failure, self._unstated), seconds=time.monotonic() - start)
+            return masked(replace(failed(call.name, failure, self._unstated), seconds=time.monotonic() - start))
 
 
 def _unaffordable(call: Call, limit: LimitReached) -> Observation:

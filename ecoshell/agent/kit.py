@@ -39,12 +39,16 @@ _PROMPT = 4_000
 
 
 class Log(Protocol):
-    """Where events are kept, in order, before anybody sees them."""
+    """Where events are kept, in order, before anybody sees them and before what they announce is done."""
 
     async def record(self, session: str, events: Sequence[Event]) -> None: ...
 
     def keep(self, session: str, events: Sequence[Event]) -> None:
-        """Keep events for the next `record` to write first."""
+        """Keep events for the next `record` or `flush` to write."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when what was kept is on disk; raises StoreError when it cannot be written."""
         ...
 
 

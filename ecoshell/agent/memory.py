@@ -70,6 +70,8 @@ class PastTurn:
     """None when a part of it is unknown, or the turn never ended."""
     context: str = ""
     """What stands at the head of its question, of where it works."""
+    copies: str = ""
+    """The name of the copies of what files were before it."""
 
 
 @dataclass(slots=True)
@@ -177,6 +179,7 @@ class _OpenTurn:
             registered=tuple(skill.name for skill in self.registered),
             spent_nano=spent_nano,
             context=self.context,
+            copies=self.started.copies or str(self.started.turn),
         )
 
 

@@ -321,7 +321,7 @@ class Turn:
             text, role = "", ""
         if text or found:
             return text or found[-1].observation.text, role
-        alone = self._answerer == self._mode.role
+        alone = self._answerer in ("", self._mode.role)
         who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
         raise ModelBroken(
             f"{who} gave an empty answer, also when it was asked once more.",

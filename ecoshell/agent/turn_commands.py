@@ -12,7 +12,8 @@ from ecoshell.errors import UsageError
 from ecoshell.events import TurnUndone
 from ecoshell.messages import Effect
 from ecoshell.tools.builtin.files import RESTORABLE
-from ecoshell.untrusted import visible_line
+from ecoshell.tools.restore import Changed
+from ecoshell.untrusted import visible, visible_line
 
 _BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
 _NAMED = 60
@@ -20,13 +21,19 @@ _NAMED = 60
 
 
 async def _undo(shell: Shell, argument: str) -> Printed:
-    turn, undone = await shell.conversation.undo()
-    return Printed(_taken_back(shell, turn, undone))
+    """`/undo`, or `/undo FILE` for a file that it has left alone."""
+    if argument:
+        restored = await shell.conversation.undo_over(argument)
+        name = visible_line(argument)
+        return Printed(f"Restored: {name}." if restored else f"{name} could not be restored, or is so already.")
+    turn, undone, changed = await shell.conversation.undo()
+    return Printed(_taken_back(shell, turn, undone, changed))
 
 
 async def _retry(shell: Shell, argument: str) -> Printed:
-    turn, undone = await shell.conversation.undo()
-    return Printed(_taken_back(shell, turn, undone), effect="ask", value=turn.question, attachments=turn.attachments)
+    turn, undone, changed = await shell.conversation.undo()
+    told = _taken_back(shell, turn, undone, changed)
+    return Printed(told, effect="ask", value=turn.question, attachments=turn.attachments)
 
 
 async def _compact(shell: Shell, argument: str) -> Printed:
@@ -56,13 +63,17 @@ async def _copy(shell: Shell, argument: str) -> Printed:
     return Printed(f"{which} is copied: {len(answer):,} characters.", effect="copy", value=answer)
 
 
-def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone) -> str:
+def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
     """What was taken back, what was not, and why."""
     lines = [f"Turn {turn.number} is taken back: “{_named(turn.question)}”. Models are not told of it any more."]
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")
     if undone.kept:
         lines.append(f"Left alone, because they were changed since or no copy was kept: {_listed(undone.kept)}.")
+    for one in changed:
+        name = visible_line(one.path)
+        lines.append(f"{name} was changed since. Restore it all the same? /undo {name} does this to it:")
+        lines.append(visible(one.changes) or "(It is long or no text, so this is not shown.)")
     wrote = turn.ran & RESTORABLE
     if wrote and not undone.restored and not undone.kept:
         lines.append(f"No file was restored: what {_listed(sorted(wrote))} did had no effect left, or is too long ago.")
@@ -91,7 +102,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 TURN_COMMANDS: tuple[Command[Shell], ...] = (
-    Command("undo", "", "take the last turn back: its files, and what models know of it", _undo),
+    Command("undo", "[FILE]", "take the last turn back: its files, and what models know of it", _undo),
     Command("retry", "", "take the last turn back and ask its question again", _retry),
     Command("compact", "", "have a short summary told to models in the place of all turns", _compact),
     Command("copy", "[N]", "copy the last answer, or the Nth from the end", _copy, lambda _: ("1", "2", "3")),

@@ -29,8 +29,20 @@ class Gate:
     Calls that share their room (budget/sharing) wait for one another before a limit is reached.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, logged: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`logged` returns when what was told so far is on disk; a bench that keeps no sessions has none."""
         self.ledger = ledger
+        self._logged = logged
+
+    async def logged(self) -> None:
+        """Return when every event so far is on disk, which a call waits for before it is sent; raises StoreError."""
+        if self._logged is None:
+            return
+        try:
+            await self._logged()
+        except StoreError as failure:
+            message = f"The model was not asked, because that could not be written down: {failure.message}"
+            raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
 
     async def hold(self, ask: Ask) -> Hold:
         """Reserve the worst case of a call; raises LimitReached, PriceUnknown, ModelBarred or StoreError."""

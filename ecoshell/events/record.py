@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from ecoshell.budget.caps import CapState
 from ecoshell.events import calls, money, plans, turn
@@ -45,23 +45,36 @@ def to_json(event: Event) -> dict[str, Any]:
 
 
 def from_json(record: Mapping[str, Any]) -> Event:
-    """The event a JSON object stands for; raises ValueError for an unknown type, ignores unknown fields."""
+    """The event a JSON object stands for; raises ValueError where it stands for none, ignores unknown fields."""
+    if not isinstance(record, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError("an event is an object")
     found = _BY_NAME.get(str(record.get("type")))
     if found is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")
-    names, nested = _field_names(found)
-    values = {name: record[name] for name in names if name in record}
+    plain, nested = _fields(found)
+    values: dict[str, Any] = {}
+    for name, kinds in plain:
+        if name in record:
+            values[name] = value = record[name]
+            if not isinstance(value, kinds):
+                raise ValueError(f"{name} of {found.type} is {value!r}")
     for name in nested:
-        if name in values:
-            values[name] = _revive(name, values[name])
+        if name in record:
+            values[name] = _revive(name, record[name])
     return found(**values)
 
 
 @cache
-def _field_names(kind: type[Event]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields of an event, and those of them that JSON does not keep as they are; a long session asks very often."""
+def _fields(kind: type[Event]) -> tuple[tuple[tuple[str, tuple[type, ...]], ...], tuple[str, ...]]:
+    """The fields that JSON keeps as they are, with their types, and the others; a long session asks very often."""
     specs = dataclasses.fields(kind)
-    return tuple(spec.name for spec in specs), tuple(spec.name for spec in specs if spec.type not in _PLAIN)
+    plain = tuple((spec.name, _types(spec.type)) for spec in specs if spec.type in _PLAIN)
+    return plain, tuple(spec.name for spec in specs if spec.type not in _PLAIN)
+
+
+def _types(annotation: Any) -> tuple[type, ...]:
+    kinds = get_args(annotation) or (annotation,)
+    return (*kinds, int) if float in kinds else kinds
 
 
 def _revive(name: str, value: Any) -> Any:

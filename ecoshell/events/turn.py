@@ -22,6 +22,8 @@ class TurnStarted(Event):
     strategy: str
     attachments: tuple[Attachment, ...] = ()
     """What goes along with the question: mentioned files and large pastes."""
+    copies: str = ""
+    """The name of the copies /undo restores files from; empty in sessions of old versions, where the number is it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import Literal
 
 from ecoshell.errors import ToolError, UsageError
+from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.undo import Kept, UndoLog, digest
 from ecoshell.tools.workspace import Workspace
 
-Outcome = Literal["restored", "kept", "as before"]
+Outcome = Literal["restored", "kept", "changed", "as before"]
+_COMPARED = 200_000
+"""Bytes of a file up to which it is shown how it was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A file that is not what the turn left: somebody has changed it since, and is to be asked."""
+
+    path: str
+    changes: str
+    """What taking it back would change, as a unified diff; empty where it is no text, or long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +32,30 @@ class Restored:
     restored: tuple[str, ...]
     kept: tuple[str, ...]
     """Left as they are: somebody changed them after the turn, or there is no copy."""
+    changed: tuple[Changed, ...] = ()
+    """Those of them that could be taken back all the same."""
 
 
-def restore(log: UndoLog, session: str, turn: int) -> Restored:
-    """Take back the writes of one turn; doing it twice does no harm. Raises StoreError."""
-    writes = log.writes(session, turn)
+def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Restored:
+    """Take back the writes of one turn; doing it twice does no harm. Raises StoreError.
+
+    `over` names a file that is taken back although somebody has changed it since, and then it is the only one.
+    """
+    writes = [write for write in log.writes(session, copies) if over in ("", write.path)]
     outcomes: dict[str, Outcome] = {}
+    changed: list[Changed] = []
     for root in dict.fromkeys(write.root for write in writes):
         for path, of_file in _by_file(write for write in writes if write.root == root).items():
             try:
-                copy = log.copy(session, turn, of_file[0]) if of_file[0].copy else None
-                outcomes[path] = _take_back(Workspace(Path(root)), of_file, copy)
+                copy = log.copy(session, copies, of_file[0]) if of_file[0].copy else None
+                workspace = Workspace(Path(root), undo=log)
+                outcomes[path] = _take_back(workspace, of_file, copy, over=bool(over))
+                if outcomes[path] == "changed":
+                    changed.append(Changed(path, _changes(path, workspace.read_bytes(path), copy)))
             except (ToolError, UsageError, OSError):  # the workspace is gone, the file is a folder now or read-only
                 outcomes[path] = "kept"
         _remove_folders(root, writes)
-    return Restored(_with(outcomes, "restored"), _with(outcomes, "kept"))
+    return Restored(_with(outcomes, "restored"), _with(outcomes, "kept", "changed"), tuple(changed))
 
 
 def _by_file(writes: Iterable[Kept]) -> dict[str, list[Kept]]:
@@ -44,14 +65,14 @@ def _by_file(writes: Iterable[Kept]) -> dict[str, list[Kept]]:
     return files
 
 
-def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None) -> Outcome:
-    """Give one file what it was before the first of these writes, unless it is not what one of them left."""
+def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None, *, over: bool) -> Outcome:
+    """Give one file what it was before the first of these writes, unless (but for `over`) it is not what they left."""
     first = writes[0]
     if first.lost or workspace.name(workspace.resolve(first.path)) != first.path:  # no copy, or a link leads elsewhere
         return "kept"
     now = workspace.read_bytes(first.path)
-    if now != copy and (now is None or digest(now) not in {write.after for write in writes}):
-        return "kept"
+    if not over and now != copy and (now is None or digest(now) not in {write.after for write in writes}):
+        return "changed"
     if copy is None:
         workspace.remove(first.path)
     elif now != copy:
@@ -67,5 +88,14 @@ def _remove_folders(root: str, writes: Iterable[Kept]) -> None:
             Workspace(Path(root)).remove_empty(folder)
 
 
-def _with(outcomes: dict[str, Outcome], wanted: Outcome) -> tuple[str, ...]:
-    return tuple(path for path, outcome in outcomes.items() if outcome == wanted)
+def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
+    if max(len(now or b""), len(copy or b"")) > _COMPARED:
+        return ""
+    try:
+        return unified(path, None if now is None else now.decode(), "" if copy is None else copy.decode())
+    except UnicodeDecodeError:
+        return ""
+
+
+def _with(outcomes: dict[str, Outcome], *wanted: Outcome) -> tuple[str, ...]:
+    return tuple(path for path, outcome in outcomes.items() if outcome in wanted)

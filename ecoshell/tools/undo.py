@@ -1,22 +1,28 @@
 """What files were like before each turn changed them, kept on disk so that a turn can be taken back after a kill too.
 
-One folder for a session, one in it for a turn: `index.jsonl` has a line for each write, in order, and each numbered
-file beside it holds what a file was before the turn's first write to it. Both are written before the file itself.
+One folder for a session, one in it for a turn of one process: two shells that go on with the same session count their
+turns alike. In it `index.jsonl` has a line for each write, in order, and each numbered file beside it holds what a file
+was before the turn's first write to it. Both are written before the file itself, for their owner alone.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ecoshell.errors import StoreError
 from ecoshell.paths import make_private
 
+TEMPORARY = ".*.part"
+"""How files are called that are being written, and the notes of them."""
 _INDEX = "index.jsonl"
 _OUTDATED = 30 * 86_400.0
 """Seconds after which the copies of a session that nobody used are removed."""
@@ -56,16 +62,26 @@ class UndoLog:
     """Keeps copies for the last turns of each session, within bounds; may be called from any thread."""
 
     def __init__(
-        self, folder: Path, *, turns: int = 20, file_bytes: int = 10_000_000, total_bytes: int = 200_000_000
+        self,
+        folder: Path,
+        *,
+        owner: str = "",
+        turns: int = 20,
+        file_bytes: int = 10_000_000,
+        total_bytes: int = 200_000_000,
     ) -> None:
-        """`turns` and `total_bytes` count for one session; a file over `file_bytes` is not kept."""
+        """`turns` and `total_bytes` count for one session; a file over `file_bytes` is not kept.
+
+        No two processes that may talk in one session have the same `owner`.
+        """
         self._folder = folder
+        self._owner = owner
         self._turns = turns
         self._file_bytes = file_bytes
         self._total_bytes = total_bytes
         self._lock = threading.Lock()
         self._session = ""
-        self._turn = 0
+        self._copies = ""
         self._known: set[str] = set()
         """Files of the turn of the moment whose first state is kept, or lost for good."""
         self._lost: list[str] = []
@@ -75,11 +91,12 @@ class UndoLog:
         """The size of the largest file that is kept."""
         return self._file_bytes
 
-    def enter(self, session: str, turn: int) -> None:
-        """From now on writes belong to this turn of this session."""
+    def enter(self, session: str, turn: int) -> str:
+        """From now on writes belong to this turn of this session; gives the name its copies are found by."""
         with self._lock:
-            self._session, self._turn = session, turn
+            self._session, self._copies = session, f"{turn}.{self._owner}" if self._owner else str(turn)
             self._known, self._lost = set(), []
+            return self._copies
 
     def keep(self, before: Before, after: bytes) -> None:
         """Keep what a file is before `after` is written to it; what cannot be kept is said by `take_lost`."""
@@ -91,30 +108,60 @@ class UndoLog:
             except OSError as error:
                 self._lose(before.path, f"no copy could be kept ({error.strerror or error})")
 
+    @contextmanager
+    def writing(self, folder: Path, temporary: str) -> Generator[None]:
+        """While it lasts, a temporary file stands in the folder that `sweep` removes should this process be killed."""
+        note = self._folder / temporary
+        try:
+            descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) if self._session else None
+        except OSError:  # nothing can be kept there, which `keep` has said
+            descriptor = None
+        if descriptor is None:
+            yield
+            return
+        with os.fdopen(descriptor, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(os.fsencode(folder))
+            file.flush()
+            try:
+                yield
+            finally:
+                note.unlink(missing_ok=True)
+
+    def sweep(self) -> None:
+        """Remove the temporary files that killed processes have left in workspaces."""
+        for note in self._folder.glob(TEMPORARY) if self._folder.is_dir() else ():
+            with suppress(OSError), note.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while the process that writes there lives
+                folder = os.fsdecode(file.read())
+                if folder:
+                    Path(folder, note.name).unlink(missing_ok=True)
+                note.unlink(missing_ok=True)
+
     def take_lost(self) -> list[str]:
         """What /undo will not be able to restore, said once."""
         with self._lock:
             said, self._lost = self._lost, []
             return said
 
-    def writes(self, session: str, turn: int) -> tuple[Kept, ...]:
+    def writes(self, session: str, copies: str) -> tuple[Kept, ...]:
         """The writes of a turn, in order; none when it made none or its copies are no longer there."""
-        return tuple(_read_index(self._place(session, turn) / _INDEX))
+        return tuple(_read_index(self._place(session, copies) / _INDEX))
 
-    def copy(self, session: str, turn: int, kept: Kept) -> bytes:
+    def copy(self, session: str, copies: str, kept: Kept) -> bytes:
         """What the file held; raises OSError when the copy is gone."""
-        return (self._place(session, turn) / kept.copy).read_bytes()
+        return (self._place(session, copies) / kept.copy).read_bytes()
 
-    def forget(self, session: str, turn: int) -> None:
+    def forget(self, session: str, copies: str) -> None:
         """Remove the copies of one turn."""
-        shutil.rmtree(self._place(session, turn), ignore_errors=True)
+        shutil.rmtree(self._place(session, copies), ignore_errors=True)
 
     def forget_session(self, session: str) -> None:
         """Remove all copies of a session, as when it is deleted."""
         shutil.rmtree(self._folder / session, ignore_errors=True)
 
     def _keep(self, before: Before, after: str) -> None:
-        place = self._place(self._session, self._turn)
+        place = self._place(self._session, self._copies)
         if not self._known:
             self._begin(place)
         lost = copy = ""
@@ -122,24 +169,25 @@ class UndoLog:
             lost = self._too_large(place, len(before.data))
             copy = "" if lost else str(len(self._known) + 1)
             if copy:
-                (place / copy).write_bytes(before.data)
+                with _private(place / copy) as file:
+                    file.write(before.data)
         self._known.add(before.path)
         kept = Kept(before.root, before.path, before.data is not None, before.mode, copy, after, before.folders, lost)
-        with (place / _INDEX).open("a", encoding="utf-8") as index:
-            index.write(json.dumps(asdict(kept)) + "\n")
+        with _private(place / _INDEX) as index:
+            index.write(json.dumps(asdict(kept)).encode() + b"\n")
         if lost:
             self._lose(before.path, lost)
 
     def _begin(self, place: Path) -> None:
         """Make room for the turn's copies."""
         make_private(self._folder)
-        place.parent.mkdir(exist_ok=True)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         self._remove_outdated()
         earlier = self._turn_folders(place.parent)
         for folder in earlier[: max(0, len(earlier) - self._turns + 1)]:
             shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+        place.mkdir(mode=0o700)
 
     def _too_large(self, place: Path, size: int) -> str:
         """Why a copy of this size cannot be kept; makes room by removing those of the oldest turns."""
@@ -164,10 +212,11 @@ class UndoLog:
 
     def _turn_folders(self, session: Path) -> Sequence[Path]:
         """The folders of the session's turns, oldest first."""
-        return sorted((one for one in session.iterdir() if one.name.isdigit()), key=lambda one: int(one.name))
+        numbered = [(one.name.partition(".")[0], one) for one in session.iterdir()]
+        return [one for _, one in sorted((int(turn), one) for turn, one in numbered if turn.isdecimal())]
 
-    def _place(self, session: str, turn: int) -> Path:
-        return self._folder / session / str(turn)
+    def _place(self, session: str, copies: str) -> Path:
+        return self._folder / session / copies
 
     def _lose(self, path: str, why: str) -> None:
         self._known.add(path)
@@ -177,6 +226,11 @@ class UndoLog:
 def digest(data: bytes) -> str:
     """What tells one content from another."""
     return hashlib.sha256(data).hexdigest()
+
+
+def _private(file: Path) -> BinaryIO:
+    """A file to add bytes to, its owner's alone from before the first."""
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
 def _read_index(file: Path) -> Iterator[Kept]:

@@ -3,19 +3,26 @@
 import json
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 
+import kill_play
 import pytest
 from agent_play import counts, register, say
 
 from ecoshell.budget.ledger import Ledger
-from ecoshell.events import to_json
+from ecoshell.events import BudgetHeld, CallStarted, to_json
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
+from ecoshell.tools.undo import UndoLog
 
 LINES = [register("count_text"), *counts(200)]
 
@@ -66,3 +73,95 @@ def test_a_killed_session_goes_on_where_it_was(home, tmp_path):
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert again.stdout == "It was noon.\n"
+
+
+KILLS = int(os.environ.get("KILLS", "8"))
+"""How many turns with effects are killed; 1,000 is the number to believe in."""
+
+
+def effects(number):
+    """A file written, one rewritten and a command run, over and over."""
+    return [
+        line
+        for one in range(number)
+        for line in (
+            say("", "write_file", path=f"{one}.txt", content="x" * 1_000),
+            say("", "edit_file", path="private.txt", old=f"state {one}\n", new=f"state {one + 1}\n"),
+            say("", "run_command", command=f"echo ran > command-{one}"),
+        )
+    ]
+
+
+def killed_in_a_turn(home, chance):
+    """Kill a turn with effects at a random moment, often one in which another process holds the sessions."""
+    (home / "workspace").mkdir(parents=True)
+    (home / "workspace" / "private.txt").write_text("state 0\n")
+    (home / "workspace" / "private.txt").chmod(0o600)
+    (home / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in effects(60)))
+    process = kill_play.FORKS.Process(target=kill_play.play, args=(home,))
+    process.start()
+    for _ in range(2_000):
+        if process.exitcode is not None or (home / "workspace" / "0.txt").exists():
+            break
+        time.sleep(0.005)
+    assert process.exitcode is None
+    time.sleep(chance.random() * 0.3)
+    holder = sqlite3.connect(home / "home" / "data" / "sessions.sqlite", isolation_level=None)
+    if chance.random() < 0.7:
+        holder.execute("BEGIN IMMEDIATE")
+        time.sleep(chance.random() * 0.15)
+    process.kill()
+    process.join()
+    holder.close()
+
+
+def without_their_start(home):
+    """What was done, or paid, in a workspace without an event on disk that says so beforehand."""
+    store, ledger = SessionStore(home / "home/data/sessions.sqlite"), Ledger(home / "home/data/ledger.sqlite")
+    (session,) = store.list()
+    events = [event for _, event in store.events(session.id)]
+    started = [event.arguments for event in events if isinstance(event, CallStarted)]
+    told = {one.get("path") for one in started} | {one["command"].split()[-1] for one in started if "command" in one}
+    done = {file.name for file in (home / "workspace").iterdir() if not file.name.startswith(".")} - {"private.txt"}
+    state = int((home / "workspace" / "private.txt").read_text().split()[1])
+    edits = sum(1 for one in started if one.get("path") == "private.txt")
+    held = {event.entry for event in events if isinstance(event, BudgetHeld)}
+    with closing(sqlite3.connect(home / "home/data/ledger.sqlite")) as rows:
+        paid = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state IN ('settled', 'unreported')")}
+        pending = {entry for (entry,) in rows.execute("SELECT id FROM entries WHERE state = 'held'")}
+    assert ledger.verify() == ()
+    assert pending <= {entry.id for entry in ledger.unreconciled()}  # a hold whose process died counts, and is listed
+    assert all(cap.spent + cap.held <= cap.limit for cap in ledger.caps(session.id, 1))
+    ledger.close()
+    store.close()
+    return (done - told) | ({"private.txt"} if state > edits else set()) | (paid - held)
+
+
+def left_running(home):
+    """Processes that run in the workspace, or were started for the turn."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            where = (process / "cwd").readlink()
+            if where.is_relative_to(home) or str(home).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes())
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_killed_turns_have_done_nothing_that_is_not_on_disk_and_leave_nothing_behind(tmp_path):
+    def one(number):
+        home = tmp_path / str(number)
+        killed_in_a_turn(home, random.Random(number))
+        undone = without_their_start(home)
+        UndoLog(home / "home" / "data" / "undo").sweep()  # as at the next start
+        temporaries = [*(home / "workspace").glob(".*"), *(home / "home" / "data" / "undo").glob(".*")]
+        for _ in range(100):  # the watchdog gives what it ends a second
+            if not (running := left_running(home)):
+                break
+            time.sleep(0.05)
+        shutil.rmtree(home)
+        return number, undone, running, temporaries
+
+    with ThreadPoolExecutor(2) as several:
+        assert [found for found in several.map(one, range(KILLS)) if any(found[1:])] == []

@@ -129,9 +129,37 @@ async def test_undo_says_what_it_cannot_take_back(play, home):
         printed = await shell.command("/undo")
     assert (home / "new" / "made.txt").read_text() == "mine now"
     assert "Left alone, because they were changed since or no copy was kept: new/made.txt." in printed.text
+    assert "-mine now" in printed.text
+    assert "/undo new/made.txt" in printed.text
     assert "What run_command may have changed cannot be restored." in printed.text
     assert end.spent_nano > 0
     assert "What it cost stays spent: $0.00" in printed.text
+
+
+async def test_a_file_that_changed_since_is_restored_when_the_person_says_so(play, home):
+    async with play([EDIT, finish("done")], registration="all", yes=True) as shell:
+        await turn(shell)
+        (home / "notes.txt").write_text("mine\n")
+        assert "-mine" in (await shell.command("/undo")).text
+        assert (await shell.command("/undo notes.txt")).text == "Restored: notes.txt."
+        with pytest.raises(UsageError, match="left no file"):
+            await shell.command("/undo notes.txt")
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_two_shells_in_one_session_take_back_their_own_turns(play, home):
+    of_one = [say("", "write_file", path="a.txt", content="of one"), finish("done")]
+    of_two = [say("", "write_file", path="b.txt", content="of two"), finish("done")]
+    async with play([finish("first"), *of_one], registration="all", yes=True) as one:
+        await turn(one)
+        async with play(of_two, registration="all", yes=True, resume=one.session) as two:
+            await turn(one)
+            await turn(two)
+            await one.command("/undo")
+            assert (home / "b.txt").read_text() == "of two"
+            assert not (home / "a.txt").exists()
+            await two.command("/undo")
+            assert not (home / "b.txt").exists()
 
 
 async def test_undo_goes_back_turn_by_turn_and_ends_where_there_is_none(play, home):

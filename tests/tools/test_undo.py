@@ -1,6 +1,9 @@
 """What a turn wrote is taken back: content, mode and existence, and nothing that somebody else changed since."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -35,7 +38,7 @@ def test_a_changed_file_gets_its_content_and_mode_back(ground, log):
     ground.write_text("a.sh", "new")
     ground.write_text("a.sh", "newer")
     file.chmod(0o600)
-    done = restore(log, SESSION, 1)
+    done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == (("a.sh",), ())
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"old\r\n\xff", 0o750)
 
@@ -44,21 +47,21 @@ def test_a_created_file_goes_and_so_do_the_folders_made_for_it(ground, log):
     (ground.root / "there").mkdir()
     ground.write_text("there/new/deep/a.txt", "x")
     ground.write_text("there/new/b.txt", "y")
-    assert restore(log, SESSION, 1).restored == ("there/new/deep/a.txt", "there/new/b.txt")
+    assert restore(log, SESSION, "1").restored == ("there/new/deep/a.txt", "there/new/b.txt")
     assert everything(ground.root) == {"there"}
 
 
 def test_a_folder_somebody_put_something_in_stays(ground, log):
     ground.write_text("new/a.txt", "x")
     (ground.root / "new" / "mine.txt").write_text("mine")
-    assert restore(log, SESSION, 1).restored == ("new/a.txt",)
+    assert restore(log, SESSION, "1").restored == ("new/a.txt",)
     assert everything(ground.root) == {"new", "new/mine.txt"}
 
 
 def test_what_somebody_changed_after_the_turn_is_left_alone(ground, log):
     ground.write_text("a.txt", "of the turn")
     (ground.root / "a.txt").write_text("of a person")
-    done = restore(log, SESSION, 1)
+    done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == ((), ("a.txt",))
     assert (ground.root / "a.txt").read_text() == "of a person"
 
@@ -67,7 +70,7 @@ def test_what_somebody_deleted_after_the_turn_stays_deleted(ground, log):
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
     (ground.root / "a.txt").unlink()
-    assert restore(log, SESSION, 1).kept == ("a.txt",)
+    assert restore(log, SESSION, "1").kept == ("a.txt",)
     assert everything(ground.root) == set()
 
 
@@ -79,7 +82,7 @@ def test_a_file_that_became_a_link_or_a_folder_is_left_alone(ground, log, tmp_pa
     (ground.root / "a.txt").symlink_to(tmp_path / "outside.txt")
     (ground.root / "b.txt").unlink()
     (ground.root / "b.txt").mkdir()
-    assert restore(log, SESSION, 1).kept == ("a.txt", "b.txt")
+    assert restore(log, SESSION, "1").kept == ("a.txt", "b.txt")
     assert (tmp_path / "outside.txt").read_text() == "new"
 
 
@@ -89,7 +92,7 @@ def test_a_write_that_never_came_needs_no_restoring(ground, log, monkeypatch):
     with pytest.raises(Exception, match="full"):
         ground.write_text("a.txt", "new")
     monkeypatch.undo()
-    done = restore(log, SESSION, 1)
+    done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == ((), ())
     assert (ground.root / "a.txt").read_text() == "old"
 
@@ -98,16 +101,16 @@ def test_turns_are_taken_back_one_after_another(ground, log):
     ground.write_text("a.txt", "1")
     log.enter(SESSION, 2)
     ground.write_text("a.txt", "2")
-    assert restore(log, SESSION, 2).restored == ("a.txt",)
+    assert restore(log, SESSION, "2").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "1"
-    assert restore(log, SESSION, 1).restored == ("a.txt",)
+    assert restore(log, SESSION, "1").restored == ("a.txt",)
     assert everything(ground.root) == set()
 
 
 def test_taking_back_twice_does_no_harm(ground, log):
     ground.write_text("a.txt", "x")
-    restore(log, SESSION, 1)
-    assert restore(log, SESSION, 1).restored == ()
+    restore(log, SESSION, "1")
+    assert restore(log, SESSION, "1").restored == ()
 
 
 def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_line(ground, log, tmp_path):
@@ -115,7 +118,7 @@ def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_li
     ground.write_text("a.txt", "new")
     index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
     index.write_text(index.read_text() + '{"path": "b')
-    assert restore(UndoLog(tmp_path / "undo"), SESSION, 1).restored == ("a.txt",)
+    assert restore(UndoLog(tmp_path / "undo"), SESSION, "1").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "old"
 
 
@@ -125,7 +128,7 @@ def test_a_file_too_large_to_keep_is_said_once_and_left_alone(ground, log):
     ground.write_text("a.txt", "newer")
     assert log.take_lost() == ["/undo will not restore a.txt: it was larger than 1,000 bytes."]
     assert log.take_lost() == []
-    assert restore(log, SESSION, 1).kept == ("a.txt",)
+    assert restore(log, SESSION, "1").kept == ("a.txt",)
 
 
 def test_the_oldest_turns_make_room_for_the_latest(ground, log, tmp_path):
@@ -150,7 +153,7 @@ def test_a_turn_that_changes_more_than_there_is_room_for_says_what_is_lost(groun
         (ground.root / name).write_text(name * 1_000)
         ground.write_text(name, "new")
     assert [text.partition(":")[0] for text in log.take_lost()] == ["/undo will not restore c"]
-    done = restore(log, SESSION, 1)
+    done = restore(log, SESSION, "1")
     assert (done.restored, done.kept) == (("a", "b"), ("c",))
 
 
@@ -176,3 +179,64 @@ def test_every_write_is_noted_before_it_is_made(ground, log, tmp_path, monkeypat
         ground.write_text("a.txt", "x")
     (line,) = (tmp_path / "undo" / SESSION / "1" / "index.jsonl").read_text().splitlines()
     assert json.loads(line)["path"] == "a.txt"
+
+
+def test_two_shells_in_one_session_keep_what_each_has_written(ground, tmp_path):
+    one, two = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
+    copies = [log.enter(SESSION, 2) for log in (one, two)]
+    (ground.root / "a.txt").write_text("old")
+    (ground.root / "b.txt").write_text("old")
+    Workspace(ground.root, undo=one).write_text("a.txt", "of one")
+    Workspace(ground.root, undo=two).write_text("b.txt", "of two")
+    assert restore(one, SESSION, copies[0]).restored == ("a.txt",)
+    assert [(ground.root / name).read_text() for name in ("a.txt", "b.txt")] == ["old", "of two"]
+    assert restore(UndoLog(tmp_path / "undo"), SESSION, copies[1]).restored == ("b.txt",)
+
+
+def test_what_another_shell_made_of_a_file_is_shown_and_restored_only_when_that_is_said(ground, tmp_path):
+    one, two = (UndoLog(tmp_path / "undo", owner=owner) for owner in ("one", "two"))
+    copies = [log.enter(SESSION, 2) for log in (one, two)]
+    (ground.root / "a.txt").write_text("old\n")
+    Workspace(ground.root, undo=one).write_text("a.txt", "of one\n")
+    Workspace(ground.root, undo=two).write_text("a.txt", "of two\n")
+    done = restore(one, SESSION, copies[0])
+    assert (done.restored, done.kept, [changed.path for changed in done.changed]) == ((), ("a.txt",), ["a.txt"])
+    assert "-of two\n+old" in done.changed[0].changes
+    assert (ground.root / "a.txt").read_text() == "of two\n"
+    assert restore(one, SESSION, copies[0], over="a.txt").restored == ("a.txt",)
+    assert (ground.root / "a.txt").read_text() == "old\n"
+
+
+def test_copies_are_their_owners_alone_whatever_the_umask_says(ground, log, tmp_path):
+    before = os.umask(0)
+    try:
+        (ground.root / "a.txt").write_text("secret")
+        ground.write_text("a.txt", "new")
+    finally:
+        os.umask(before)
+    kept = [file.stat().st_mode & 0o777 for file in (tmp_path / "undo" / SESSION / "1").iterdir()]
+    assert kept == [0o600, 0o600]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ecoshell.tools.undo import UndoLog
+from ecoshell.tools.workspace import Workspace
+log = UndoLog(Path(sys.argv[1]))
+log.enter("k3f9-2q", 1)
+os.replace = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+Workspace(Path(sys.argv[2]), undo=log).write_text("sub/a.txt", "new")
+"""
+
+
+def test_the_temporary_of_a_killed_process_is_swept_and_that_of_a_living_one_stays(ground, log, tmp_path):
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "undo"), str(ground.root)], check=False)
+    (left,) = (ground.root / "sub").iterdir()
+    assert left.name.endswith(".part")
+    with log.writing(ground.root, ".0123456789abcdef.part"):
+        (ground.root / ".0123456789abcdef.part").write_text("half")
+        UndoLog(tmp_path / "undo").sweep()
+        assert everything(ground.root) == {"sub", ".0123456789abcdef.part"}
+        assert [note.name for note in (tmp_path / "undo").glob(".*")] == [".0123456789abcdef.part"]
+    assert list((tmp_path / "undo").glob(".*")) == []
