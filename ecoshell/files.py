@@ -1,26 +1,46 @@
 """Files that are replaced whole or not at all."""
 
+import fcntl
 import os
+import re
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+_SETTLED = 5.0
+"""Seconds of age from which a temporary that nobody has locked is nobody's: a younger one may be locked in a moment."""
 
 
 @contextmanager
 def replacement(file: Path, mode: int = 0o600) -> Generator[BinaryIO]:
     """A new file of this mode that takes the old one's place when the block ends well.
 
-    A killed process leaves one or the other. Raises OSError.
+    A killed process leaves one or the other, and a temporary that the next replacement removes. Raises OSError.
     """
+    _sweep(file)
     fresh = file.with_name(f".{file.name}.{os.urandom(6).hex()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
             yield opened
             opened.flush()
             os.fsync(opened.fileno())
-        fresh.chmod(mode)
-        fresh.replace(file)
+            fresh.chmod(mode)
+            fresh.replace(file)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _sweep(file: Path) -> None:
+    """Remove the temporaries that killed processes have left beside the file."""
+    temporary = re.compile(rf"\.{re.escape(file.name)}\.[0-9a-f]{{12}}")
+    with suppress(OSError):
+        for one in file.parent.iterdir():
+            if temporary.fullmatch(one.name):
+                with suppress(OSError), one.open("rb") as left:
+                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
+                    if time.time() - os.fstat(left.fileno()).st_mtime > _SETTLED:
+                        one.unlink()

@@ -1,9 +1,10 @@
 """API keys: where they come from (the environment, then the OS keyring), and how they are kept out of every text."""
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Protocol
+
+from ecoshell.secrecy import MARK, SECRET_NAME, SHORTEST, environ, learn
 
 KEYRING_SERVICE = "ecoshell"
 """The name under which keys stand in the OS keyring; the user name there is the environment variable's."""
@@ -39,10 +40,6 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
 }
 """Providers that take one key and nothing else; those with other ways to sign in (AWS, Azure) are left to litellm."""
 
-_SECRET_NAME = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
-_SHORTEST_SECRET = 8
-"""Shorter values would blank out ordinary words."""
-
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:sk|pk|rk)-[\w-]{6,}"
     r"|(?<![A-Za-z0-9])(?:gsk|xai|hf|r8|pplx|nvapi|fw|csk|ghp|gho|github_pat)[-_][\w-]{12,}"
@@ -52,7 +49,6 @@ _SHAPES = re.compile(
     r"|(?i:(?<=bearer )|(?<=basic ))[\w.~+/=*-]{6,}"
     r"|(?i:(?<=api_key=)|(?<=api-key: )|(?<=key=))[^\s&'\"]{6,}",
 )
-_BLANK = "[key hidden]"
 
 
 class Vault(Protocol):
@@ -66,8 +62,8 @@ class Vault(Protocol):
 class Keys:
     """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter."""
 
-    def __init__(self, environ: Mapping[str, str] | None = None, vault: Vault | None = None) -> None:
-        self._environ = os.environ if environ is None else environ
+    def __init__(self, given: Mapping[str, str] = environ, vault: Vault | None = None) -> None:
+        self._environ = given
         self._vault = vault
         self._seen: set[str] = set()
         self._unlocked: set[str] = set()
@@ -83,6 +79,8 @@ class Keys:
         for variable in self.variables(provider):
             if found := self._environ.get(variable, "").strip() or self._from_vault(variable):
                 self._seen.add(found)
+                if self._environ is environ:
+                    learn(found)
                 return found
         return None
 
@@ -102,12 +100,12 @@ class Keys:
     def redact(self, text: str) -> str:
         """The text without any key: those known by value, and whatever has the shape of one."""
         for secret in sorted(self._secrets(), key=len, reverse=True):
-            text = text.replace(secret, _BLANK)
-        return _SHAPES.sub(_BLANK, text)
+            text = text.replace(secret, MARK)
+        return _SHAPES.sub(MARK, text)
 
     def _secrets(self) -> set[str]:
-        named = {value.strip() for name, value in self._environ.items() if _SECRET_NAME.search(name)}
-        return {secret for secret in named | self._seen if len(secret) >= _SHORTEST_SECRET}
+        named = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
+        return {secret for secret in named | self._seen if len(secret) >= SHORTEST}
 
     def _from_vault(self, variable: str) -> str | None:
         vault = self._vault or _system_vault()

@@ -1,0 +1,88 @@
+"""A known key in what comes back is masked before it is shown, stored, sent on or written."""
+
+import json
+
+import pytest
+from agent_play import finish, of, say, turn
+
+from ecoshell import secrecy
+from ecoshell.agent.person import Approval, Nobody
+from ecoshell.events import ApprovalWanted, CallFinished, TextArrived
+from ecoshell.paths import user_paths
+from ecoshell.secrecy import MARK
+
+KEY = "sk-abcabd-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    yield
+    monkeypatch.undo()
+    secrecy.begin()
+
+
+def stored():
+    """All that was written under the home, as bytes."""
+    data = user_paths().data
+    return b"".join(file.read_bytes() for file in data.rglob("*") if file.is_file() and "undo" not in file.parts)
+
+
+async def test_a_key_in_a_file_an_answer_and_arguments_reaches_no_event_no_store_and_no_model(play, home):
+    (home / ".env").write_text(f"OPENAI_API_KEY={KEY}\n")
+    lines = [
+        say("", "read_file", path=".env"),
+        say(f"It is {KEY}", "count_text", text=KEY),
+        say("", "run_command", command="cat .env; exit 3"),
+        say(f"The key is {KEY[:4]} or {KEY}."),
+    ]
+    async with play(lines, registration="all", yes=True) as shell:
+        events = await turn(shell, f"Is {KEY} in @.env?")
+        sent = json.dumps([[message.text for message in request.messages] for request in shell.requests])
+    assert events[-1].answer == f"The key is {KEY[:4]} or {MARK}."
+    assert of(events, CallFinished)[0].observation == f"OPENAI_API_KEY={MARK}\n"
+    assert KEY not in repr(events)
+    assert KEY not in sent
+    assert KEY.encode() not in stored()
+    told = "".join(event.text for event in of(events, TextArrived))
+    assert told.endswith(f"The key is {KEY[:4]} or {MARK}.")
+
+
+async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, home):
+    (home / ".env").write_text(KEY)
+    async with play([]) as shell:
+        assert (await shell.run("cat .env")).output == MARK
+    assert KEY.encode() not in stored()
+
+
+async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):
+    text = f"OPENAI_API_KEY={KEY}\nDEBUG=0\n"
+    (home / ".env").write_text(text)
+    whole = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n")
+    line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
+    async with play([whole, line, finish("done")], registration="all", yes=True) as shell:
+        events = await turn(shell)
+    refused, edited = of(events, CallFinished)
+    assert not refused.ok
+    assert "Nothing was written" in refused.observation
+    assert edited.ok
+    assert MARK in edited.changes
+    assert (home / ".env").read_text() == text.replace("DEBUG=0", "DEBUG=1")
+
+
+async def test_what_a_person_is_asked_about_shows_no_key_and_is_asked_once(play, home):
+    asked = []
+
+    class Approves(Nobody):
+        async def approve(self, wanted):
+            asked.append(wanted)
+            return Approval("once")
+
+    (home / ".env").write_text(f"{KEY}\nDEBUG=0\n")
+    line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
+    async with play([line, finish("done")], registration="all", person=Approves()) as shell:
+        events = await turn(shell)
+    (wanted,) = of(events, ApprovalWanted)
+    assert asked == [wanted]
+    assert asked[0] is wanted  # the line shell knows a question by its identity
+    assert MARK in wanted.changes
