@@ -1,22 +1,23 @@
 """The parts that commands need without a whole shell: settings, prices, tools and the databases."""
 
 import os
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.approval import Rules
+from ecoshell.agent.rules import Rules
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.options import ALL_ONE, Options, RoleModels
-from ecoshell.paths import Paths
+from ecoshell.paths import Paths, user_paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool
 from ecoshell.tools.builtin import ToolOptions, builtin_tools
 from ecoshell.tools.undo import UndoLog
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import PriceSettings, RoleSettings, Settings
@@ -53,7 +54,16 @@ def ask_above(settings: "Settings") -> int | None:
 def rules_of(settings: "Settings", options: Options) -> Rules:
     """Who may do what, by the settings and by what this run was told."""
     given = settings.approval
-    return Rules(allow=given.allow, ask=given.ask, deny=given.deny, read_only=options.read_only, yes=options.yes)
+    paths = user_paths()
+    return Rules(
+        allow=given.allow,
+        ask=given.ask,
+        deny=given.deny,
+        read_only=options.read_only,
+        yes=options.yes,
+        workspace=workspace_folder(options.workspace),
+        own=(paths.config, paths.data),
+    )
 
 
 def presets_of(settings: "Settings") -> dict[str, RoleModels]:
@@ -91,8 +101,8 @@ def price_from(given: "PriceSettings") -> Price:
 
 
 def undo_log(paths: Paths) -> UndoLog:
-    """What the files of this user's workspaces were before turns changed them."""
-    return UndoLog(paths.undo_folder)
+    """What the files of this user's workspaces were before turns changed them; each belongs to the shell that asks."""
+    return UndoLog(paths.undo_folder, owner=secrets.token_hex(4))
 
 
 def tool_options(settings: "Settings") -> ToolOptions:

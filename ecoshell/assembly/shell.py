@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
@@ -36,6 +35,7 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.options import ALL_ONE, Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.mode_choice import CANDIDATES
+from ecoshell.secrecy import begin
 from ecoshell.sessions.log import EventLog
 from ecoshell.strategies.base import Way
 from ecoshell.strategies.dfsdt import DFSDT
@@ -43,7 +43,8 @@ from ecoshell.strategies.graph import GRAPH
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.tot import TOT
 from ecoshell.tools.base import Tool
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.measuring import keep_measuring
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -91,13 +92,17 @@ def build(
     tools: ToolsOf = tools_of,
 ) -> Shell:
     """A shell in which no session is open yet; may block; raises as `assemble` does."""
-    workspace = (options.workspace or Path.cwd()).absolute()
+    keep_measuring()  # before the process is closed to others, which closes a part of /proc to itself
+    begin()
+    workspace = workspace_folder(options.workspace)
     undo = undo_log(paths)
+    undo.sweep()
     ground = Workspace(workspace, undo=undo)
     catalog = Catalog(tools(settings, ground))
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
-    purse = Purse(Gate(ledger))
+    log = EventLog(store)
+    purse = Purse(Gate(ledger, logged=log.flush))
     casts = casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
     projects, model = project_rules(paths), options.model or settings.model
     mode, roles = _mode(options, settings), roles_of(settings, options)
@@ -105,7 +110,7 @@ def build(
         catalog=catalog,
         ranker=ranker,
         purse=purse,
-        log=EventLog(store),
+        log=log,
         approvals=Approvals(
             rules_of(settings, options),
             lambda: kit.person,

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ecoshell.errors import StoreError
@@ -14,6 +15,7 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _UNWRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR}
+_KINDS: dict[str, set[type]] = {"TEXT": {str}, "INTEGER": {int}, "REAL": {float, int}, "BLOB": {bytes}}
 _REWRITE_SECONDS = 0.3
 """How long others are waited for when the file is written anew, which may as well be done later."""
 
@@ -27,14 +29,26 @@ class Database:
     """
 
     def __init__(
-        self, path: Path, *, schema: str, version: int, upgrades: Sequence[str] = (), busy_seconds: float = 10.0
+        self,
+        path: Path,
+        *,
+        schema: str,
+        version: int,
+        upgrades: Sequence[str] = (),
+        busy_seconds: float = 10.0,
+        checked: bool = True,
     ) -> None:
-        """`schema` makes the tables of version 1, each of `upgrades` those of the next version from the one before."""
+        """`schema` makes the tables of version 1, each of `upgrades` those of the next version from the one before.
+
+        Rows that do not hold what their tables declare are damage, unless whoever reads them sees to that: `checked`.
+        """
         self.path = path
         self._lock = threading.Lock()
         self._busy_seconds = busy_seconds
         self._writable = True
         self._connection = self._open((schema, *upgrades)[:version], busy_seconds)
+        with self._errors("Nothing was changed."):
+            self._connection.row_factory = _sound_rows(self._connection, path) if checked else sqlite3.Row
         self._identity = _identity(path)
 
     @contextmanager
@@ -131,19 +145,37 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise _explained(error, self.path, kept) from error
+        except (OverflowError, UnicodeDecodeError) as error:  # of a number too large to be one, or a broken name
+            raise _damaged(self.path, kept) from error
 
 
 def _connected(place: str, busy_seconds: float, prepare: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
     connection = sqlite3.connect(
         place, timeout=busy_seconds, isolation_level=None, check_same_thread=False, uri=place.startswith("file:")
     )
-    connection.row_factory = sqlite3.Row
     try:
         prepare(connection)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]:
+    """Rows in which each column holds what it was declared to, which SQLite by itself leaves to whoever writes."""
+    kinds: dict[str, set[type]] = {}
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    for (table,) in connection.execute(tables).fetchall():
+        for _, name, declared, *_ in connection.execute(f"PRAGMA table_info('{table}')"):
+            kinds.setdefault(name, {type(None)}).update(_KINDS.get(declared, ()))
+
+    def sound(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
+        for (name, *_), value in zip(cursor.description, values, strict=True):
+            if name in kinds and type(value) not in kinds[name]:
+                raise _damaged(path, "Nothing was changed.")
+        return sqlite3.Row(cursor, values)
+
+    return sound
 
 
 def _for_reading(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -213,9 +245,13 @@ def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:
     if code in _UNWRITABLE:
         return _unwritable(path, kept)
     if code in _DAMAGED:
-        fix = "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows."
-        return StoreError(f"{path} is damaged and cannot be read.", kept=kept, fix=fix)
+        return _damaged(path, kept)
     return StoreError(f"{path} failed: {error}.", kept=kept)
+
+
+def _damaged(path: Path, kept: str) -> StoreError:
+    fix = "Move the file away to start a new one; `sqlite3 FILE .recover` may save its rows."
+    return StoreError(f"{path} is damaged and cannot be read.", kept=kept, fix=fix)
 
 
 def _code(error: sqlite3.Error) -> int:

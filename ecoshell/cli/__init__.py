@@ -7,11 +7,24 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
     argv = sys.argv[1:] if arguments is None else arguments
     if argv in (["--version"], ["-V"]):
-        from ecoshell import __version__
+        try:
+            return _tell_version()
+        except OSError:
+            from ecoshell.cli.fence import fenced
 
-        sys.stdout.write(f"ecoshell {__version__}\n")
-        return 0
+            return fenced(_tell_version)
     from ecoshell.cli.fence import fenced
     from ecoshell.cli.parser import run
 
+    if arguments is None:
+        from ecoshell.secrecy import own_process
+
+        own_process()
     return fenced(lambda: run(argv))
+
+
+def _tell_version() -> int:
+    from ecoshell import __version__
+
+    print("ecoshell", __version__, flush=True)
+    return 0

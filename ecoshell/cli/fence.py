@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 from ecoshell.errors import EcoshellError
+from ecoshell.secrecy import masked
 from ecoshell.untrusted import visible
 
 INTERRUPTED = 130
@@ -47,7 +48,7 @@ def fenced(command: Callable[[], int]) -> int:
 def told(error: EcoshellError) -> str:
     """The error for a person: what happened, what was kept, what to do, each on a line of its own."""
     parts = (f"ecoshell: {error.message}", error.kept, error.fix)
-    return visible("\n".join(part for part in parts if part))
+    return visible(masked("\n".join(part for part in parts if part)))
 
 
 def _open_closed_streams() -> None:

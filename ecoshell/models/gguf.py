@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ecoshell.errors import ModelBroken, ModelMissing
+from ecoshell.models.trial import try_file
 
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
@@ -88,6 +89,7 @@ def check_file(path: Path) -> None:
 def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> Any:
     """A llama.cpp model handle, to be freed by the caller; raises ModelMissing, or ModelBroken with the reason."""
     check_file(path)
+    try_file(path)
     library = llama_library()
     params = library.llama_model_default_params()
     params.vocab_only = vocab_only

@@ -101,7 +101,7 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
     document = next((known for known in documents if known.name == call.name), None)
     if document is None:
         names = ", ".join(known.name for known in documents)
-        return f"There is no tool named {call.name!r} to call now. Callable now: {names or 'none'}."
+        return f"There is no tool named {call.name!r}. The tools that can be called now: {names or 'none'}."
     try:
         json.dumps(dict(call.arguments), ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -93,7 +93,10 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, 
 
 def iso_time(at: float) -> str:
     """Seconds since 1970 as a date and time in UTC."""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):  # no time: the file is damaged there
+        return str(at)
 
 
 def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666) -> None:

@@ -14,6 +14,8 @@ class EventLog:
     def __init__(self, store: SessionStore) -> None:
         self._store = store
         self._pending: deque[tuple[str, Event]] = deque()
+        self._written = 0
+        """Events that were ever written."""
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -34,8 +36,9 @@ class EventLog:
         self._pending.extend((session, event) for event in events)
 
     async def flush(self) -> None:
-        """Write what is in memory only; raises StoreError when it cannot be."""
-        while self._pending:
+        """Return when what is in memory now is written, and wait for nothing that comes later; raises StoreError."""
+        wanted = self._written + len(self._pending)
+        while self._written < wanted:
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.create_task(self._write_next())
                 self._writing.add_done_callback(_look_at)
@@ -52,6 +55,7 @@ class EventLog:
         await asyncio.to_thread(self._store.append, session, batch)
         for _ in batch:
             self._pending.popleft()
+        self._written += len(batch)
 
 
 def _look_at(task: "asyncio.Task[None]") -> None:

@@ -112,7 +112,8 @@ class SessionStore:
                 model = CASE excluded.model WHEN '' THEN model ELSE excluded.model END""",
                 (session, _title(question), now, now, model),
             )
-            last = db.execute("SELECT COALESCE(MAX(seq), 0) FROM events WHERE session = ?", (session,)).fetchone()[0]
+            query = "SELECT COALESCE(MAX(seq), 0) AS seq FROM events WHERE session = ?"
+            last = db.execute(query, (session,)).fetchone()["seq"]
             rows = [(session, seq, now, line) for seq, line in enumerate(lines, start=last + 1)]
             db.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
         self._begun.pop(session, None)
@@ -261,7 +262,7 @@ def _written(kind: type[Event]) -> str:
 def _event(line: str) -> Event | None:
     try:
         return from_json(_decode(line))
-    except (ValueError, TypeError, KeyError):  # an unknown type, or fields this version does not have
+    except (ValueError, TypeError, KeyError, RecursionError):  # an unknown type, fields of another version, or damage
         return None
 
 

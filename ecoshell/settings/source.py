@@ -5,6 +5,7 @@ The variable of a key is `ECOSHELL_` and the key in capitals, with `_` (or `__`)
 single models and presets have no variables.
 """
 
+import errno
 import re
 import tomllib
 from collections.abc import Mapping
@@ -60,6 +61,9 @@ class Source:
                 f"{file} line {line}: this is not TOML: {message}",
                 fix='Texts need quotes, as in model = "embedded".',
             ) from error
+        except (ValueError, RecursionError) as error:  # a number of too many digits, brackets in too many brackets
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
+            raise SettingsError(f"{file} cannot be read: {why}.", fix="Correct it, or move it away.") from error
 
     def add_environment(self, environ: Mapping[str, str]) -> tuple[SettingsError, ...]:
         """Lay the variables over the file (an empty one counts as unset); returns what is wrong with their names."""
@@ -98,13 +102,15 @@ def value_of(text: str) -> Any:
     if _LIKE_TOML.fullmatch(text):
         try:
             return tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             return text
     return text
 
 
 def _bytes(file: Path) -> bytes:
     try:
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "it is not a file")
         return file.read_bytes()
     except FileNotFoundError:
         return b""

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools.undo import Before, UndoLog
+from ecoshell.tools.worker import in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO put there at the last moment does not block
@@ -26,6 +27,10 @@ _KINDS = {
     stat.S_IFLNK: "a symbolic link that leads nowhere",
 }
 _NEAREST_WALK = 5_000
+_SHOWN = 200
+"""Characters of a workspace's path in a message."""
+_ANOTHER = "Give an existing folder with --workspace."
+_NEAREST_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,14 @@ class FileHead:
     size: int
 
 
+def workspace_folder(given: Path | None = None) -> Path:
+    """The absolute path of the folder given, or of the current one; raises UsageError where that is gone."""
+    try:
+        return (given or Path.cwd()).absolute()
+    except OSError as error:
+        raise UsageError("The current folder is not there any more.", fix="Change to another folder.") from error
+
+
 class Workspace:
     """A folder and what is below it; every path is refused that leads out of it, by `..`, a symbolic link or otherwise.
 
@@ -56,8 +69,18 @@ class Workspace:
         """`undo` keeps what files were before they are written."""
         self._undo = undo
         self.root = Path(os.path.realpath(root))
-        if not self.root.is_dir():
-            raise UsageError(f"The workspace {root} is not a folder.", fix="Give an existing folder with --workspace.")
+        try:
+            with os.scandir(self.root):
+                pass
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError(f"The workspace {root} is not a folder.", fix=_ANOTHER) from None
+        except OSError as error:
+            shown = str(root)[:_SHOWN]
+            raise UsageError(f"The workspace {shown} cannot be used: {error.strerror}.", fix=_ANOTHER) from error
+
+    def __reduce__(self) -> tuple[type["Workspace"], tuple[Path]]:
+        """The same folder in a worker process, where nothing is written and so nothing kept of it."""
+        return Workspace, (self.root,)
 
     def resolve(self, path: str) -> Path:
         """The real, absolute path inside the workspace that `path` (relative to it, or absolute) stands for.
@@ -132,7 +155,7 @@ class Workspace:
             mode = self._mode_of(real, parent)
             if self._undo is not None:
                 self._undo.keep(self._before(real, parent, mode, folders), data)
-            _replace(real.name, data, mode, parent)
+            self._replace(real, data, mode, parent)
         return self.name(real)
 
     def read_bytes(self, path: str) -> bytes | None:
@@ -149,7 +172,7 @@ class Workspace:
         """Give a file the content and the mode it had; nothing is kept of what it is now."""
         real = self.resolve(path)
         with self._told(path), self._parent(real, create=True) as parent:
-            _replace(real.name, data, mode, parent)
+            self._replace(real, data, mode, parent)
 
     def remove(self, path: str) -> None:
         """Remove a file, if it is there."""
@@ -166,6 +189,12 @@ class Workspace:
     def exists(self, path: str) -> bool:
         """Whether anything is at the path."""
         return self.resolve(path).exists()
+
+    def _replace(self, real: Path, data: bytes, mode: int | None, parent: int) -> None:
+        temporary = f".{secrets.token_hex(8)}.part"
+        noted = contextlib.nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary)
+        with noted:
+            _replace(real.name, data, mode, parent, temporary)
 
     def _missing_folders(self, real: Path) -> tuple[str, ...]:
         """The folders that writing this file makes, outermost first."""
@@ -242,7 +271,9 @@ class Workspace:
                 break
             by_name.setdefault(Path(name).name.casefold(), []).append(name)
         stems = {name: paths for name, paths in by_name.items() if Path(name).stem == wanted}
-        near = [*stems, *difflib.get_close_matches(wanted, by_name, n=3)]
+        near = [*stems]
+        with contextlib.suppress(ToolError):  # thousands of long names take long to compare
+            near += in_worker(difflib.get_close_matches, wanted, list(by_name), seconds=_NEAREST_SECONDS)
         return [path for name in dict.fromkeys(near) for path in by_name[name]][:3]
 
     def _names(self) -> Iterator[str]:
@@ -270,21 +301,39 @@ def _remove_if_empty(name: str, parent: int) -> None:
             raise
 
 
-def _replace(name: str, data: bytes, mode: int | None, parent: int) -> None:
-    """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask."""
-    temporary = f".{secrets.token_hex(8)}.part"
-    descriptor = os.open(temporary, _CREATE, 0o666, dir_fd=parent)
+def _replace(name: str, data: bytes, mode: int | None, parent: int, temporary: str) -> None:
+    """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask.
+
+    What takes the place of a file is its owner's alone until it is complete.
+    """
+    descriptor = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
             if mode is not None:
-                os.fchmod(file.fileno(), mode)
+                os.fchmod(file.fileno(), _owned_alike(file.fileno(), name, mode, parent))
         os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:
         os.unlink(temporary, dir_fd=parent)
         raise
+
+
+def _owned_alike(descriptor: int, name: str, mode: int, parent: int) -> int:
+    """Give a new file the owner and group of the one it replaces; the mode to set, which lets no other group read."""
+    new = os.fstat(descriptor)
+    try:
+        old = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return mode
+    if (old.st_uid, old.st_gid) == (new.st_uid, new.st_gid):
+        return mode
+    try:
+        os.fchown(descriptor, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
+    except PermissionError:
+        return mode & ~0o070
+    return mode
 
 
 _REASONS = {

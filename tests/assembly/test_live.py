@@ -57,7 +57,7 @@ async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> Non
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
-    assert rules_of(settings, Options()).verdict(READ, frozenset({"read"})) == "deny"
+    assert rules_of(settings, Options()).judge(READ, shell.kit.catalog.tool("read_file")).verdict == "deny"
     assert await take_up(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
     petition = Petition(READ, shell.kit.catalog.tool("read_file"), shell.kit.catalog.document("read_file"))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ SLEEP = (
     {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
     {"call": {"name": "run_command", "arguments": {"command": "sleep 600"}}},
     {"text": "slept"},
+)
+BOMBS = (
+    ("json_query", {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}),
+    ("search_text", {"text": "(a*)*b", "regex": True}),
 )
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -194,6 +199,46 @@ def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
     again, out, _ = end(start("--json", "--resume", result["session"], "again", replies=CALCULATE[2:]))
     assert again == 0
     assert json.loads(out.splitlines()[-1])["session"] == result["session"]
+
+
+def _runs(pid: str) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("name", "arguments"), BOMBS)
+def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never_ends(
+    start: Start, tmp_path: Path, number: signal.Signals, name: str, arguments: dict[str, Any]
+) -> None:
+    (tmp_path / "workspace" / "a.txt").write_text("a" * 100_000 + "c\nb")
+    replies = (
+        {"call": {"name": "tool_register", "arguments": {"tool_name": name}}},
+        {"call": {"name": name, "arguments": arguments}},
+        {"text": "done"},
+    )
+    process = start("--json", "find it", replies=replies)
+    seen = wait_for(process, "call_started")
+    while seen[-1].get("name") != name:
+        seen = wait_for(process, "call_started")
+    time.sleep(0.5)  # the call is at work, and goes on for much longer than the process may take to end
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    workers = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    assert workers
+    process.send_signal(number)
+    try:
+        out, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
+    deadline = time.monotonic() + 10  # a worker ends by its shell's end, which is a moment later
+    while left := [pid for pid in workers if _runs(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
 
 
 def test_an_interrupt_while_the_question_is_awaited_ends_with_a_result(start: Start) -> None:

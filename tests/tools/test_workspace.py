@@ -227,3 +227,46 @@ def test_no_path_ever_resolves_to_the_outside(workspace: Workspace, outside: Pat
         assert os.path.realpath(found) == str(found)
     with contextlib.suppress(ToolError):
         assert "do not read me" not in workspace.read_text(path, LIMIT).text
+
+
+def test_a_private_file_is_private_from_its_first_byte_while_it_is_rewritten(tmp_path, monkeypatch):
+    (tmp_path / "key").write_text("old")
+    (tmp_path / "key").chmod(0o600)
+    seen = []
+    synced = os.fsync
+    monkeypatch.setattr("os.fsync", lambda file: (seen.append(os.fstat(file).st_mode & 0o777), synced(file)))
+    before = os.umask(0)
+    try:
+        Workspace(tmp_path).write_text("key", "new")
+    finally:
+        os.umask(before)
+    assert seen == [0o600]
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_stays_its_owners_and_its_groups_when_it_is_rewritten(tmp_path):
+    (tmp_path / "shared").write_text("old")
+    os.chown(tmp_path / "shared", 65534, 12345)
+    (tmp_path / "shared").chmod(0o640)
+    Workspace(tmp_path).write_text("shared", "new")
+    found = (tmp_path / "shared").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (65534, 12345, 0o640)
+
+
+def test_a_group_that_cannot_be_kept_gets_nothing_to_read(tmp_path, monkeypatch):
+    (tmp_path / "shared").write_text("old")
+    (tmp_path / "shared").chmod(0o640)
+    stat_of = os.stat
+
+    def of_another_group(*args, **kwargs):
+        found = stat_of(*args, **kwargs)
+        return os.stat_result((*found[:5], found.st_gid + 1, *found[6:])) if "dir_fd" in kwargs else found
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("os.stat", of_another_group)
+    monkeypatch.setattr("os.fchown", refused)
+    Workspace(tmp_path).write_text("shared", "new")
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o600

@@ -23,7 +23,7 @@ from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore
 from ecoshell.planning.catp.types import FILE, signature
 from ecoshell.tools.base import Tool, limits_of
 from ecoshell.tools.containing import contained
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.untrusted import visible_line
 
 _MOST_INPUTS = 1_000
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Profile one tool and keep what it took; raises UsageError and StoreError."""
     _check_count("--repeat", args.repeat, _MOST_REPEATS)
     settings = load_settings(user_paths())
-    tool = named(args.tool, tools_of(settings, Workspace(Path.cwd())))
+    tool = named(args.tool, tools_of(settings, Workspace(workspace_folder())))
     inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
     _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes)))
     rows = asyncio.run(_measure(tool, inputs, args.repeat))
@@ -146,10 +146,12 @@ def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
     """Raise UsageError for a tool that may do more than read, unless all its runs are allowed beforehand."""
     name = tool.document.name
     for one in inputs:
-        verdict = rules.verdict(Call(name, dict(one.arguments)), tool.effects)
-        if verdict == "deny":
-            raise UsageError(f"The settings deny {name} on {one.name}.", fix="See [approval] deny.")
-        if verdict == "ask":
+        judged = rules.judge(Call(name, dict(one.arguments)), tool)
+        if judged.verdict == "deny":
+            raise UsageError(f"The settings deny {name} on {one.name}: {judged.why}.", fix="See [approval] deny.")
+        if judged.always_asks:
+            raise UsageError(f"{name} is not run again and again on {one.name}. {judged.why}")
+        if judged.verdict == "ask":
             effects = ", ".join(sorted(tool.effects)) or "nothing"
             raise UsageError(f"{name} may {effects}, and would run again and again.", fix="Say --yes if it may.")
 

@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ecoshell.assembly.parts import load_settings, tools_of
 from ecoshell.cli.manage.show import print_json, print_table
@@ -13,7 +12,7 @@ from ecoshell.models.local_names import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Tokenizer:
 def run(name: str | None, *, as_json: bool) -> int:
     """Print all tools, or one tool's document; raises UsageError for an unknown name."""
     settings = load_settings(user_paths())
-    tools = tools_of(settings, Workspace(Path.cwd()))
+    tools = tools_of(settings, Workspace(workspace_folder()))
     if name is not None:
         tools = [named(name, tools)]
     tokenizer = tokenizer_of(settings.model)

@@ -128,7 +128,9 @@ class ExperienceStore:
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
         upgrades = (_WITH_ATTEMPTS,)
-        self._database = Database(path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds)
+        self._database = Database(
+            path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
+        )
         with self._database.reading() as db:  # a file of version 1 that cannot be written is read as it is
             there = {str(row[0]) for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         self._without_attempts = ATTEMPTS.name not in there

@@ -82,6 +82,8 @@ def read_theme(file: Path) -> Look:
         record = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return theme_of(file.stem, record)
 
 
@@ -89,9 +91,11 @@ def wanted_theme(paths: Paths) -> str:
     """The theme the settings choose, read before they are checked; what is wrong with them is told later."""
     if told := os.environ.get(VARIABLE, "").strip():
         return told
+    if not paths.settings_file.is_file():  # a pipe would be waited for
+        return DEFAULT
     try:
         record = tomllib.loads(paths.settings_file.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return DEFAULT
     section = record.get("tui")
     return str(cast("dict[str, Any]", section).get("theme", DEFAULT)) if isinstance(section, dict) else DEFAULT

@@ -1,0 +1,166 @@
+"""Whatever stands in ecoshell's own files, each command ends with an answer or a message, never with a traceback."""
+
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ecoshell.cli import main
+from ecoshell.paths import user_paths
+
+DAMAGED = 200
+"""Files of each kind."""
+ODD = (None, "", "x", b"\xff\0", -1, 2**62, 1.5, float("inf"), "[[", "{}", '{"type": 5}', "9" * 5000, "[" * 3000)
+COMMANDS = (
+    ["sessions"],
+    ["sessions", "show", "SESSION"],
+    ["cost"],
+    ["experience"],
+    ["ask", "--resume", "SESSION", "Go"],
+)
+SCRIPT = """{"call": {"name": "read_file", "arguments": {"path": "notes.txt"}}}
+{"text": "It says tea."}
+"""
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which a question was asked, and its workspace beside it."""
+    place = tmp_path_factory.mktemp("used")
+    (place / "project").mkdir()
+    (place / "project/notes.txt").write_text("tea\n")
+    (place / "script.jsonl").write_text(SCRIPT)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ecoshell",
+            "ask",
+            "--model",
+            f"script:{place / 'script.jsonl'}",
+            "What is in notes.txt?",
+        ],
+        env={**os.environ, "ECOSHELL_HOME": str(place / "home")},
+        cwd=place / "project",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+@pytest.mark.parametrize("file", ["sessions.sqlite", "ledger.sqlite", "experience.sqlite"])
+def test_a_damaged_database_is_told_of(
+    used: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(used / "project")
+    shutil.copytree(used / "home", tmp_path / "home")
+    database, sound = user_paths().sessions_file.with_name(file), (used / "home/data" / file).read_bytes()
+    with sqlite3.connect(user_paths().sessions_file) as connection:
+        session = connection.execute("SELECT id FROM sessions").fetchone()[0]
+    connection.close()
+    chance, refused = random.Random(file), 0
+    for number in range(DAMAGED):
+        for beside in database.parent.glob(f"{file}-*"):
+            beside.unlink()
+        database.write_bytes(sound)
+        what = _change_bytes(database, chance) if number % 4 == 0 else _change_cell(database, chance)
+        command = [session if word == "SESSION" else word for word in COMMANDS[number % len(COMMANDS)]]
+        if command[0] == "ask":
+            (tmp_path / "script.jsonl").write_text(SCRIPT)
+            command += ["--model", f"script:{tmp_path / 'script.jsonl'}"]
+        try:
+            status = main(command)
+        except BaseException as failure:
+            raise AssertionError(f"{what}: {' '.join(command)}") from failure
+        refused += status != 0
+        told = capsys.readouterr().err
+        assert status == 0 or told.startswith("ecoshell: "), (what, command, status, told)
+    assert refused > 0
+
+
+def _change_bytes(file: Path, chance: random.Random) -> str:
+    raw = bytearray(file.read_bytes())
+    for _ in range(chance.choice([1, 5, 200])):
+        raw[chance.randrange(len(raw))] = chance.randrange(256)
+    file.write_bytes(raw)
+    return f"bytes of {file.name}"
+
+
+def _change_cell(file: Path, chance: random.Random) -> str:
+    """Write what does not belong there into up to three rows of one column."""
+    connection = sqlite3.connect(file)
+    tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for table in chance.sample(tables, len(tables)):
+        column = chance.choice([row[1] for row in connection.execute(f"PRAGMA table_info({table})")])
+        value = chance.choice(ODD)
+        rows = f"SELECT {column} FROM {table} ORDER BY random() LIMIT 3"
+        query = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {column} IN ({rows})"
+        try:
+            changed = connection.execute(query, (value,)).rowcount
+        except sqlite3.Error:
+            continue
+        if changed:
+            connection.commit()
+            connection.close()
+            return f"{table}.{column} = {str(value)[:20]!r}"
+    connection.close()
+    return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"a = " + b"[" * 3000 + b"]" * 3000, "nested too deeply"),
+        (b"[agent]\nmax_steps = " + b"9" * 5000, "a number in it is too long"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (None, "it cannot be read (it is not a file)"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: bytes | None, told: str
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    file = user_paths().settings_file
+    file.parent.mkdir(parents=True)
+    if text is None:
+        os.mkfifo(file)
+    else:
+        file.write_bytes(text)
+    assert main(["tools"]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for command in (["tools"], ["ask", "hi"]):
+        assert main(command) == 2
+        assert "The current folder is not there any more." in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main(["ask", "--workspace", "a" * 5000, "hi"]) == 2
+    assert "cannot be used: File name too long." in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written_is_told_of() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        for command in (["--version"], ["tools"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "ecoshell", *command],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Free some space.")

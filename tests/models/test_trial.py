@@ -1,0 +1,62 @@
+"""A damaged GGUF file costs a message, never the shell: it is tried in a process of its own."""
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ModelBroken
+from ecoshell.models import trial
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import Vocabulary
+
+DAMAGED = 12
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    return Path(shutil.copy(embedded_path(), tmp_path / "model.gguf"))
+
+
+def test_a_file_on_which_llama_ends_the_process_is_told_of(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "_TRY", "import os; os.abort()")
+    with pytest.raises(ModelBroken, match=r"model\.gguf is damaged: llama\.cpp fails on it \(signal 6\)"):
+        Vocabulary(copy)
+    assert not (tmp_path / "home/cache/tried.json").exists()
+
+
+def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial.try_file(copy)
+    trial._sound.clear()
+    monkeypatch.setattr(trial, "_TRY", "import os; os.abort()")
+    trial.try_file(copy)
+    copy.touch()
+    with pytest.raises(ModelBroken):
+        trial.try_file(copy)
+
+
+def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
+    """The bytes before the weights, where what is read decides what is done."""
+    chance, sound = random.Random(7), copy.read_bytes()
+    code = (
+        "import sys; from pathlib import Path; from ecoshell.errors import EcoshellError\n"
+        "from ecoshell.models.gguf import load_model\n"
+        "try: load_model(Path(sys.argv[1]))\n"
+        "except EcoshellError: pass\n"
+    )
+    for _ in range(DAMAGED):
+        place = int(10 ** chance.uniform(0.7, 6))
+        with copy.open("r+b") as file:
+            file.seek(place)
+            file.write(bytes([sound[place] ^ 1 << chance.randrange(8)]))
+        done = subprocess.run([sys.executable, "-c", code, str(copy)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (place, done.returncode, done.stderr[-500:])
+        with copy.open("r+b") as file:
+            file.seek(place)
+            file.write(sound[place : place + 1])
