@@ -112,8 +112,8 @@ def after(*keys: str, text: str = ""):
     async def before(pilot) -> None:
         if isinstance(pilot.app.shown, (ModelPicker, SessionPicker)):
             await read(pilot, pilot.app.shown)
-        else:
-            await eventually(pilot, lambda: "Read a text file" in pilot.app.text)
+        else:  # the keys at the foot change when it has been read, a moment after the text
+            await eventually(pilot, lambda: all(part in pilot.app.text for part in ("Read a text file", "schema")))
         await pilot.press(*keys)
         await eventually(pilot, lambda: text in pilot.app.text)
 
