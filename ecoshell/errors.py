@@ -63,7 +63,10 @@ class ModelError(EcoshellError):
 
 
 class ModelMissing(ModelError):
-    """There is no such model, file, installed extra or API key."""
+    """There is no such model, file, installed extra or API key; as a rule that is seen before anything is sent."""
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False) -> None:
+        super().__init__(message, kept=kept, fix=fix, billed=billed)
 
 
 class ModelUnavailable(ModelError):

@@ -128,9 +128,9 @@ def _decide(
 def _policy(plan: LivePlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
     context, traits = kit.cast.context, kit.cast.model.traits
-    local = traits.local and rates_of(traits.price, 0) is TOKEN_WEIGHTS
-    forgotten, room = _forgotten(plan.outset.record, local=local), _documents_room(plan, kit)
-    policy = Policy(kit.registration, kit.presentation, whole, room, forgotten=forgotten, native=local)
+    unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    forgotten, room = _forgotten(plan.outset.record, local=traits.local and unpriced), _documents_room(plan, kit)
+    policy = Policy(kit.registration, kit.presentation, whole, room, forgotten=forgotten, native=unpriced)
     if context is not None:
         policy = replace(policy, little=int(context * LITTLE_SHARE))
     match shown.presentation.name if shown.presentation else "plain":

@@ -21,6 +21,8 @@ from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, 
 from ecoshell.messages import Attachment, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
+from ecoshell.tools.threads import in_thread
+from ecoshell.tools.worker import warm_worker
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
 
@@ -126,8 +128,9 @@ class Shell:
         return None
 
     async def warm(self) -> None:
-        """Have the models loaded by the time it is asked, because a question is on its way; returns at once."""
+        """Have models and worker loaded by the time it is asked, because a question is on its way; returns at once."""
         if self.read_only is None:
+            await in_thread(warm_worker)
             await self.kit.cast.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
@@ -167,8 +170,7 @@ class Shell:
         except Stopped:
             seen = Observation("[stopped]", ok=False)
         ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
-        await conversation.note(ran)
-        return ran
+        return await conversation.note(ran)
 
     async def files(self) -> list[str]:
         """Files and folders (these end in a slash) of the workspace, for completing a mention."""

@@ -61,7 +61,7 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
 
 def unusable_call(fault: str) -> str:
     """What a model is told of a call that could not be used."""
-    return f"That call could not be used: {fault} Make the call again, correctly."
+    return f"That call could not be used: {fault} Make one that can be used."
 
 
 def broken_call(model: MeteredModel, fault: str, attempt: Call | None = None) -> CallBroken:

@@ -222,7 +222,7 @@ async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(pl
         first, second = shell.kit.planning.records.attempts()
         assert first.models == second.models == shell.kit.session_model
         assert (first.session, first.turn) == (second.session, second.turn) == (shell.session, 1)
-    assert first.query == "Is [redacted] in notes.txt?"
+    assert first.query == "Is [key hidden] in notes.txt?"
     assert first.price_nano + second.price_nano == events[-1].spent_nano
     assert first.tokens + second.tokens == events[-1].usage.total
     assert min(first.price_nano, second.price_nano, first.tokens, second.tokens) > 0

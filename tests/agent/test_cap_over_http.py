@@ -35,10 +35,10 @@ from ecoshell.paths import user_paths
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 KEY = "sk-test-0123456789abcdef"
-BROKEN_OFF = ("cut", "reset", "error-inside", "gave-up-waiting")
+BROKEN_OFF = ("cut", "reset", "error-inside", "gave-up-waiting", "no-funds", "broken-down")
 UNUSABLE = ("garbage", "web-page", "half-json")
 SILENT = ("no-usage", "garbage-usage", "negative-usage", "zero-usage")
-TURNED_AWAY = ("too-many", "no-funds", "broken-down")
+TURNED_AWAY = ("too-many",)
 HOSTILE = (
     *("good", "double-usage", "overbilling", "endless", "greedy", "moody"),
     *(*BROKEN_OFF, *UNUSABLE, *SILENT, *TURNED_AWAY),

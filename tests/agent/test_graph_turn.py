@@ -10,10 +10,10 @@ import pytest
 from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.approval import Rules
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.agent.rules import Rules
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     Answer,

@@ -1,5 +1,6 @@
 """What `auto` puts before a model: the built-in tools, as a model on this machine and one of a provider see them."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -25,6 +26,14 @@ async def test_a_free_model_on_this_machine_is_shown_every_tool(play, question):
     assert set(offered.upfront) == set(shell.kit.catalog.names)
     assert offered.presentation == "plain"
     assert {"read_file", "run_command"} <= {document.name for document in request.tools}
+
+
+async def test_so_is_a_model_of_a_server_that_has_no_price(play):
+    async with play([finish("ok")]) as shell:
+        script = shell.kit.cast.model._model
+        script._traits = replace(script.traits, local=False, price=None)
+        offered = of(await turn(shell, QUESTIONS[0]), ToolsOffered)[0]
+    assert (offered.presentation, set(offered.upfront)) == ("plain", set(shell.kit.catalog.names))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

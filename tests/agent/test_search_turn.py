@@ -6,9 +6,9 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.approval import Rules
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.agent.rules import Rules
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (

@@ -64,6 +64,14 @@ async def test_an_exit_status_and_a_signal_are_told(commands: CommandTools):
     assert (killed.ok, killed.text) == (False, "[no output]\n[ended by signal 9]")
 
 
+async def test_python_imports_what_is_in_the_workspace(commands: CommandTools, workspace: Workspace):
+    (workspace.root / "prices.py").write_text("TEA = 4.2")
+    found = await commands.run_python(
+        "from __future__ import annotations\nimport prices, sys\nprint(prices.TEA, sys.argv)"
+    )
+    assert found.text == "4.2 ['-c']"
+
+
 async def test_python_runs_isolated_and_no_output_comes_with_a_hint(commands: CommandTools, workspace: Workspace):
     (workspace.root / "json.py").write_text("raise SystemExit('the wrong module')")
     found = await commands.run_python("import json, sys; print(json.dumps([sys.flags.isolated]))")

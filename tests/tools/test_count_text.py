@@ -52,7 +52,24 @@ def test_what_is_not_text_is_not_counted(count: CountTool, workspace: Workspace,
         count.count_text("a")
 
 
-def test_a_file_or_a_text_is_counted_and_the_file_where_both_are_given(count: CountTool):
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(alphabet="ab\n", max_size=40),
+    sought=st.text(alphabet="ab", min_size=1, max_size=3),
+    chunk=st.integers(1, 7),
+)
+@example(text="aaa", sought="aa", chunk=1)
+def test_with_a_file_a_text_is_what_is_counted_in_it(
+    count: CountTool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, sought: str, chunk: int
+):
+    monkeypatch.setattr(count_module, "_CHUNK", chunk)
+    (workspace.root / "a.txt").write_bytes(text.encode())
+    number = text.count(sought)
+    times = f"{number} time{'' if number == 1 else 's'}"
+    assert count.count_text("a.txt", sought) == f"a.txt: {count.count_text(text=text)}; {sought!r} occurs {times}"
+
+
+def test_a_file_or_a_text_is_counted(count: CountTool):
     with pytest.raises(ToolError, match="Give `path`"):
         count.count_text()
     with pytest.raises(ToolError, match="no such file"):

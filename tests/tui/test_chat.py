@@ -50,7 +50,8 @@ async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
 async def test_a_new_session_says_which_model_answers_and_how_to_get_a_better_one(make_app):
     app = make_app(FakeShell(introduced="tiny answers. Better ones are on this machine: /model mine."))
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: "tiny answers. Better ones" in seen(app))
+        await ready(pilot, app)
+        assert "tiny answers. Better ones are on this machine" in " ".join(seen(app).split())
 
 
 async def test_a_session_that_goes_on_is_not_introduced_again(make_app):

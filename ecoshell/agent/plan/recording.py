@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -16,6 +15,7 @@ from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp.base import Experienced, Use, document_hash
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
 from ecoshell.planning.judging.judges import Verdict
+from ecoshell.secrecy import environ
 
 
 class Recorder:
@@ -35,12 +35,12 @@ class Recorder:
     def _use(self, call: Call, seen: Observation, verdict: Verdict, thought: Thought, price_nano: int) -> Use:
         size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
         return Use(
-            query=beginning(self._question, os.environ, QUERY),
+            query=beginning(self._question, environ, QUERY),
             tool=call.name,
             document_hash=document_hash(self._kit.catalog.document(call.name)),
-            arguments=redacted_json(call.arguments, os.environ, ARGUMENTS),
-            result=beginning(seen.text, os.environ, RESULT),
-            result_hash=digest(seen.text, os.environ),
+            arguments=redacted_json(call.arguments, environ, ARGUMENTS),
+            result=beginning(seen.text, environ, RESULT),
+            result_hash=digest(seen.text, environ),
             ok=seen.ok,
             helpful=verdict.helpful,
             judged_by=verdict.by,

@@ -12,7 +12,7 @@ from ecoshell.tools.builtin.json_query import JsonTool
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.search import SearchTool
 from ecoshell.tools.builtin.units import convert_units
-from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.function import FunctionTool, WorkerTool
 from ecoshell.tools.limits import Limits
 from ecoshell.tools.workspace import Workspace
 
@@ -35,15 +35,15 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     return [
         FunctionTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
-        FunctionTool(SearchTool(workspace, options).search_text, effects=_READ, limits=quick),
+        WorkerTool(SearchTool(workspace, options).search_text, effects=_READ, limits=quick),
         FunctionTool(CountTool(workspace).count_text, effects=_READ, limits=quick),
         FunctionTool(files.write_file, effects=_WRITE, limits=quick, preview=files.preview_write),
         FunctionTool(files.edit_file, effects=_WRITE, limits=quick, preview=files.preview_edit),
         FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),
         FunctionTool(commands.run_python, effects=_EXECUTE, limits=programs),
-        FunctionTool(calculate, effects=(), limits=quick),
+        WorkerTool(calculate, effects=(), limits=quick),
         FunctionTool(current_time, effects=(), limits=quick),
-        FunctionTool(convert_units, effects=(), limits=quick),
+        WorkerTool(convert_units, effects=(), limits=quick),
         FunctionTool(FetchTool(options).fetch_url, effects=("network",), limits=web),
-        FunctionTool(JsonTool(workspace, options).json_query, effects=_READ, limits=quick),
+        WorkerTool(JsonTool(workspace, options).json_query, effects=_READ, limits=quick),
     ]

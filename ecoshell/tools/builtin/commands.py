@@ -1,16 +1,19 @@
 """Run programs in the workspace: run_command, run_python."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.secrecy import environ
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.processes import Finished, run_process, safe_environment
 from ecoshell.tools.workspace import Workspace
 
+_RUN = "import os, sys; sys.path.append(os.getcwd()); exec(compile(sys.argv.pop(), '<code>', 'exec'))"
+"""What is in the workspace can be imported, and hides no module of Python's own."""
 _LONGEST = 100_000
 """Characters of a command; the system takes 128 KiB in one argument."""
 
@@ -22,13 +25,13 @@ class CommandTools:
         self._workspace = workspace
         self._options = options
 
-    async def run_command(self, command: Annotated[str, "Shell command line."]) -> Observation:
-        """Run a shell command or program in the workspace (build, test, git, install) and show its output."""
+    async def run_command(self, command: Annotated[str, "Shell command line.", Subject.COMMAND]) -> Observation:
+        """Run a shell command or program here (move, copy, delete, git, build, test) and show its output."""
         return _told(await self._run(["/bin/sh", "-c"], command), "")
 
     async def run_python(self, code: Annotated[str, "Python source; print what you want to see."]) -> Observation:
         """Run Python code or a script and show what it prints."""
-        return _told(await self._run([sys.executable, "-I", "-c"], code), " Use print(...) to see a value.")
+        return _told(await self._run([sys.executable, "-I", "-c", _RUN], code), " Use print(...) to see a value.")
 
     async def _run(self, program: Sequence[str], text: str) -> Finished:
         if not text.strip():
@@ -40,7 +43,7 @@ class CommandTools:
         return await run_process(
             [*program, text],
             folder=self._workspace.root,
-            environment=safe_environment(os.environ, self._options.keep_variables),
+            environment=safe_environment(environ, self._options.keep_variables),
             seconds=self._options.command_seconds,
             window=self._options.output_characters - 200,  # room for the marks
         )

@@ -10,10 +10,13 @@ from typing import Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.secrecy import MARK
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
 from ecoshell.tools.limits import truncation_mark
+from ecoshell.tools.worker import in_worker
 from ecoshell.tools.workspace import FileText, Workspace
 
 RESTORABLE = frozenset({"write_file", "edit_file"})
@@ -21,8 +24,11 @@ RESTORABLE = frozenset({"write_file", "edit_file"})
 _LISTED = 200
 _COUNTED = 20_000
 _MARK_ROOM = 200
+_COMPARED = 5_000
+"""Lines looked at for the one that is nearest to a text, for _COMPARING seconds."""
+_COMPARING = 2.0
 
-FilePath = Annotated[str, "File, relative to the workspace."]
+FilePath = Annotated[str, "File, relative to the workspace.", Subject.PATH]
 
 
 class FileTools:
@@ -34,7 +40,7 @@ class FileTools:
 
     def list_files(
         self,
-        path: Annotated[str, "Folder, relative to the workspace."] = ".",
+        path: Annotated[str, "Folder, relative to the workspace.", Subject.PATH] = ".",
         depth: Annotated[int, "Levels of folders to show."] = 2,
     ) -> Observation:
         """List the files and folders in a directory."""
@@ -77,6 +83,7 @@ class FileTools:
     def write_file(self, path: FilePath, content: Annotated[str, "The whole new text of the file."]) -> Observation:
         """Write, create or save a text file, replacing what it held."""
         self._require_writable_size(content)
+        self._require_no_mark(path, content)
         known, before = self._workspace.exists(path), self._text(path)
         name = self._workspace.write_text(path, content)
         size = f"{_lines(content)}, {len(content.encode())} bytes"
@@ -92,6 +99,7 @@ class FileTools:
         """Edit, change or fix a text file by replacing one exact piece of its text with another."""
         file, edited, place = self._edited(path, old, new)
         self._require_writable_size(edited)
+        self._require_no_mark(path, edited)
         self._workspace.write_text(path, edited)
         line = file.text[:place].count("\n") + 1
         said = f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
@@ -126,6 +134,14 @@ class FileTools:
             return self._workspace.read_text(path, self._options.file_bytes).text
         except ToolError:
             return None
+
+    def _require_no_mark(self, path: str, text: str) -> None:
+        """Refuse a text in which a mark stands where the file has a key, which would then be lost."""
+        if MARK in text and MARK not in (self._text(path) or ""):
+            raise ToolError(
+                f"The text has {MARK} in it, which stands for a key that is not shown. Nothing was written: change the "
+                "lines around it with edit_file, or leave the key to the user."
+            )
 
     def _require_writable_size(self, text: str) -> None:
         if len(text) > self._options.file_bytes:
@@ -176,7 +192,9 @@ def _not_unique(text: str, old: str, found: int, name: str) -> str:
         lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts)
         return f"`old` occurs {found} times in {name} (lines {lines}); give more of the text around the one meant."
     wanted = next((line for line in old.splitlines() if line.strip()), old)
-    near = difflib.get_close_matches(wanted, text.splitlines()[:5_000], n=1)
+    near: list[str] = []
+    with contextlib.suppress(ToolError):  # long lines take long to compare
+        near = in_worker(difflib.get_close_matches, wanted, text.splitlines()[:_COMPARED], 1, seconds=_COMPARING)
     hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
     return f"`old` does not occur in {name}.{hint}"
 

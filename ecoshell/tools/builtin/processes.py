@@ -26,6 +26,7 @@ _SECRET_VALUE = re.compile(
     r"|\beyJ[\w-]{16}|-----BEGIN|://[^/\s:@]*:[^/\s@]+@"
 )
 _QUIET = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+_QUIET["GIT_OPTIONAL_LOCKS"] = "0"  # a look at a repository writes no index, so that no hook runs after it
 
 
 @dataclass(frozen=True, slots=True)
