@@ -275,6 +275,10 @@ class Kit:
                     await one.aclose()
         return await self._recast(self.session_model, self.mode, roles)
 
+    async def go_on_as(self, model: str, mode: str, roles: RoleModels) -> Mode:
+        """Go on with the models and in the mode that a session had."""
+        return await self._recast(model, mode, roles)
+
     async def go_on_alone_with(self, model: str) -> Mode:
         """Go on with one model for all there is to do, whatever models roles have had."""
         return await self._recast(model, self.mode, ALL_ONE if self.cast.players else self.roles)

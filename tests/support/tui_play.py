@@ -114,6 +114,7 @@ class FakeShell:
     marks: list[CallMarked] = field(default_factory=list)
     introduced: str = ""
     """What is said of the model at first."""
+    farewell: str = ""
     printed: Mapping[str, str] = field(default_factory=dict)
     """What commands print; the others say that they are done."""
 
