@@ -167,6 +167,10 @@ class Caster(Protocol):
         """Which model answers, and how to get a better one, in a sentence or two; may block."""
         ...
 
+    def keep_key(self, provider: str, key: str) -> None:
+        """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
+        ...
+
     def ask_servers(self, ask: bool) -> None:
         """Say whether servers of this machine may be asked for their models from now on."""
         ...

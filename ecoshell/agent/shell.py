@@ -258,6 +258,10 @@ class Shell:
         """Every model one could go on with."""
         return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
 
+    async def keep_key(self, provider: str, key: str) -> None:
+        """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
+        await asyncio.to_thread(self.kit.caster.keep_key, provider, key)
+
     async def introduction(self) -> str:
         """Which model answers, and how to get a better one."""
         return await asyncio.to_thread(self.kit.caster.introduction, self.kit.model)
