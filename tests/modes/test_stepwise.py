@@ -22,6 +22,7 @@ from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.dfsdt import dfsdt
 from ecoshell.strategies.react import react
 from ecoshell.strategies.tot import tot
+from ecoshell.tools.base import LASTING
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -55,6 +56,7 @@ class Run:
             model,  # type: ignore[arg-type]
             rank=Ranker(documents).rank,
             document=lambda name: self._tools[name].document,
+            guarded=lambda name: bool(self._tools[name].effects & LASTING),
             answer_tokens=60,
         )
         self.calls: list[Call] = []
@@ -309,10 +311,12 @@ async def test_what_goes_along_with_a_question_is_read_when_no_tool_is_chosen_an
 
 
 async def test_what_goes_along_is_talked_about_unless_the_question_asks_for_a_tool_by_its_words(root):
-    likely_to_write = StandIn("write_file", Reply("It is about milk."))
+    likely_to_write = StandIn("write_file", Reply("It is milk."), Reply("It is about 3 cows."))
     run = Run(likely_to_write, root)
     view = replace(run.view(Trajectory("summarize @notes.txt")), along="notes.txt:\n```\nbuy milk\n```")
-    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": "It is about milk."})
+    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": "It is milk."})
+    lines = "What was read says:\n\n```\nnotes.txt:\nbuy milk\n```"
+    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": lines})
     counting = replace(view, path=Trajectory("how many words has @notes.txt?"))
     thought = await Run(StandIn("count_text"), root).mode.think(counting, lambda event: None)
     assert thought.call == Call(TOOL_REGISTER, {"tool_name": "count_text"})

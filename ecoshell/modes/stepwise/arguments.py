@@ -136,6 +136,13 @@ def places(document: ToolDocument) -> list[str]:
     return [name for name, kind in kinds.items() if kind is not None and kind.find in _PLACES]
 
 
+def takes_named(document: ToolDocument, request: str) -> bool:
+    """Whether a tool can be called with a file or an address that a request names, and needs nothing else."""
+    named = {*spans.urls(request), *spans.file_paths(request)}
+    taken = [name for name in places(document) if not named.isdisjoint(offered(document, name, request))]
+    return bool(taken) and set(document.parameters.get("required") or ()) <= set(taken)
+
+
 def is_named(document: ToolDocument, name: str) -> bool:
     """Whether a parameter's values are of a kind that is recognised by its name."""
     return _kind(name, document.parameters["properties"][name]) is not None
