@@ -61,13 +61,16 @@ class Run:
         )
         self.calls: list[Call] = []
         self.refuse = ""
+        self._searching = False
 
     def view(self, path, history: tuple[Message, ...] = (), tried: tuple[Tried, ...] = ()) -> View:
         registered = tuple(self._tools[name].document for name in path.registered)
-        return View(path, path.question, history, tuple(self._tools), registered, GROW, tried=tried)
+        return View(
+            path, path.question, history, tuple(self._tools), registered, GROW, tried=tried, searching=self._searching
+        )
 
     async def ask(self, question: str, strategy: Strategy = react) -> Outcome:
-        thinking = strategy(question, 24)
+        thinking, self._searching = strategy(question, 24), strategy is not react
         sent = None
         try:
             while True:
