@@ -1,5 +1,6 @@
 """The mode through the real strategy and the real tools, with a stand-in for the model and with the embedded one."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog.presentation import GROW
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.events import Event, Notice
+from ecoshell.events import Event, Notice, TextArrived
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation, Usage
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
@@ -133,6 +134,35 @@ async def test_talk_needs_no_tool(root):
     run = Run(StandIn(CHAT, Reply("Hello there!")), root)
     outcome = await run.ask("Hello")
     assert (outcome.answer, run.calls) == ("Hello there!", [])
+
+
+class Telling(StandIn):
+    """Tells what it says while it says it, as a model does."""
+
+    async def ask(self, request: Request, emit: Callable, *, role: str = "") -> Reply:
+        reply = await super().ask(request, emit, role=role)
+        for word in re.findall(r"\S+\s*", reply.text):
+            emit(TextArrived(word, "answer", role))
+        return reply
+
+
+async def test_a_worked_example_of_the_prompt_is_never_the_answer_nor_shown(root):
+    example = "Ice floats because it is less dense than liquid water."
+    model, told = Telling(CHAT, Reply(f"Well. {example}"), Reply("The sky is blue.")), []
+    run = Run(model, root)
+    thought = await run.mode.think(run.view(Trajectory("Why is the sky blue?")), told.append)
+    assert thought.call == Call(FINISH, {"answer": "The sky is blue."})
+    first, again = ("".join(message.text for message in request.messages) for request in model.asked)
+    assert example in first
+    assert example not in again
+    assert "".join(event.text for event in told) == "Well. The sky is blue."
+
+
+async def test_talk_is_shown_as_it_is_said(root):
+    told = []
+    run = Run(Telling(CHAT, Reply("The capital of Italy I know not. Ice")), root)
+    await run.mode.think(run.view(Trajectory("Hello")), told.append)
+    assert "".join(event.text for event in told) == "The capital of Italy I know not. Ice"
 
 
 async def test_talk_that_cannot_fit_the_context_is_refused_by_its_length(root):

@@ -21,6 +21,8 @@ WORDED = 240
 """Characters up to which an observation is worded by the model; longer ones are quoted."""
 QUOTED = 4000
 """Characters up to which an observation is quoted whole."""
+REASON = 160
+"""Characters of why something came to nothing."""
 MAX_TOKENS = 80
 
 _NUMBER = re.compile(r"(?<![\w./:-])-?\d+(?:[.,:-]\d+)*(?![\w/:]|-\w)")
@@ -122,7 +124,8 @@ def failed(steps: Sequence[Step]) -> str:
     """What came to nothing before another tool was used in its place; empty where nothing did."""
     done = {step.call.name for step in steps if step.observation.ok}
     lost = [step for step in steps if step.call.name not in done | META_TOOLS]
-    return "\n".join(f"{step.call.name} came to nothing: {visible_line(step.observation.text)}" for step in lost)
+    why = ((step.call.name, visible_line(step.observation.text)[:REASON]) for step in lost)
+    return "\n".join(f"{name} came to nothing: {code(text) if obeys(text) else text}" for name, text in why)
 
 
 def with_told(*texts: str) -> str:
