@@ -4,6 +4,7 @@ That goes by what a tool does and by where the words of a call stand, never by h
 """
 
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -63,9 +64,9 @@ class Guess:
         else:
             source = [text for step in done for text in _texts(step.call, step.call.arguments)]
             places = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
-            values = [path for path in _texts(call, places) if (workspace / path).exists()]
-        missing = next((one for one in values if not _stands(one, "\n".join((self.asked, *source)))), "")
-        return f"“{missing[:80]}” is neither in the request nor was it read" if missing else ""
+            values = [path for path in _texts(call, places) if posixpath.exists(workspace / path)]
+        missing = [one for one in values if not _stands(one, "\n".join((self.asked, *source)))]
+        return f"“{missing[0][:80]}” is neither in the request nor was it read" if missing else ""
 
 
 def _stands(text: str, source: str) -> bool:

@@ -6,6 +6,7 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -181,10 +182,11 @@ class _Seen:
         """How much less a file would hold after the call, in words, where the call names its whole text; else empty."""
         named = subjects_of(self._tool)
         content = next((self._call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
-        for path in map(Path, self.written() if isinstance(content, str) else ()):
-            before, after = path.stat().st_size if path.is_file() else 0, len(str(content).encode(errors="replace"))
-            if before > after:
-                return f"The file holds {before:,} bytes, and would hold {after:,}"
+        for path in self.written() if isinstance(content, str) else ():
+            with suppress(OSError):
+                before = posixpath.getsize(path) if posixpath.isfile(path) else 0
+                if before > (after := len(str(content).encode(errors="replace"))):
+                    return f"The file holds {before:,} bytes, and would hold {after:,}"
         return ""
 
     def _subjects(self) -> Iterator[tuple[Subject, str | None]]:

@@ -44,8 +44,8 @@ def test_it_is_quoted_alike_live_resumed_and_exported(tmp_path: Path) -> None:
 
     exported = _run(home, workspace, "sessions", "export", session.id)
     assert f"```\n{TEXT}```\n" in exported.partition("**Answer**")[2]
-    shown = _run(home, workspace, "line", *model, "--resume", session.id, typed="/quit\n")
-    _has_all_lines(shown)
+    _has_all_lines(_run(home, workspace, "line", *model, typed="What is in it?\n/quit\n"))
+    assert _run(home, workspace, "ask", *model, "What is in it?") == f"```\n{TEXT}```\n"
 
 
 def _has_all_lines(shown: str) -> None:
