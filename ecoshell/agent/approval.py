@@ -196,7 +196,7 @@ class Approvals:
 def _not_trusted(strange: str, guess: Guess) -> Judgement:
     """What becomes of a guess: the smallest models' never runs, those of larger ones a person decides on."""
     if guess.small:
-        return Judgement("deny", f"{strange}, and this model is too small to be trusted with more than that says")
+        return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
     return Judgement("ask", f"The model is too small to be trusted with it: {strange}.", True)
 
 

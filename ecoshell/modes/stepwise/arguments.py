@@ -60,6 +60,8 @@ _KINDS = (
 
 
 _PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
+"""`U.S`, which looks like a file."""
 _NUMERIC = ("integer", "number")
 
 
@@ -138,7 +140,7 @@ def places(document: ToolDocument) -> list[str]:
 
 def takes_named(document: ToolDocument, request: str) -> bool:
     """Whether a tool can be called with a file or an address that a request names, and needs nothing else."""
-    named = {*spans.urls(request), *spans.file_paths(request)}
+    named = {*spans.urls(request), *(path for path in spans.file_paths(request) if not _INITIALS.fullmatch(path))}
     taken = [name for name in places(document) if not named.isdisjoint(offered(document, name, request))]
     return bool(taken) and set(document.parameters.get("required") or ()) <= set(taken)
 

@@ -36,18 +36,16 @@ async def talked(model: MeteredModel, view: View, emit: Emit, *, answer_tokens: 
     _refuse_too_long(view.path.question, traits.name, traits.context)
     if len(view.along) > _along_room(traits.context):
         emit(Notice(f"{traits.name} reads only the beginning of what goes along with the question."))
-    asked = request(view, traits.context, answer_tokens)
-    if read := view.along or _read_last(view.history):
-        reply = await model.ask(asked, _hushed(emit), role=role)
-        return answering.grounded(reply.text.strip(), gist(view), read, sure=bool(view.along))
-    examples = _Examples(emit)
+    read = view.along or _read_last(view.history)
+    asked, examples = request(view, traits.context, answer_tokens), _Examples(_hushed(emit) if read else emit)
     reply = await model.ask(asked, examples.hear, role=role)
     if examples.within(reply.text):
-        plain = replace(asked, messages=tuple(one for one in asked.messages if one not in _shots()))
-        reply = await model.ask(plain, emit, role=role)
+        asked = replace(asked, messages=tuple(one for one in asked.messages if one not in _shots()))
+        reply = await model.ask(asked, _hushed(emit) if read else emit, role=role)
     else:
         examples.release()
-    return reply.text.strip()
+    answer = reply.text.strip()
+    return answering.grounded(answer, gist(view), read, sure=bool(view.along)) if read else answer
 
 
 def request(view: View, context: int | None, answer_tokens: int) -> Request:
