@@ -321,7 +321,7 @@ class Turn:
                 raise
             text, role = "", ""
         if text or found:
-            return text or as_it_is(found[-1].observation.text.strip("\r\n").rstrip()), role
+            return text or as_it_is(found[-1].observation.text), role
         alone = self._answerer in ("", self._mode.role)
         who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
         raise ModelBroken(
@@ -375,4 +375,6 @@ def _last_result(path: Path) -> str:
     if not path.found:
         return ""
     last = path.found[-1]
-    return f"The last result, as it came from {last.call.subject}:\n\n{as_it_is(last.observation.text)}"
+    quoted = as_it_is(last.observation.text)
+    below = "\n\n" if quoted.startswith("```") else " "
+    return f"The last result, as it came from {last.call.subject}:{below}{quoted}"

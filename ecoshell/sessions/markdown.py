@@ -21,7 +21,8 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def as_it_is(text: str) -> str:
-    """The text as a code block, or by itself where Markdown changes nothing of it."""
+    """The text without the line ends around it: a code block, or by itself where Markdown changes nothing of it."""
+    text = text.strip("\r\n").rstrip()
     return fenced(text) if "\n" in text or text != text.strip() or _BLOCK.match(text) or obeys(text) else text
 
 
