@@ -71,6 +71,8 @@ class Options:
     workspace: Path | None = None
     yes: bool = False
     """Allow what no rule denies, without asking."""
+    force: bool = False
+    """Let tools write less over a file than it held, without asking."""
     trust_project: bool = False
     """Read the workspace's `AGENTS.md` without asking, in this run."""
     read_only: bool = False

@@ -7,10 +7,12 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from ecoshell.agent.deeds import Guess, is_trusted
 from ecoshell.agent.person import Approval, Nobody, Person
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
 from ecoshell.messages import Call, Effect, ToolDocument
+from ecoshell.models.base import Traits
 from ecoshell.models.textcalls import call_fault
 from ecoshell.secrecy import masked
 from ecoshell.tools.base import LASTING, Previewing, Tool
@@ -37,6 +39,8 @@ class Petition:
     """Why the agent makes the call."""
     searching: bool = False
     """Whether the agent may go back from here and try another way."""
+    guess: Guess | None = None
+    """What the call is held against, where a model made it that is not trusted."""
 
     @property
     def effects(self) -> frozenset[Effect]:
@@ -103,6 +107,10 @@ class Approvals:
         """Whether nothing that writes or executes may run."""
         return self._rules.read_only
 
+    def trusts(self, traits: Traits) -> bool:
+        """Whether a model may write and run what the request does not name."""
+        return is_trusted(traits, self._rules.trusted.get(traits.name))
+
     async def rule(self, petition: Petition, emit: Emit) -> Ruling:
         """Whether the call may run, by the rules or by the person's word.
 
@@ -123,10 +131,14 @@ class Approvals:
             return await self._settle(asked, judged, *await self._ask(asked, judged, emit), emit)
 
     async def _judged(self, petition: Petition) -> Judgement:
-        """What the rules say; what a repository can have run for an allowed command is looked for."""
+        """What the rules say, and what becomes of a guess; what a repository has run for a command is looked for."""
         rules, call, tool = self._rules, petition.call, petition.tool
         looks = rules.looks_at(call, petition.effects)
         judged = await asyncio.to_thread(rules.judge, call, tool) if looks else rules.judge(call, tool)
+        if judged.verdict != "deny" and petition.guess is not None:
+            strange = await asyncio.to_thread(petition.guess.strange, call, tool, rules.workspace)
+            if strange:
+                return _not_trusted(strange, petition.guess)
         if judged.verdict == "allow" and judged.git_command:
             why = await why_not_plain(rules.workspace, judged.git_command)
             return Judgement("ask", f"A rule allows it, but {why}.") if why else judged
@@ -179,6 +191,13 @@ class Approvals:
         if approval.decision == "project":
             await asyncio.to_thread(self._remember, grant(call, petition.effects))
         return Ruling(call)
+
+
+def _not_trusted(strange: str, guess: Guess) -> Judgement:
+    """What becomes of a guess: the smallest models' never runs, those of larger ones a person decides on."""
+    if guess.small:
+        return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
+    return Judgement("ask", f"The model is too small to be trusted with it: {strange}.", True)
 
 
 def _forbidden(call: Call, judged: Judgement) -> Ruling:

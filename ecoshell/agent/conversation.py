@@ -481,7 +481,9 @@ class Conversation:
         """The row of guards, built from the innermost."""
         kit = self._kit
         row: Source = Logged(Paid(Runner(kit.catalog), kit.catalog, kit.purse), kit.catalog, kit.log)
-        row = Approved(row, kit.catalog, kit.approvals, searching=kit.way.searches)
+        row = Approved(
+            row, kit.catalog, kit.approvals, caller=lambda: kit.cast.caller.traits, searching=kit.way.searches
+        )
         row = Affordable(row, kit.catalog, kit.purse)
         row = Known(Repeated(Planned(Registered(row), plan), kit.catalog), kit.catalog)
         recorder = Recorder(kit, self.session, self._turns, plan.outset.question)

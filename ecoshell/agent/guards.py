@@ -6,12 +6,13 @@ Order: meta-tools → judged → told → known → not made before → in the p
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
 
 from ecoshell.agent.approval import Approvals, Petition, Ruling
+from ecoshell.agent.deeds import Guess
 from ecoshell.agent.kit import Log
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.agent.purse import Purse
@@ -19,10 +20,11 @@ from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
+from ecoshell.models.base import Traits
 from ecoshell.planning.catp.price import TABLE_B2
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
-from ecoshell.tools.base import LASTING, limits_of
+from ecoshell.tools.base import LASTING, Tool, limits_of
 from ecoshell.tools.containing import contained
 from ecoshell.tools.limits import UNSTATED, Limits, clip
 from ecoshell.tools.results import failed
@@ -225,8 +227,17 @@ class Affordable:
 class Approved:
     """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
 
-    def __init__(self, inner: Source, catalog: Catalog, approvals: Approvals, *, searching: bool = False) -> None:
-        """`searching` says that the turn may go back and try another way."""
+    def __init__(
+        self,
+        inner: Source,
+        catalog: Catalog,
+        approvals: Approvals,
+        *,
+        caller: Callable[[], Traits],
+        searching: bool = False,
+    ) -> None:
+        """`caller` is who makes calls now; `searching` says that the turn may go back and try another way."""
+        self._caller = caller
         self._searching = searching
         self._inner = inner
         self._catalog = catalog
@@ -234,11 +245,20 @@ class Approved:
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         tool, document = self._catalog.tool(call.name), self._catalog.document(call.name)
-        petition = Petition(call, tool, document, scene.rationale, self._searching)
+        petition = Petition(call, tool, document, scene.rationale, self._searching, self._guess(tool, scene))
         ruling = await self._approvals.rule(petition, scene.emit)
         edited = _edited(call.arguments, ruling.call.arguments)
         seen = await self._after(ruling, scene)
         return replace(seen, text=f"{edited}{seen.text}") if edited else seen
+
+    def _guess(self, tool: Tool, scene: Scene) -> Guess | None:
+        """What a call of a model that is not trusted is held against."""
+        lasting, caller = tool.effects & LASTING, self._caller()
+        if not lasting or self._approvals.trusts(caller):
+            return None
+        tools = map(self._catalog.tool, self._catalog.names)
+        alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
+        return Guess(scene.path.question, scene.path.steps, alike, caller.small)
 
     async def _after(self, ruling: Ruling, scene: Scene) -> Observation:
         if ruling.refusal:

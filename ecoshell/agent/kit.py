@@ -69,6 +69,11 @@ class Cast:
         return tuple({id(model): model for model in (self.model, *self.players.values())}.values())
 
     @property
+    def caller(self) -> MeteredModel:
+        """The model that makes the calls."""
+        return self.players.get("caller", self.model)
+
+    @property
     def seats(self) -> tuple[tuple[str, str], ...]:
         """Each role and the name of the model that plays it."""
         alone = ((self.mode.role, self.model.traits.name),)

@@ -6,7 +6,8 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -75,7 +76,11 @@ class Rules:
     read_only: bool = False
     """Nothing that writes or executes runs, whatever else is allowed."""
     yes: bool = False
-    """What no rule denies is allowed, but for writing what is executed later."""
+    """What no rule denies is allowed, but for writing what is executed later, or less over a file than it held."""
+    force: bool = False
+    """Writing less over a file is like any other writing."""
+    trusted: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Models of which the settings say whether they may write and run what the request does not name."""
     workspace: Path = Path()
     """Where paths begin."""
     own: tuple[Path, ...] = ()
@@ -102,6 +107,8 @@ class Rules:
             return Judgement(
                 "ask", f"This file is executed later: {later}. A person decides each time, also with --yes.", True
             )
+        if "write" in effects and not self.force and (less := seen.shrinks()):
+            return Judgement("ask", f"{less}. A person decides each time, also with --yes.", True)
         return Judgement("allow") if self.yes else self._without_yes(seen, effects)
 
     def _without_yes(self, seen: "_Seen", effects: frozenset[Effect]) -> Judgement:
@@ -171,10 +178,23 @@ class _Seen:
             if subject is Subject.PATH and text is not None:
                 yield from _places(self._workspace, text) or ()
 
+    def shrinks(self) -> str:
+        """How much less a file would hold after the call, in words, where the call names its whole text; else empty."""
+        named = subjects_of(self._tool)
+        content = next((self._call.arguments.get(name) for name in named if named[name] is Subject.CONTENT), None)
+        for path in self.written() if isinstance(content, str) else ():
+            with suppress(OSError):
+                before = posixpath.getsize(path) if posixpath.isfile(path) else 0
+                if before > (after := len(str(content).encode(errors="replace"))):
+                    return f"The file holds {before:,} bytes, and would hold {after:,}"
+        return ""
+
     def _subjects(self) -> Iterator[tuple[Subject, str | None]]:
-        """The declared arguments, with their defaults; None for one that cannot be told."""
+        """The declared arguments that patterns are about, with their defaults; None for one that cannot be told."""
         properties = cast("Mapping[str, Any]", self._tool.document.parameters.get("properties") or {})
         for name, subject in subjects_of(self._tool).items():
+            if subject is Subject.CONTENT:
+                continue
             value = self._call.arguments.get(name)
             if value is None:
                 schema: object = properties.get(name)

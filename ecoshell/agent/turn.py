@@ -14,6 +14,7 @@ from ecoshell.agent.trail import Trail
 from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
 from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted, TextArrived
 from ecoshell.messages import FINISH, Call, Observation
+from ecoshell.sessions.markdown import as_it_is
 from ecoshell.strategies.base import (
     FOUND_MOST,
     Act,
@@ -320,7 +321,7 @@ class Turn:
                 raise
             text, role = "", ""
         if text or found:
-            return text or found[-1].observation.text, role
+            return text or as_it_is(found[-1].observation.text), role
         alone = self._answerer in ("", self._mode.role)
         who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
         raise ModelBroken(
@@ -374,4 +375,6 @@ def _last_result(path: Path) -> str:
     if not path.found:
         return ""
     last = path.found[-1]
-    return f"The last result, as it came from {last.call.subject}: {last.observation.text}"
+    quoted = as_it_is(last.observation.text)
+    below = "\n\n" if quoted.startswith("```") else " "
+    return f"The last result, as it came from {last.call.subject}:{below}{quoted}"

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ecoshell.agent.deeds import is_trusted
 from ecoshell.agent.kit import Cast
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.purse import Purse
@@ -26,6 +27,7 @@ from ecoshell.models.servers import Servers
 from ecoshell.modes.roles import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import user_paths
+from ecoshell.tools.base import LASTING
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.models.remote_process import RemoteProcess
@@ -139,10 +141,13 @@ class Casting:
     def _stepwise(self, model: MeteredModel, roles: Roles) -> "Stepwise":
         from ecoshell.modes.stepwise import Stepwise
 
+        given = self._settings.models.get(model.traits.name)
+        trusted = is_trusted(model.traits, given.trusted if given else None)
         return Stepwise(
             model,
             rank=self._ranker.rank,
             document=self._catalog.document,
+            guarded=lambda name: not trusted and bool(self._catalog.tool(name).effects & LASTING),
             answer_tokens=self._settings.agent.answer_tokens,
             roles=roles,
         )

@@ -63,6 +63,8 @@ def rules_of(settings: "Settings", options: Options) -> Rules:
         deny=given.deny,
         read_only=options.read_only,
         yes=options.yes,
+        force=options.force,
+        trusted={name: model.trusted for name, model in settings.models.items() if model.trusted is not None},
         workspace=workspace_folder(options.workspace),
         own=(paths.config, paths.data),
     )

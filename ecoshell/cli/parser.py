@@ -40,6 +40,7 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     ask = commands.add_parser("ask", parents=[shared], allow_abbrev=False, help="one question, one answer")
     ask.add_argument("question", nargs="+", help="the question, or - to read it from standard input")
     ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
+    ask.add_argument("--force", action="store_true", help="with --yes: also write less over a file than it held")
     ask.set_defaults(run=_ask)
     plan = commands.add_parser(
         "plan", parents=[shared], allow_abbrev=False, help="what the budget would allow of each tool for a question"

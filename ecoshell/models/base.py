@@ -26,6 +26,8 @@ class Traits:
     """Whether a call may name a tool that the array does not hold: its calls are read from what it writes."""
     small: bool = False
     """Too small to follow a protocol: it is asked one small thing at a time (modes/stepwise)."""
+    parameters: int | None = None
+    """How many weights it has."""
 
 
 @dataclass(frozen=True, slots=True)

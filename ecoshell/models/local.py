@@ -16,7 +16,7 @@ from ecoshell.models.choosing import Chooser, Sampling
 from ecoshell.models.engine import Cancelled, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import Utf8Stream
-from ecoshell.models.gguf_header import check_adapter, check_base
+from ecoshell.models.gguf_header import check_adapter, check_base, parameters
 from ecoshell.models.hub_names import parts_of
 from ecoshell.models.kvcache import Lane
 from ecoshell.models.replying import ReplyForm, ReplyReader
@@ -47,6 +47,7 @@ class LocalModel:
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
         self._small = _size(path) < SMALL_BYTES
+        self._parameters = parameters(path)
         self._runtime = join_runtime(path, self._options, self._adapter)
         self._closed = False
 
@@ -63,6 +64,7 @@ class LocalModel:
             local=True,
             calls_undeclared=True,
             small=self._small,
+            parameters=self._parameters,
         )
 
     @property

@@ -7,6 +7,9 @@ from ecoshell.untrusted import visible, visible_line
 _BACKTICKS = re.compile(r"`+")
 _FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)")
 _SIGNS = re.compile(r"([\\`*_\[\]<>#|~!&])")
+_OBEYED = re.compile(r"[`\\]|(?<!\w)_|\*(?=\S)|(?<=\S)\*|~~|\[|<[A-Za-z/!?]|&#?\w+;|\|")
+_BLOCK = re.compile(r"#|>|[-+*=](?:\s|$)|-{2,}|\d+[.)](?:\s|$)")
+"""What begins a heading, a quotation, a rule or a list."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
@@ -15,6 +18,17 @@ def fenced(text: str, language: str = "") -> str:
     shown = visible(text)
     fence = "`" * max(3, _longest_run(shown) + 1)
     return "\n".join((fence + language, shown.removesuffix("\n"), fence))
+
+
+def as_it_is(text: str) -> str:
+    """The text without the line ends around it: a code block, or by itself where Markdown changes nothing of it."""
+    text = text.strip("\r\n").rstrip()
+    return fenced(text) if "\n" in text or text != text.strip() or _BLOCK.match(text) or obeys(text) else text
+
+
+def obeys(text: str) -> bool:
+    """Whether Markdown would obey signs in this text, and not show them."""
+    return _OBEYED.search(text) is not None
 
 
 def prose(markdown: str) -> str:

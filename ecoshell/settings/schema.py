@@ -259,6 +259,8 @@ class ModelSettings(Section):
     """Whether the model takes tools as its provider defines them; else calls are written as text."""
     context: Whole | None = None
     """Tokens the model's context holds."""
+    trusted: Flag | None = None
+    """Whether the model may write and run what the request does not name; else its size decides."""
     price: PriceSettings | None = None
 
 

@@ -48,6 +48,8 @@ class Subject(Enum):
     """A line for the shell."""
     ADDRESS = "address"
     """Where something is on the web."""
+    CONTENT = "content"
+    """The whole new text of the file that the call names; no pattern is about it."""
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, ho
 async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):
     text = f"OPENAI_API_KEY={KEY}\nDEBUG=0\n"
     (home / ".env").write_text(text)
-    whole = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n")
+    whole = say("", "write_file", path=".env", content=f"OPENAI_API_KEY={MARK}\nDEBUG=1\n{'#' * 80}\n")
     line = say("", "edit_file", path=".env", old="DEBUG=0", new="DEBUG=1")
     async with play([whole, line, finish("done")], registration="all", yes=True) as shell:
         events = await turn(shell)

@@ -95,7 +95,7 @@ def test_where_a_path_leads_decides_whatever_it_is_made_of(ground, parts, absolu
         real = ground.name(ground.resolve(name))
     except ToolError:
         return  # it leads outside
-    write = Call("write_file", {"path": name, "content": ""})
+    write = Call("write_file", {"path": name, "content": "a longer line\n"})
     if real == "secrets" or real.startswith("secrets/"):
         assert judge(ground, Call("read_file", {"path": name}), ask=("read_file:secrets/*",)).verdict == "ask"
     if not real.startswith("docs/"):
@@ -108,7 +108,7 @@ def test_where_a_path_leads_decides_whatever_it_is_made_of(ground, parts, absolu
 
 def test_a_path_in_the_folder_that_a_rule_allows_is_allowed_however_it_is_spelled(ground):
     for name in ("docs/a.md", "./docs/a.md", "docs//a.md", f"{ground.root}/docs/a.md", "src/../docs/b/c.md"):
-        call = Call("write_file", {"path": name, "content": "x"})
+        call = Call("write_file", {"path": name, "content": "a longer line\n"})
         assert judge(ground, call, allow=("write_file:docs/*",)).verdict == "allow", name
 
 
@@ -122,7 +122,7 @@ def test_a_folder_that_holds_what_a_rule_names_is_asked_about_and_another_is_not
 
 @pytest.mark.parametrize("path", [7, ["docs/a.md", 7], {"a": 1}, "", " ", "a\0b", "\ud800", "a/" * 100_000])
 def test_what_is_no_path_is_asked_about_and_never_allowed(ground, path):
-    call = Call("write_file", {"path": path, "content": ""})
+    call = Call("write_file", {"path": path, "content": "a longer line\n"})
     assert judge(ground, call, ask=("write_file:secrets/*",), allow=("write_file",)).verdict == "ask"
     assert judge(ground, call, allow=("write_file:*",)).verdict == "ask"
 
@@ -149,7 +149,9 @@ def test_no_spelling_of_a_file_that_is_executed_later_is_written_unasked(ground,
 
 def test_a_file_system_that_forgives_case_or_ignores_signs_opens_no_way_around_a_rule(ground):
     for name in (".GIT/config", ".g\u200cit/config", ".Envrc", "\uff0egit/config", "x/HEAD"):
-        assert judge(ground, Call("write_file", {"path": name, "content": ""}), yes=True).always_asks, name
+        assert judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).always_asks, (
+            name
+        )
     assert judge(ground, Call("read_file", {"path": "SECRETS/K"}), ask=("read_file:secrets/*",)).verdict == "ask"
 
 
@@ -157,16 +159,18 @@ def test_a_repository_without_a_working_tree_and_the_shells_own_folders_are_exec
     bare = ground.root / "bare"
     (bare / "refs").mkdir(parents=True)
     (bare / "HEAD").write_text("ref: refs/heads/main\n")
-    call = Call("write_file", {"path": "bare/config", "content": ""})
+    call = Call("write_file", {"path": "bare/config", "content": "a longer line\n"})
     assert judge(ground, call, yes=True).always_asks
-    settings_file = Call("write_file", {"path": "up/etc/config.toml", "content": ""})
+    settings_file = Call("write_file", {"path": "up/etc/config.toml", "content": "a longer line\n"})
     assert judge(ground, settings_file, yes=True, own=(ground.root / "etc",)).always_asks
     assert judge(ground, settings_file, yes=True).verdict == "allow"
 
 
 def test_ordinary_files_are_written_as_before_with_yes(ground):
     for name in ("README.md", "src/git/config", ".github/CODEOWNERS", ".gitignore", "docs/profile", "a.vscode/x"):
-        assert judge(ground, Call("write_file", {"path": name, "content": ""}), yes=True).verdict == "allow", name
+        assert (
+            judge(ground, Call("write_file", {"path": name, "content": "a longer line\n"}), yes=True).verdict == "allow"
+        ), name
 
 
 def _quoted(chance: random.Random, word: str) -> str:

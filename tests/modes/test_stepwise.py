@@ -1,5 +1,6 @@
 """The mode through the real strategy and the real tools, with a stand-in for the model and with the embedded one."""
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from ecoshell.agent.mode import View
 from ecoshell.catalog.presentation import GROW
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelBroken, UsageError
-from ecoshell.events import Event, Notice
+from ecoshell.events import Event, Notice, TextArrived
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation, Usage
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
@@ -22,6 +23,7 @@ from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.dfsdt import dfsdt
 from ecoshell.strategies.react import react
 from ecoshell.strategies.tot import tot
+from ecoshell.tools.base import LASTING
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -55,17 +57,21 @@ class Run:
             model,  # type: ignore[arg-type]
             rank=Ranker(documents).rank,
             document=lambda name: self._tools[name].document,
+            guarded=lambda name: bool(self._tools[name].effects & LASTING),
             answer_tokens=60,
         )
         self.calls: list[Call] = []
         self.refuse = ""
+        self._searching = False
 
     def view(self, path, history: tuple[Message, ...] = (), tried: tuple[Tried, ...] = ()) -> View:
         registered = tuple(self._tools[name].document for name in path.registered)
-        return View(path, path.question, history, tuple(self._tools), registered, GROW, tried=tried)
+        return View(
+            path, path.question, history, tuple(self._tools), registered, GROW, tried=tried, searching=self._searching
+        )
 
     async def ask(self, question: str, strategy: Strategy = react) -> Outcome:
-        thinking = strategy(question, 24)
+        thinking, self._searching = strategy(question, 24), strategy is not react
         sent = None
         try:
             while True:
@@ -128,6 +134,35 @@ async def test_talk_needs_no_tool(root):
     run = Run(StandIn(CHAT, Reply("Hello there!")), root)
     outcome = await run.ask("Hello")
     assert (outcome.answer, run.calls) == ("Hello there!", [])
+
+
+class Telling(StandIn):
+    """Tells what it says while it says it, as a model does."""
+
+    async def ask(self, request: Request, emit: Callable, *, role: str = "") -> Reply:
+        reply = await super().ask(request, emit, role=role)
+        for word in re.findall(r"\S+\s*", reply.text):
+            emit(TextArrived(word, "answer", role))
+        return reply
+
+
+async def test_a_worked_example_of_the_prompt_is_never_the_answer_nor_shown(root):
+    example = "Ice floats because it is less dense than liquid water."
+    model, told = Telling(CHAT, Reply(f"Well. {example}"), Reply("The sky is blue.")), []
+    run = Run(model, root)
+    thought = await run.mode.think(run.view(Trajectory("Why is the sky blue?")), told.append)
+    assert thought.call == Call(FINISH, {"answer": "The sky is blue."})
+    first, again = ("".join(message.text for message in request.messages) for request in model.asked)
+    assert example in first
+    assert example not in again
+    assert "".join(event.text for event in told) == "Well. The sky is blue."
+
+
+async def test_talk_is_shown_as_it_is_said(root):
+    told = []
+    run = Run(Telling(CHAT, Reply("The capital of Italy I know not. Ice")), root)
+    await run.mode.think(run.view(Trajectory("Hello")), told.append)
+    assert "".join(event.text for event in told) == "The capital of Italy I know not. Ice"
 
 
 async def test_talk_that_cannot_fit_the_context_is_refused_by_its_length(root):
@@ -309,10 +344,12 @@ async def test_what_goes_along_with_a_question_is_read_when_no_tool_is_chosen_an
 
 
 async def test_what_goes_along_is_talked_about_unless_the_question_asks_for_a_tool_by_its_words(root):
-    likely_to_write = StandIn("write_file", Reply("It is about milk."))
+    likely_to_write = StandIn("write_file", Reply("It is milk."), Reply("It is about 3 cows."))
     run = Run(likely_to_write, root)
     view = replace(run.view(Trajectory("summarize @notes.txt")), along="notes.txt:\n```\nbuy milk\n```")
-    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": "It is about milk."})
+    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": "It is milk."})
+    lines = "What was read says:\n\n```\nnotes.txt:\nbuy milk\n```"
+    assert (await run.mode.think(view, lambda event: None)).call == Call(FINISH, {"answer": lines})
     counting = replace(view, path=Trajectory("how many words has @notes.txt?"))
     thought = await Run(StandIn("count_text"), root).mode.think(counting, lambda event: None)
     assert thought.call == Call(TOOL_REGISTER, {"tool_name": "count_text"})

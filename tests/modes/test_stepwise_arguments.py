@@ -1,7 +1,7 @@
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.textcalls import parse_reply
-from ecoshell.modes.stepwise.arguments import call_request, misfits, narrowed, only_call
+from ecoshell.modes.stepwise.arguments import call_request, misfits, narrowed, only_call, takes_named
 
 STRING = {"type": "string"}
 READ = ToolDocument(
@@ -96,3 +96,10 @@ def test_tools_that_need_or_ignore_what_the_request_names_misfit():
     assert misfits(LIST, "Show me notes.txt.") == 1
     assert misfits(CONVERT, "Show me notes.txt.") == 2
     assert misfits(FIND, "Find TODO in https://a.org.") == 0
+
+
+def test_a_tool_takes_a_file_that_a_request_names_where_it_needs_nothing_else():
+    assert takes_named(READ, "What is the budget in notes.txt?")
+    assert not takes_named(READ, "What is the budget?")
+    assert not takes_named(READ, "Who was J.R.R. Tolkien, and is the U.S. large?")
+    assert not takes_named(CONVERT, "What is the budget in notes.txt?")

@@ -18,6 +18,7 @@ from ecoshell.planning.catp.base import TASK, GraphPlan
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.base import Step, Thought
+from ecoshell.tools.base import LASTING
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -66,6 +67,7 @@ class Play:
             model or StandIn(),  # type: ignore[arg-type]
             rank=Ranker(documents).rank,
             document=lambda name: self._tools[name].document,
+            guarded=lambda name: bool(self._tools[name].effects & LASTING),
             answer_tokens=60,
         )
         self._path = Trajectory(question)

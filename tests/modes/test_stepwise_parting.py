@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ecoshell.agent import deeds
 from ecoshell.messages import ToolDocument
-from ecoshell.modes.stepwise.parting import commands, parts
+from ecoshell.modes.stepwise.parting import parts
 
 COUNT, LIST = "count the words in a.txt", "list the files here"
 
@@ -103,7 +104,7 @@ def test_the_verbs_of_tools_begin_requests():
         ToolDocument("send_email", "Mail a text to somebody.", {}),
         ToolDocument("words", "Translate, render or transpose a text.", {}),
     ]
-    verbs = commands(tools)
+    verbs = deeds.verbs(tools)
     assert verbs == {"send", "mail", "translate", "render", "transpose"}
     assert parts("read a.txt, transpose it and mail it", verbs) == ["read a.txt", "transpose it", "mail it"]
 

@@ -122,9 +122,9 @@ class Player:
         return result
 
     async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        """As `ecoshell ask --yes` does, in a home of its own."""
+        """As `ecoshell ask --yes --force` does, in a home of its own."""
         shell = await assemble(
-            replace(options, workspace=self._ground.workspace, yes=True),
+            replace(options, workspace=self._ground.workspace, yes=True, force=True),
             paths=self._ground.paths,
             settings=self._settings,
             casting=self._models.casting(),

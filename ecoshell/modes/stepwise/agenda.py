@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+from ecoshell.agent.deeds import verbs
 from ecoshell.agent.mode import View
 from ecoshell.messages import META_TOOLS, Call, ToolDocument
-from ecoshell.modes.stepwise import choosing, filling, parting
+from ecoshell.modes.stepwise import choosing, filling
 from ecoshell.modes.stepwise.choosing import Rank
 from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import MOST_CHARACTERS, gist, results
@@ -21,9 +22,10 @@ class Agenda:
         self.question = view.path.question
         known = [name for name in view.known if name not in META_TOOLS]
         fitting = choosing.shortlist(known, dict(rank(gist(view))))
-        self.parts = taken_apart(gist(view), parting.commands(map(document, fitting)))
+        self.parts = taken_apart(gist(view), verbs(map(document, fitting)))
         self._left: dict[Part, str] = {}
         self._untaken: dict[Part, Sequence[str]] = {}
+        self._withheld: dict[Part, ToolDocument | None] = {}
 
     def open(self, view: View) -> list[Part]:
         """The parts that have no result yet and are not left out."""
@@ -42,6 +44,19 @@ class Agenda:
     def leave(self, part: Part, why: str) -> None:
         """The part will not be done."""
         self._left[part] = why
+
+    def withhold(self, part: Part, tool: ToolDocument | None) -> None:
+        """The part may be one for a tool that is not guessed at; None where it is not."""
+        self._withheld[part] = tool
+
+    def withheld(self) -> str:
+        """A line for each part in which a tool was not guessed at."""
+        return "\n".join(
+            f"Nothing was changed or run for “{part.text}”. A model this small uses {tool.name} only where a request "
+            f"begins by saying so ({', '.join(sorted(verbs([tool])))}) and holds all it takes."
+            for part, tool in self._withheld.items()
+            if tool is not None
+        )
 
     def made(self, part: Part, wanted: filling.Filling, call: Call) -> None:
         """The part is done by this call, which was made of what was to be filled in."""

@@ -6,18 +6,23 @@ Quoting is honest, inventing is not: an answer stands only when its numbers are 
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from textwrap import indent
 
 from ecoshell.events import Emit
-from ecoshell.messages import Message
+from ecoshell.messages import META_TOOLS, Message
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.stepwise import spans
+from ecoshell.modes.stepwise.referring import references
+from ecoshell.sessions.markdown import as_it_is, code, fenced, obeys
 from ecoshell.strategies.base import Step
+from ecoshell.untrusted import visible_line
 
 WORDED = 240
 """Characters up to which an observation is worded by the model; longer ones are quoted."""
 QUOTED = 4000
 """Characters up to which an observation is quoted whole."""
+REASON = 160
+"""Characters of why something came to nothing."""
 MAX_TOKENS = 80
 
 _NUMBER = re.compile(r"(?<![\w./:-])-?\d+(?:[.,:-]\d+)*(?![\w/:]|-\w)")
@@ -37,7 +42,7 @@ async def answered(model: MeteredModel, question: str, seen: Sequence[Step], emi
     if len(seen) != 1 or not can_be_worded(question, result):
         return quotation(seen)
     worded = (await model.ask(wording_request(question, result), emit, role=role)).text.strip()
-    return worded if holds(worded, question, result) else quotation(seen)
+    return worded if holds(worded, question, result) and not obeys(worded) else quotation(seen)
 
 
 def can_be_worded(question: str, observation: str) -> bool:
@@ -61,10 +66,12 @@ def holds(answer: str, question: str, observation: str) -> bool:
     """Whether an answer says what the observation says, as far as its numbers and their units show.
 
     It must name a number the observation adds to the question, no number that is in neither, no number with another
-    unit than the observation gives it, and no word that is in neither, but for the small words a sentence needs.
+    unit than the observation gives it, and no word that is in neither, but for the small words a sentence needs. What
+    is asked of a file may be something that the observation does not speak of, so there its words are all there is.
     """
     seen, asked, said = _numbers(observation), _numbers(question), _numbers(answer)
-    if not _words(answer) <= _words(observation) | _words(question) | _GLUE:
+    spoken = _words(question) if not spans.file_paths(question) else set[str]()
+    if not _words(answer) <= _words(observation) | spoken | _GLUE:
         return False
     if not said <= seen | asked:
         return False
@@ -75,14 +82,36 @@ def holds(answer: str, question: str, observation: str) -> bool:
     return bool(said & (seen - asked))
 
 
-def quotation(steps: Sequence[Step]) -> str:
-    """The observations of the steps as they are, each below the call it came from when there are several.
+def grounded(answer: str, question: str, read: str, *, sure: bool) -> str:
+    """An answer to a question on what was read, if all it says stands in one line of that; else such lines.
 
-    These are set as Markdown has what is to stay as it is: else `12*7` and `3*4` would lose their stars.
+    `sure` says that the question is about it; else that shows in its words, and where nothing does, an answer stands
+    as long as its figures do.
     """
+    lines = [line for line in read.splitlines() if not re.fullmatch("`{3,}", line)]
+    wanted = {_stem(word) for word in spans.words(question)}
+    near = [line for line in lines if wanted & {_stem(word) for word in _WORD.findall(line)}]
+    if not sure and not near and not references(question):
+        if _numbers(answer) <= _numbers(read) | _numbers(question):
+            return answer
+        return f"This cannot be told from what was read last:\n\n{fenced(_shortened(read))}"
+    if any(_said_by(line, answer, question, read) for line in lines) and not obeys(answer):
+        return answer
+    return f"What was read says:\n\n{fenced(_shortened(chr(10).join(near or lines)))}"
+
+
+def _said_by(line: str, answer: str, question: str, read: str) -> bool:
+    """Whether an answer says something of a line, and nothing beside that but what the question alone speaks of."""
+    said, asked, there, anywhere = (_words(text) | _numbers(text) for text in (answer, question, line, read))
+    return said <= there | _GLUE | (asked - anywhere) and bool((said & there) - asked - _GLUE)
+
+
+def quotation(steps: Sequence[Step]) -> str:
+    """The observations of the steps as they are, each below the call it came from when there are several."""
     if len(steps) == 1:
-        return _shortened(steps[0].observation.text)
-    return "\n\n".join(f"{_code(step.call.signature())}:\n\n{_block(step.observation.text)}" for step in steps)
+        return as_it_is(_shortened(steps[0].observation.text))
+    blocks = ((code(step.call.signature()), fenced(_shortened(step.observation.text))) for step in steps)
+    return "\n\n".join(f"{call}:\n\n{block}" for call, block in blocks)
 
 
 def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
@@ -91,9 +120,17 @@ def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
     return f"{quotation(steps)}\n\n{told}" if steps else told
 
 
-def with_told(answer: str, told: str) -> str:
-    """The answer, and below it what it leaves out, if anything."""
-    return "\n\n".join(filter(None, (answer, told)))
+def failed(steps: Sequence[Step]) -> str:
+    """What came to nothing before another tool was used in its place; empty where nothing did."""
+    done = {step.call.name for step in steps if step.observation.ok}
+    lost = [step for step in steps if step.call.name not in done | META_TOOLS]
+    why = ((step.call.name, visible_line(step.observation.text)[:REASON]) for step in lost)
+    return "\n".join(f"{name} came to nothing: {code(text) if obeys(text) else text}" for name, text in why)
+
+
+def with_told(*texts: str) -> str:
+    """An answer with what is to be told above and below it, if anything."""
+    return "\n\n".join(filter(None, texts))
 
 
 def conclusion(steps: Sequence[Step]) -> str:
@@ -101,12 +138,8 @@ def conclusion(steps: Sequence[Step]) -> str:
     return quotation(steps) if steps else "Nothing was found out before the limit."
 
 
-def _code(text: str) -> str:
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
-
-
-def _block(observation: str) -> str:
-    return indent(_shortened(observation), "    ")
+def _stem(word: str) -> str:
+    return word.lower().removesuffix("s")
 
 
 def _words(text: str) -> set[str]:
@@ -118,5 +151,5 @@ def _numbers(text: str) -> set[str]:
 
 
 def _shortened(text: str) -> str:
-    text = text.strip()
+    text = text.strip("\r\n").rstrip()
     return text if len(text) <= QUOTED else f"{text[:QUOTED]}\n[truncated: {len(text) - QUOTED} more characters]"

@@ -60,6 +60,8 @@ _KINDS = (
 
 
 _PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
+"""`U.S`, which looks like a file."""
 _NUMERIC = ("integer", "number")
 
 
@@ -134,6 +136,13 @@ def places(document: ToolDocument) -> list[str]:
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}
     kinds = {name: _kind(name, schema) for name, schema in properties.items()}
     return [name for name, kind in kinds.items() if kind is not None and kind.find in _PLACES]
+
+
+def takes_named(document: ToolDocument, request: str) -> bool:
+    """Whether a tool can be called with a file or an address that a request names, and needs nothing else."""
+    named = {*spans.urls(request), *(path for path in spans.file_paths(request) if not _INITIALS.fullmatch(path))}
+    taken = [name for name in places(document) if not named.isdisjoint(offered(document, name, request))]
+    return bool(taken) and set(document.parameters.get("required") or ()) <= set(taken)
 
 
 def is_named(document: ToolDocument, name: str) -> bool:

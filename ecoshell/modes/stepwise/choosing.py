@@ -5,15 +5,17 @@ log P(request | name) − log P(request | chat), plus its BM25 score, less a pen
 what the request names (paths, addresses, units). Talking needs no tool and stands at zero.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.resources import files
+from typing import NamedTuple
 
+from ecoshell.agent.deeds import verbs
 from ecoshell.agent.mode import View
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, Message, ToolDocument
 from ecoshell.models.base import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.stepwise import arguments, referring, sums
+from ecoshell.modes.stepwise import arguments, parting, referring, sums
 from ecoshell.modes.stepwise.drafting import Part
 
 Rank = Callable[[str], Sequence[tuple[str, float]]]
@@ -73,26 +75,60 @@ def best_name(scores: Mapping[str, float]) -> str | None:
     return best if best is not None and scores[best] > 0 else None
 
 
+class Choice(NamedTuple):
+    """The tool for a part of a question; None to talk."""
+
+    name: str | None
+    withheld: str = ""
+    """A tool that fits better, and is not to be guessed at: the part does not begin by saying what it does."""
+
+
 class Chooser:
     """Chooses tools for parts of a question with one model."""
 
-    def __init__(self, model: MeteredModel, *, rank: Rank, document: Callable[[str], ToolDocument]) -> None:
-        """`rank` is local ranking; `document` gives any known tool's document."""
+    def __init__(
+        self,
+        model: MeteredModel,
+        *,
+        rank: Rank,
+        document: Callable[[str], ToolDocument],
+        guarded: Callable[[str], bool],
+    ) -> None:
+        """`rank` is local ranking; `document` gives any known tool's document; `guarded` says of which no use is to be
+        guessed at.
+        """
         self._model = model
         self._rank = rank
         self._document = document
+        self._guarded = guarded
 
-    async def tool(self, part: Part, view: View, emit: Emit, *, role: str, within: str) -> str | None:
-        """The tool whose name makes this part of the question likely, of those not tried yet; None where none does.
+    async def tool(
+        self, part: Part, view: View, emit: Emit, *, role: str, within: str, failed: Collection[str] = ()
+    ) -> Choice:
+        """The tool whose name makes this part of the question likely, of those not tried yet.
 
-        `within` is where what it needs may stand; a part that speaks of others needs what they name.
+        `within` is where what it needs may stand; a part that speaks of others needs what they name. Where it names a
+        file or an address there is no talk, but what takes that, and that alone once others have `failed`.
         """
-        ranked, tried = dict(self._rank(part.text)), {one.call.subject for one in view.tried}
+        ranked, tried = dict(self._rank(part.text)), {one.call.subject for one in view.tried} | set(failed)
         usable = [name for name in view.usable if name not in META_TOOLS and name not in tried]
         names = shortlist(usable, ranked)
         if view.along:  # what is asked about is here already, so a tool must be asked for by its words
             names = tuple(name for name in names if ranked.get(name, 0.0) >= ASKED_FOR)
-        return best_name(await self.scores(part, names, emit, role=role, within=within)) if names else None
+        if not names:
+            return Choice(None)
+        scores = await self.scores(part, names, emit, role=role, within=within)
+        open_ = {name: score for name, score in scores.items() if not self._withheld(name, part)}
+        best, found = best_name(scores), None if failed else best_name(open_)
+        if found is None and not view.along and not view.tried:
+            taking = [name for name in open_ if arguments.takes_named(self._document(name), part.text)]
+            found = max(taking, key=open_.__getitem__, default=None)
+        return Choice(found, best if best is not None and best not in open_ else "")
+
+    def _withheld(self, name: str, part: Part) -> bool:
+        """Whether a tool is not to be guessed at, and the part does not begin by saying what it does."""
+        begins = parting.verb(part.text).split()
+        return self._guarded(name) and verbs([self._document(name)]).isdisjoint(begins)
 
     async def scores(self, part: Part, names: Sequence[str], emit: Emit, *, role: str, within: str) -> dict[str, float]:
         """How well each tool goes with the part; `within` is as for `tool`."""

@@ -5,6 +5,7 @@ plan, keep to a format) is done here, and nothing is answered that neither the m
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
@@ -14,7 +15,7 @@ from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, ToolDocum
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.roles import ONE_FOR_ALL, Roles
 from ecoshell.modes.siblings import RANKER
-from ecoshell.modes.stepwise import answering, arguments, choosing, drafting, talking
+from ecoshell.modes.stepwise import answering, arguments, choosing, drafting, parting, talking
 from ecoshell.modes.stepwise.agenda import NO_TOOL, Agenda
 from ecoshell.modes.stepwise.choosing import Chooser, Rank
 from ecoshell.modes.stepwise.drafting import Part
@@ -37,15 +38,17 @@ class Stepwise:
         *,
         rank: Rank,
         document: Callable[[str], ToolDocument],
+        guarded: Callable[[str], bool],
         answer_tokens: int,
         roles: Roles = ONE_FOR_ALL,
     ) -> None:
         """`rank` is local ranking; `document` gives any known tool's document, read here and never shown to the model
-        before it is registered; `answer_tokens` bounds an answer without tools; `roles` are said to choose the tool, to
-        fill in its arguments, and to word answers.
+        before it is registered; `guarded` says which tools are used only where a request says so; `answer_tokens`
+        bounds an answer without tools; `roles` are said to choose the tool, to fill in its arguments, and to word
+        answers.
         """
         self._model = model
-        self._chooser = Chooser(model, rank=rank, document=document)
+        self._chooser = Chooser(model, rank=rank, document=document, guarded=guarded)
         self._rank = rank
         self._document = document
         self._answer_tokens = answer_tokens
@@ -140,13 +143,13 @@ class Stepwise:
         for part in agenda.parts:
             full = len(chosen) == MAX_PLANNED
             why = agenda.stuck(part) or (f"a plan has {MAX_PLANNED} nodes at most" if full else "")
-            name = None if why else await self._chooser.tool(part, view, emit, role=self.role, within=part.text)
+            name = None if why else await self._chosen(part, view, emit, within=part.text)
             if name is None:
                 agenda.leave(part, why or NO_TOOL)
             else:
                 chosen.append((part, name))
         if not chosen:
-            return await self._talk(view, emit)
+            return await self._without_results(view, emit)
         plan, self._branches = drafting.plan_of(chosen)
         return render(plan, "text")
 
@@ -177,7 +180,7 @@ class Stepwise:
         while undone := agenda.open(view):
             part = undone[0]
             why = agenda.stuck(part)
-            name = None if why else await self._chooser.tool(part, view, emit, role=self.role, within=gist(view))
+            name = None if why else await self._chosen(part, view, emit, within=gist(view))
             if name is not None:
                 why = self._unfillable(name, part, view)
                 if not why:
@@ -185,7 +188,16 @@ class Stepwise:
             if view.tried:  # it is left out on this branch alone
                 return await self._answer(view, emit, undone) if seen else _no_other(view)
             agenda.leave(part, why or NO_TOOL)
-        return await (self._answer(view, emit) if seen else self._talk(view, emit))
+        return await (self._answer(view, emit) if seen else self._without_results(view, emit))
+
+    async def _chosen(self, part: Part, view: View, emit: Emit, *, within: str) -> str | None:
+        """The tool for a part; what would fit better and is not guessed at is told with the answer."""
+        name, withheld = await self._chooser.tool(part, view, emit, role=self.role, within=within)
+        document = None if name is None else self._document(name)
+        said = "" if document is None else f"{document.name} {document.description}".lower()
+        does = not set(parting.verb(part.text).split()).isdisjoint(re.findall(r"[^\W_]+", said))
+        self._parts(view).withhold(part, self._document(withheld) if withheld and not does else None)
+        return name
 
     def _unfillable(self, name: str, part: Part, view: View) -> str:
         """Why the results are not what the part speaks of, as far as this tool goes; empty where they are."""
@@ -211,9 +223,19 @@ class Stepwise:
     async def _after_failure(self, view: View, part: Part, last: Step, emit: Emit) -> Thought:
         document = registered(view, last.call.name)
         tries = sum(1 for step in view.path.steps if step.call.name == last.call.name and not step.observation.ok)
-        if document is None or tries >= TRIES or last.observation.refused:
+        if last.observation.refused:
             return _given_up(last)
+        if document is None or tries >= TRIES:
+            return await self._otherwise(part, view, last, emit)
         return await self._call(document, part, view, emit, failed=last)
+
+    async def _otherwise(self, part: Part, view: View, last: Step, emit: Emit) -> Thought:
+        """After one failure, another tool that takes the file or the address that the part names; else give up."""
+        failed = {step.call.name for step in view.path.steps if not step.observation.ok}
+        if view.searching or len(failed) > 1:
+            return _given_up(last)
+        found = await self._chooser.tool(part, view, emit, role=self.role, within=gist(view), failed=failed)
+        return _given_up(last) if found.name is None else await self._use(found.name, part, view, emit)
 
     async def _call(
         self, document: ToolDocument, part: Part, view: View, emit: Emit, *, failed: Step | None = None
@@ -224,9 +246,9 @@ class Stepwise:
         if call is None:
             call = await self._filled(wanted, failed.observation.text if failed else "", emit)
             if failed is not None and dict(call.arguments) == dict(failed.call.arguments):
-                return _given_up(failed)
+                return await self._otherwise(part, view, failed, emit)
         elif failed is not None:
-            return _given_up(failed)
+            return await self._otherwise(part, view, failed, emit)
         self._parts(view).made(part, wanted, call)
         return Thought(why, call, self._roles.calling)
 
@@ -250,7 +272,14 @@ class Stepwise:
         """
         seen, role = results(view.path.steps), self._roles.answering
         answer = await answering.answered(self._model, gist(view), seen, emit, role=role)
-        return _finish(answering.with_told(answer, self._parts(view).told(undone)), by=role)
+        parts = self._parts(view)
+        told = (parts.withheld(), answering.failed(view.path.steps), answer, parts.told(undone))
+        return _finish(answering.with_told(*told), by=role)
+
+    async def _without_results(self, view: View, emit: Emit) -> Thought:
+        """Talk, or say that nothing is done, where it would have been guessed at."""
+        told = self._parts(view).withheld()
+        return _finish(told) if told else await self._talk(view, emit)
 
     async def _talk(self, view: View, emit: Emit) -> Thought:
         """An answer without tools, to all that was asked."""

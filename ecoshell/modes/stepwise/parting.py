@@ -5,9 +5,8 @@ A request begins with a command or a question word, after a comma, `and`, a word
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
-from ecoshell.messages import ToolDocument
 from ecoshell.modes.stepwise import spans
 
 _COMMAND_WORDS = (
@@ -52,7 +51,6 @@ _COURTESY = re.compile(
 _JOINED = re.compile(
     rf"\s(?:{_AND}|(?:along|together)\s+with\s|while\s|before\s|after\s)|[.?!,]\s+(?=\S)", re.IGNORECASE
 )
-_LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 
 
 def parts(question: str, verbs: Collection[str] = ()) -> list[str]:
@@ -70,15 +68,6 @@ def parts(question: str, verbs: Collection[str] = ()) -> list[str]:
         request = question[start:end].strip()
         found += _ungapped(_whole(request, found[-1] if found else ""))
     return [part for part in found if _asks_something(part)] or [question]
-
-
-def commands(documents: Iterable[ToolDocument]) -> frozenset[str]:
-    """The verbs by which tools are called for: those their names and descriptions begin with."""
-    words: set[str] = set()
-    for document in documents:
-        named, described = document.name.partition("_"), _LEADING_VERBS.match(document.description)
-        words.update((named[0] if named[1] else "", *re.findall(r"\w+", described.group() if described else "")))
-    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {"or", "the", "an"}
 
 
 def verb(request: str) -> str:

@@ -1,15 +1,19 @@
 """Talk: an answer without tools from a model too small for a protocol, shown a few lines of it and a little history."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 
 from ecoshell.agent.mode import View
 from ecoshell.errors import UsageError
-from ecoshell.events import Emit, Notice
-from ecoshell.messages import Message
+from ecoshell.events import Emit, Event, Notice, TextArrived
+from ecoshell.messages import META_TOOLS, Message, Observation
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
+from ecoshell.modes.stepwise import answering, values
+from ecoshell.modes.stepwise.looking import gist
+from ecoshell.strategies.base import Step
 
 _TALK = "You are ecoshell, a helpful assistant in a terminal. You run a small language model. Answer briefly."
 _MOST_CHARACTERS = 4000
@@ -23,13 +27,25 @@ _REMEMBERED_CHARACTERS = 800
 
 
 async def talked(model: MeteredModel, view: View, emit: Emit, *, answer_tokens: int, role: str) -> str:
-    """What the model says to the question; raises UsageError for one that is too long for it."""
+    """What the model says to the question; raises UsageError for one that is too long for it.
+
+    Where the question is about what goes along with it, or was read last, it is what stands there: worded by the model
+    where that can be checked, else quoted.
+    """
     traits = model.traits
     _refuse_too_long(view.path.question, traits.name, traits.context)
     if len(view.along) > _along_room(traits.context):
         emit(Notice(f"{traits.name} reads only the beginning of what goes along with the question."))
-    reply = await model.ask(request(view, traits.context, answer_tokens), emit, role=role)
-    return reply.text.strip()
+    read = view.along or _read_last(view.history)
+    asked, examples = request(view, traits.context, answer_tokens), _Examples(_hushed(emit) if read else emit)
+    reply = await model.ask(asked, examples.hear, role=role)
+    if examples.within(reply.text):
+        asked = replace(asked, messages=tuple(one for one in asked.messages if one not in _shots()))
+        reply = await model.ask(asked, _hushed(emit) if read else emit, role=role)
+    else:
+        examples.release()
+    answer = reply.text.strip()
+    return answering.grounded(answer, gist(view), read, sure=bool(view.along)) if read else answer
 
 
 def request(view: View, context: int | None, answer_tokens: int) -> Request:
@@ -42,6 +58,53 @@ def request(view: View, context: int | None, answer_tokens: int) -> Request:
     asked = f"{view.path.question}\n\n{along}" if along else view.path.question
     messages = (Message("system", _TALK), *_shots(), *earlier[-_REMEMBERED:], Message("user", asked))
     return Request(messages, want="text", max_tokens=answer_tokens, purpose="answer")
+
+
+class _Examples:
+    """Lets the pieces of an answer through, but for what may become one of the worked examples in its prompt."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._held: list[TextArrived] = []
+
+    def hear(self, event: Event) -> None:
+        """Tell an event, or hold it back until more has come."""
+        if not isinstance(event, TextArrived):
+            self._emit(event)
+            return
+        self._held.append(event)
+        text = "".join(one.text for one in self._held)
+        ends = (text[start:] for start in range(len(text)))
+        if not self.within(text) and not any(said.startswith(end) for end in ends for said in _said()):
+            self.release()
+
+    def release(self) -> None:
+        """Tell what was held back."""
+        for event in self._held:
+            self._emit(event)
+        self._held.clear()
+
+    def within(self, text: str) -> bool:
+        """Whether a worked example is in the text."""
+        return any(said in text for said in _said())
+
+
+def _hushed(emit: Emit) -> Emit:
+    """Tells everything but text, which is still to be checked."""
+    return lambda event: None if isinstance(event, TextArrived) else emit(event)
+
+
+def _read_last(history: Sequence[Message]) -> str:
+    """What tools gave of files and addresses in the last turn in which any did."""
+    found: list[str] = []
+    for message in reversed(history):
+        if message.speaker == "user" and found:
+            break
+        if message.speaker != "tool" or message.call is None or message.call.name in META_TOOLS:
+            continue
+        if values.names(Step("", message.call, Observation(message.text))):
+            found.insert(0, message.text)
+    return "\n".join(found)
 
 
 def _refuse_too_long(question: str, model: str, context: int | None) -> None:
@@ -70,6 +133,12 @@ def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[:characters]} [cut]"
 
 
+def _said() -> list[str]:
+    """What the assistant says in them."""
+    return [message.text for message in _shots() if message.speaker == "assistant"]
+
+
+@cache
 def _shots() -> list[Message]:
     """A few lines of talk that show the model the tone."""
     lines = (files("ecoshell.modes.stepwise") / "talk.md").read_text(encoding="utf-8").splitlines()

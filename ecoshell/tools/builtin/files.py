@@ -80,7 +80,9 @@ class FileTools:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
         return _page(lines, start_line, last, self._options.output_characters - _MARK_ROOM)
 
-    def write_file(self, path: FilePath, content: Annotated[str, "The whole new text of the file."]) -> Observation:
+    def write_file(
+        self, path: FilePath, content: Annotated[str, "The whole new text of the file.", Subject.CONTENT]
+    ) -> Observation:
         """Write, create or save a text file, replacing what it held."""
         self._require_writable_size(content)
         self._require_no_mark(path, content)
