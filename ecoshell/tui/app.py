@@ -125,6 +125,10 @@ class ChatApp(ThemedApp[int]):
         """Scroll the transcript by a page, wherever the focus is."""
         self.chat.query_one(Transcript).action_page(by)
 
+    def action_end_of_transcript(self) -> None:
+        """Go to the last line of the transcript and follow it, wherever the focus is."""
+        self.chat.query_one(Transcript).action_end()
+
     def action_prompt(self) -> None:
         """Go back to the prompt."""
         self.chat.query_one(Prompt).focus()

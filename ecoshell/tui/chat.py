@@ -102,6 +102,7 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).add(welcome_block(__version__, first=is_first_start(self._paths)))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
+        self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
     def person(self) -> ScreenPerson:
@@ -166,8 +167,10 @@ class ChatScreen(Screen[None]):
         prompt.focus()
 
     def _typed(self, draft: Draft) -> None:
-        """Send what was typed, or say why it stays in the prompt."""
+        """Send what was typed, and go to where it shows; or say why it stays in the prompt."""
         bar, text = self.query_one(PromptBar), draft.text.strip()
+        if text:
+            self.query_one(Transcript).action_end()
         if not text:
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:

@@ -15,6 +15,7 @@ from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.budget import BudgetPanel
@@ -36,6 +37,11 @@ def panel(app: ChatApp, kind: type[BudgetPanel] | type[ToolsPanel]) -> str:
 
 def hint(app: ChatApp) -> str:
     return str(app.chat.query_one("#hint").visual)
+
+
+def told(app: ChatApp) -> str:
+    """What the line above the prompt says."""
+    return str(app.chat.query_one(PromptBar).border_title)
 
 
 async def ready(pilot, app: ChatApp) -> None:
@@ -370,7 +376,7 @@ async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2
         assert prompt(app).has_focus
 
 
-async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_end(make_app):
+async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(make_app):
     long = (STARTED, *(Rationale(f"thought {n}", "single") for n in range(100)), FINISHED)
     app = make_app(FakeShell(long))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -380,10 +386,17 @@ async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_e
         assert transcript.scroll_y == transcript.max_scroll_y
         await pilot.press("pageup", "pageup")
         left_at = transcript.scroll_y
-        await ask(pilot, app, "/tools")
-        await eventually(pilot, lambda: "done" in seen(app))
+        assert "new below" not in told(app)
+        app.chat.stage.hear(Rationale("one more thought", "single"))
+        await eventually(pilot, lambda: "new below" in told(app))
         assert transcript.scroll_y == left_at
-        await pilot.press(*["pagedown"] * 4)
+        await pilot.press("end")
+        await eventually(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
+        assert "new below" not in told(app)
+        await pilot.press("pageup", "pageup", *"ab", "home", "end")
+        assert transcript.scroll_y < transcript.max_scroll_y  # end has gone to the end of the line first
+        await pilot.press("enter")
+        await eventually(pilot, lambda: seen(app).count("thought 99") == 2)
         assert transcript.scroll_y == transcript.max_scroll_y
 
 

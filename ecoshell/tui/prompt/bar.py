@@ -49,7 +49,7 @@ class PromptBar(Vertical):
         self._draft = draft
         self._keeper: DraftKeeper | None = None
         self._mode: Mode = "ask"
-        self._hinted = False
+        self._hinted = self._news = False
         self.completions = CompletionList()
         self.prompt = Prompt(self.completions, history)
 
@@ -73,6 +73,11 @@ class PromptBar(Vertical):
             line.update(text)
             line.set_class(bool(text), "-on")
             self._hinted = bool(text)
+
+    def tell_news(self, news: bool) -> None:
+        """Say whether something has arrived below what is seen of the transcript."""
+        self._news = news
+        self._show_mode()
 
     def on_mount(self) -> None:
         """Read what was sent before, and the draft of the last time."""
@@ -136,8 +141,9 @@ class PromptBar(Vertical):
 
     def _show_mode(self) -> None:
         mode = self.prompt.mode
-        nothing = " · nothing found" if mode == "search" and not self.completions.is_open else ""
-        self.border_title = f"{self._WORDS[mode]}{nothing}"
+        nothing = "nothing found" if mode == "search" and not self.completions.is_open else ""
+        words = (self._WORDS[mode], nothing, "▼ new below: end goes there" if self._news else "")
+        self.border_title = " · ".join(word for word in words if word)
         if mode != self._mode:
             self._mode = mode
             self.query_one("#sign", Static).update(self._SIGNS[mode])

@@ -64,7 +64,8 @@ class Prompt(TextArea):
     HELP = (
         "Enter sends, shift+enter or ctrl+j begins a new line, up and down at the edges recall what was sent before, "
         "ctrl+r searches it. Tab completes a slash command or an @file, a line that begins with ! runs in the shell. "
-        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript."
+        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript; end, at the end of what is "
+        "typed, goes to its last line."
     )
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
 
@@ -209,6 +210,12 @@ class Prompt(TextArea):
             super().action_cursor_down(select)
         elif (entry := self._history.forward()) is not None:
             self._recall(entry)
+
+    async def action_cursor_line_end(self, select: bool = False) -> None:
+        """To the end of the line; from the end of what is typed, to the end of the transcript."""
+        if not select and self.cursor_location == self.document.end:
+            await self.run_action("app.end_of_transcript")
+        super().action_cursor_line_end(select)
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key in _STEERING and await self._steer(event.key):
