@@ -203,7 +203,7 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"↩ **Back to {where}**: {literal(event.reason)}"
         case ModeChosen():
             yield f"{code(event.mode)} thinks: {literal(event.why)}"
-        case NodeChanged(state="failed" | "skipped" | "stopped"):
+        case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             yield f"{code(event.label)} {event.state}{reason}"
         case PlanChanged(number=1):
@@ -255,7 +255,7 @@ def _compacted(event: Compacted) -> str:
 
 def _outcome(event: CallFinished) -> str:
     if event.refused:
-        return f"Refused ({literal(event.refused)})"
+        return "Denied" if event.refused == "unapproved" else f"Refused ({literal(event.refused)})"
     cut = ", truncated" if event.truncated else ""
     return f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
 

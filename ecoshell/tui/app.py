@@ -163,6 +163,7 @@ class ChatApp(ThemedApp[int]):
 
     async def leave(self, status: int) -> None:
         """Leave with this exit status; a turn that runs is stopped first, so that what it holds is settled."""
+        self.chat.leaving = True
         if self.shell is not None:
             await self.shell.stop()
         self.exit(status)

@@ -225,7 +225,7 @@ async def test_markup_and_escapes_of_a_tool_are_shown_as_text() -> None:
 async def test_a_refused_call_names_the_guard() -> None:
     refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
-    assert "refused (unregistered): Register it first." in screen
+    assert "refused: unregistered: Register it first." in screen
 
 
 async def test_the_summary_says_when_a_cost_is_unknown() -> None:

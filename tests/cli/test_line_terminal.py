@@ -59,10 +59,10 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     terminal.wait(r"session: spent \$0\.\d+, held \$0, left \$0\.4")
 
     terminal.type("run two commands\r")
-    terminal.wait(r"\[y\] once.*no:")
+    terminal.wait(r"\[1\] once.*instead:")
     terminal.type("y\r")
     terminal.wait(r"result: 42")
-    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[y\] once.*no: *$")
+    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
     terminal.type("y\r")
     terminal.wait(r'▸ call run_command\(command="sleep 600"\)')
     terminal.type("\x03")

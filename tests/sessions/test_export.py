@@ -100,7 +100,7 @@ def test_errors_limits_and_refusals_are_told() -> None:
         )
     )
     for part in (
-        "Refused (unapproved)",
+        "**Denied**",
         "cap is reached",
         "no network the session is kept try again",
         "Partial answer",

@@ -26,6 +26,7 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
     """Makes an app over a shell; `gate` holds the shell back until it is set."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(TextArea, "cursor_blink", False)  # a picture must not depend on the moment it is taken
+    monkeypatch.setattr("ecoshell.tui.prompt.bar.monotonic", lambda: 0.0)
 
     def make(shell: FakeShell, *, gate: asyncio.Event | None = None, **options: object) -> ChatApp:
         async def build(_: Options, person: Person) -> FakeShell:

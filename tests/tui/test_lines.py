@@ -75,7 +75,7 @@ def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
 
 
 def test_a_call_that_still_runs_says_so():
-    assert lines.call(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
+    assert lines.under_way(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
 
 
 def test_a_call_that_was_paid_for_shows_its_price():
@@ -156,7 +156,7 @@ def test_a_truncated_observation_says_so():
 
 def test_a_long_argument_is_cut():
     long = CallStarted("c1", "write_file", {"text": "x" * 1_000_000})
-    assert len(lines.call(long).plain) < 120
+    assert len(lines.under_way(long).plain) < 120
 
 
 def test_escape_sequences_in_what_tools_print_are_shown_and_not_obeyed():
@@ -219,7 +219,7 @@ def test_a_cost_that_is_not_known_is_not_shown_as_zero():
 
 def test_a_decision_names_who_took_it():
     assert lines.approval("write_file", ApprovalGiven("c1", "no", "rule")).plain == (
-        "write_file  not approved, by a rule in the settings"
+        "write_file  denied by a rule in the settings"
     )
 
 

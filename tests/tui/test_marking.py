@@ -52,7 +52,7 @@ async def test_a_result_that_helped_has_a_sign_and_one_that_did_not_a_word_in_th
         await eventually(pilot, lambda: app.chat.talk)
         assert line(app, "count_text(").endswith("12 ms  $0  ✔")
         assert line(app, "read_file(").endswith("3 ms  $0  ✘ unhelpful")
-        assert line(app, "write_file(").endswith("refused: unapproved")
+        assert line(app, "write_file(").endswith("  denied")
 
 
 async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_app):

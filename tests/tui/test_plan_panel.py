@@ -19,8 +19,9 @@ from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
 
 from ecoshell.agent.dossier import Dossier
 from ecoshell.messages import ToolDocument
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.document import DocumentScreen
-from ecoshell.tui.side.bars import SummaryLine, TitleBar
+from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 from ecoshell.tui.transcript.view import Transcript
@@ -33,8 +34,8 @@ def panel(app) -> PlanPanel:
     return app.chat.query_one(PlanPanel)
 
 
-def title(app) -> str:
-    return str(app.chat.query_one(TitleBar).visual)
+def doing(app) -> str:
+    return str(app.chat.query_one(PromptBar).border_title)
 
 
 async def test_the_panel_follows_a_turn_from_planned_to_used_to_replanned_to_forbidden(paths):
@@ -181,28 +182,15 @@ async def test_any_size_of_the_terminal_will_do(paths, size):
         assert any("✔" in line for line in shown)
 
 
-async def test_the_estimate_stands_in_the_title_before_the_first_step_and_until_the_turn_ends(make_app):
+async def test_the_estimate_stands_beside_what_is_done_until_the_turn_ends(make_app):
     app = make_app(FakeShell(events=FOLLOWED, stops_at=2))
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.talk)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "◇ working, about $0.002 to $0.011" in title(app))
-        assert "plan: 3 of 5 tools, about $0.002 to $0.011" in app.chat.query_one(Transcript).text
+        await eventually(pilot, lambda: "working, about $0.002 to $0.011 · 0 s · esc stops" in doing(app))
+        assert "plan: 3 of 5 tools" in app.chat.query_one(Transcript).text
         await pilot.press("escape")
-        await eventually(pilot, lambda: "working" not in title(app))
-        assert "about" not in title(app)
-
-
-async def test_a_narrow_title_does_without_the_estimate_rather_than_without_the_model(make_app):
-    state = replace(STANDING, model="openai/gpt-4.1-mini-2025-04-14")
-    app = make_app(FakeShell(events=FOLLOWED, stops_at=2, state=state))
-    async with app.run_test(size=(60, 24)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
-        await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "plan: 3 of 5" in app.chat.query_one(Transcript).text)
-        assert "◇ working" in title(app)
-        assert "about" not in title(app)
-        assert "gpt-4.1-mini" in title(app)
+        await eventually(pilot, lambda: doing(app) == "")
 
 
 async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_used_any_more(make_app):
@@ -213,7 +201,7 @@ async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_
         await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
         told = [line.strip() for line in app.chat.query_one(Transcript).text.splitlines() if "plan:" in line]
         assert told == [
-            "·  plan: 3 of 5 tools, about $0.002 to $0.011",
+            "·  plan: 3 of 5 tools",
             "·  plan: count_text (quota) may not be used any more",
         ]
 

@@ -268,11 +268,8 @@ async def test_the_title_says_what_opens_and_then_who_thinks(paths):
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
         assert bar(app).endswith("  single · react ─ embedded")
-        title.work(True)
-        assert bar(app).endswith(" ◇ working  single · react ─ embedded")
         title.say("read-only")
-        assert bar(app).endswith(" ◇ working  read-only  single · react ─ embedded")
-        title.work(False)
+        assert bar(app).endswith("  read-only  single · react ─ embedded")
         title.say("")
         assert bar(app).split() == ["ecoshell", "·", "fix-readme", "single", "·", "react", "─", "embedded"]
 

@@ -17,6 +17,7 @@ _TONES: Mapping[Look, Tone] = {
     "running": "tool",
     "done": "good",
     "failed": "error",
+    "denied": "warning",
     "skipped": "warning",
     "stopped": "warning",
 }

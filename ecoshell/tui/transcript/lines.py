@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, words_text
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, refusal, trust_line, words_text
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -78,9 +78,9 @@ _DECISIONS = {
     "once": "approved, this once",
     "session": "approved for this session",
     "project": "approved for this project",
-    "no": "not approved",
+    "no": "denied",
 }
-_DECIDERS = {"person": "by you", "rule": "by a rule in the settings", "nobody": "nobody was there to ask"}
+_DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody": ": nobody was there to ask"}
 
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
@@ -171,6 +171,12 @@ def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
 
 
+def book(name: str, said: Sequence[str], details: Sequence[str]) -> Block:
+    """What is kept account of in a turn: what is new of it in a line, all of it folded away."""
+    head = row(Piece(" · ".join(said), "muted"))
+    return Block("·", "muted", bodies=(Body("\n".join(details), 0, tone="muted", head=head),), name=name)
+
+
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     """What was thought of a call's result, for the end of its line; the person's own word outweighs a judge's."""
     if marked is not None:
@@ -195,15 +201,27 @@ def unregistered(name: str) -> Block:
     return Block("−", "warning", (row(Piece("unregistered ", "warning"), Piece(visible_line(name), "tool")),))
 
 
-def call(started: CallStarted | None, finished: CallFinished | None = None) -> Block:
-    """A call as it runs or, once finished, with its time, its price, its observation and what it changed."""
-    if finished is None:
-        head = _signature(started) if started else ()
-        return Block("▸", "tool", (row(*head, Piece("  running …", "muted")),))
+def under_way(started: CallStarted, *, waits: bool = False) -> Block:
+    """A call as it runs or, with `waits`, before anybody has allowed it."""
+    ending = Piece("  waits for your approval", "warning") if waits else Piece("  running …", "muted")
+    return Block("▸", "tool", (row(*_signature(started), ending),))
+
+
+def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
+    """A finished call with its time, its price, its observation and what it changed; or who has denied it."""
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
     tone: Tone = "tool"
+    if denied is not None and finished.refused:
+        by = _DECIDERS.get(denied.by, "")
+        said = (
+            ()
+            if not denied.instead
+            else (row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead))),)
+        )
+        bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
+        return Block("▸", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *said), bodies=bodies)
     if finished.refused:
-        ending, tone = Piece(f"  refused: {visible_line(finished.refused)}", "warning"), "warning"
+        ending, tone = Piece(f"  {refusal(finished.refused)}", "warning"), "warning"
     elif not finished.ok:
         ending, tone = Piece(f"  failed after {duration(finished.seconds)}{_price(finished)}", "error"), "error"
     else:
@@ -263,7 +281,7 @@ def cost_chosen(event: CostChosen) -> Block:
 def approval(name: str, event: ApprovalGiven) -> Block:
     """Who decided on a call, and how."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
-    words = f"{_DECISIONS.get(event.decision, event.decision)}, {_DECIDERS.get(event.by, event.by)}"
+    words = f"{_DECISIONS.get(event.decision, event.decision)}{_DECIDERS.get(event.by, event.by)}"
     rows = (row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone)),)
     if event.arguments is not None:
         rows = (*rows, row(Piece("with arguments edited by you:", "muted")), *arguments_rows(event.arguments))
@@ -318,7 +336,7 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending, tone = _ENDINGS[event.status]
     sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
-    if event.saved_tokens > 0:
+    if event.saved_tokens > 0 and event.spent_nano:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:
         sums.append(f"by the {by}")
