@@ -84,7 +84,7 @@ class Signs:
     dot: str
 
 
-FANCY = Signs("❯", "◆", "◇", "↩", "＋", "▸", "└", "✔", "✔", "✘", "·")
+FANCY = Signs("›", "◊", "◦", "←", "+", "►", "└", "√", "√", "×", "·")
 PLAIN = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "|")
 """For terminals that show letters only, and for whoever has the screen read aloud."""
 

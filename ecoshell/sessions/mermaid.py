@@ -35,7 +35,7 @@ def _lines(branching: Branching) -> Iterator[str]:
     critical = frozenset(pairwise(plan.critical))
     yield "flowchart TD"
     for label, node in nodes.items():
-        mark = "★ " if label in plan.critical else ""
+        mark = "* " if label in plan.critical else ""
         said = f"{mark}{escaped(label)}<br/>{_figures(branching, node)}"
         yield f'    {names[label]}["{said}"]:::{branching.stands(label)}'
     for label, node in nodes.items():

@@ -18,9 +18,9 @@ Look = Literal["rail", "name", "figures", "critical"] | NodeState
 DrawnPiece = tuple[str, Look]
 DrawnLine = tuple[DrawnPiece, ...]
 SIGNS: Mapping[NodeState, str] = {
-    "waiting": "○", "running": "▸", "done": "✔", "failed": "✘", "denied": "✘", "skipped": "↷", "stopped": "■",
+    "waiting": "○", "running": "►", "done": "√", "failed": "×", "denied": "×", "skipped": "»", "stopped": "■",
 }  # fmt: skip
-CRITICAL = "★"
+CRITICAL = "*"
 """Marks the nodes of the longest path."""
 
 

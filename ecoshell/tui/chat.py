@@ -85,7 +85,7 @@ class ChatScreen(Screen[None]):
         self._paths = paths
         self._model = model
         self._waiting: Draft | None = None
-        self._failed = False
+        self._failed = self._first = False
         self._stage: Stage | None = None
         self.talk: Talk | None = None
         self.leaving = False
@@ -101,7 +101,8 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
-        self.query_one(Transcript).add(welcome_block(__version__, first=is_first_start(self._paths)))
+        self._first = is_first_start(self._paths)
+        self.query_one(Transcript).add(welcome_block(__version__, first=self._first))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
@@ -140,7 +141,7 @@ class ChatScreen(Screen[None]):
         await talk.begin()
         prompt.completer, prompt.files = self._complete, shell.files
         self.run_worker(talk.watch())
-        self.run_worker(talk.introduce())
+        self.run_worker(talk.introduce(first=self._first))
         self.talk = talk
         self.warm()
         waiting, self._waiting = self._waiting, None

@@ -105,7 +105,7 @@ class PlayedShell:
             case "/retry":
                 return Printed("taken back", "ask", "again?", (Attachment("a.txt", "text"),))
             case "/copy":
-                return Printed("copied", "copy", "the answer ✔")
+                return Printed("copied", "copy", "the answer √")
             case "/resume abc":
                 return Printed("resumed", "session")
             case _:
@@ -399,7 +399,7 @@ def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.Mon
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert Printer(screen).copy("the answer ✔")
+    assert Printer(screen).copy("the answer √")
     assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDinJQ=\x07"
 
 

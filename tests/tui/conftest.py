@@ -14,11 +14,15 @@ from ecoshell.agent.person import Person
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
+from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
+    """Folders of a person who has opened every panel."""
+    found = Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
+    ArrangementFile(found.state_file).write(Arrangement())
+    return found
 
 
 @pytest.fixture

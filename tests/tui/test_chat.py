@@ -27,6 +27,8 @@ from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 from ecoshell.tui.transcript.view import Transcript
 
@@ -74,6 +76,16 @@ async def test_a_new_session_says_which_model_answers_and_how_to_get_a_better_on
         assert "tiny answers. Better ones are on this machine" in " ".join(seen(app).split())
 
 
+async def test_the_first_start_offers_requests_and_two_panels_and_the_others_are_a_key_away(make_app, paths):
+    paths.state_file.unlink()
+    app = make_app(FakeShell(introduced="tiny answers.", names=("notes.txt",)))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: "How many words are in notes.txt?" in seen(app))
+        assert [panel.NAME for panel in app.chat.query(Panel) if not panel.folded] == ["budget", "tools"]
+        await pilot.press("f3")
+        assert not app.chat.query_one(PlanPanel).folded
+
+
 async def test_a_session_that_goes_on_is_not_introduced_again(make_app):
     app = make_app(FakeShell(introduced="tiny answers.", earlier=COUNTING))
     async with app.run_test(size=(120, 36)) as pilot:
@@ -89,7 +101,7 @@ async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
         await ask(pilot, app)
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
         signs = [line[0] for line in seen(app).splitlines()[5:] if line and not line[0].isspace()]
-        assert signs == ["❯", "·", "◆", "▸", "✔"]
+        assert signs == ["›", "·", "◊", "►", "√"]
         assert "4 tools by name · registered count_text" in seen(app)
         assert "names only is cheaper" not in seen(app)
         assert shell.asked == ["how many"]
@@ -284,7 +296,7 @@ async def test_a_command_can_be_given_while_a_turn_runs(make_app):
         await ask(pilot, app)
         await pilot.press(*"/budget 2", "enter")
         await eventually(pilot, lambda: "done: /budget 2" in seen(app))
-        assert seen(app).rstrip().endswith("◇  thinking")
+        assert seen(app).rstrip().endswith("◦  thinking")
 
 
 async def test_an_unknown_command_is_answered_with_the_nearest(make_app):
@@ -540,7 +552,7 @@ async def test_an_error_is_told_with_what_to_do(make_app):
     app = make_app(FakeShell((STARTED, ErrorHappened("ModelUnavailable", "No [answer].", "Kept.", "Try again."))))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
-        await eventually(pilot, lambda: "✖  No [answer]." in seen(app))
+        await eventually(pilot, lambda: "×  No [answer]." in seen(app))
         assert "Try again." in seen(app)
 
 

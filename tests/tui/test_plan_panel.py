@@ -45,17 +45,17 @@ async def test_the_panel_follows_a_turn_from_planned_to_used_to_replanned_to_for
         app.body.hear(STARTED)
         app.body.hear(PLANNED)
         await eventually(pilot, lambda: "0/2 ok" in panel(app).text)
-        assert panel(app).title.strip() == "▾ PLAN  btp"
+        assert panel(app).title.strip() == "▼ PLAN  btp"
         app.body.hear(USED)
         await eventually(pilot, lambda: "1/2 ok" in panel(app).text)
-        assert panel(app).title.strip() == "▾ PLAN  btp · replanned 1×"
+        assert panel(app).title.strip() == "▼ PLAN  btp · replanned 1×"
         app.body.hear(QUOTA)
         await eventually(pilot, lambda: "2/2 quota" in panel(app).text)
         app.body.hear(BLACKLISTED)
         await eventually(pilot, lambda: "1/1 blacklist" in panel(app).text)
         app.body.hear(SPENT)
         await eventually(pilot, lambda: "0/0 budget" in panel(app).text)
-        assert "↻ a step did not cost what was" in panel(app).text
+        assert "↔ a step did not cost what was" in panel(app).text
         assert panel(app).title.strip().endswith("replanned 4×")
 
 
@@ -104,7 +104,7 @@ async def test_enter_asks_why_of_the_highlighted_row_and_minus_folds(paths):
         await pilot.press("minus")
         await pilot.pause()
         assert panel(app).region.height == 1
-        assert panel(app).title.strip() == "▸ PLAN  3 of 5 planned · replanned 1×"
+        assert panel(app).title.strip() == "► PLAN  3 of 5 planned · replanned 1×"
         await pilot.press("enter")
         await pilot.pause()
         assert panel(app).region.height > 5
@@ -116,7 +116,7 @@ async def test_on_a_tall_screen_everything_is_said_of_the_highlighted_row_as_soo
     async with app.run_test(size=(120, 70)) as pilot:
         await pilot.press("f3")
         await eventually(pilot, lambda: panel(app).text.endswith("$0.0012 ± $0.0003: worth its price"))
-        assert "✔ count_text" in panel(app).text
+        assert "√ count_text" in panel(app).text
         await pilot.press("f2")
         await eventually(pilot, lambda: "worth its price" not in panel(app).text)
         assert "Counts words." in app.chat.query_one(ToolsPanel).text
@@ -155,7 +155,7 @@ async def test_switching_plans_off_empties_the_panel_and_no_key_breaks_it(paths)
         await pilot.press("f3", "down")
         app.chat.show(replace(READY, plan="off"))
         await eventually(pilot, lambda: "plan off" in panel(app).text)
-        assert panel(app).title.strip() == "▾ PLAN  off"
+        assert panel(app).title.strip() == "▼ PLAN  off"
         await pilot.press("down", "end", "pageup", "enter")
         await pilot.pause()
         assert app.wanted == []
@@ -179,7 +179,7 @@ async def test_any_size_of_the_terminal_will_do(paths, size):
         await pilot.pause()
         assert panel(app).region.height > 1
         shown = [panel(app).render_line(y).text for y in range(panel(app).scrollable_content_region.height)]
-        assert any("✔" in line for line in shown)
+        assert any("√" in line for line in shown)
 
 
 async def test_the_estimate_stands_beside_what_is_done_until_the_turn_ends(make_app):

@@ -97,9 +97,9 @@ def test_of_branches_that_think_at_once_one_is_named_until_the_last_has_its_repl
 
 def test_before_a_turn_every_role_stands_with_its_model():
     assert text(board_of(players=ALONE)).split() == [
-        *("◆", "planner", "embedded", "not", "asked", "yet"),
-        *("▸", "caller", "embedded", "not", "asked", "yet"),
-        *("✔", "summarizer", "embedded", "not", "asked", "yet"),
+        *("◊", "planner", "embedded", "not", "asked", "yet"),
+        *("►", "caller", "embedded", "not", "asked", "yet"),
+        *("√", "summarizer", "embedded", "not", "asked", "yet"),
     ]
 
 
@@ -111,11 +111,11 @@ def test_nobody_is_named_where_nobody_is_known():
 def test_who_thinks_is_marked_by_a_sign_and_a_word(width: int):
     for events, role in ((PLANNER_THINKS, "planner"), (CALLER_THINKS, "caller"), (SUMMARIZER_WRITES, "summarizer")):
         lines = text(board_of(*trio()[:events]), width).splitlines()
-        marked = next(at for at, line in enumerate(lines) if line.startswith("◇ "))
-        assert lines[marked].startswith(f"◇ {role}")
+        marked = next(at for at, line in enumerate(lines) if line.startswith("◦ "))
+        assert lines[marked].startswith(f"◦ {role}")
         assert "thinking" in f"{lines[marked]}{lines[marked + 1]}"
         assert sum("thinking" in line for line in lines) == 1
-    assert "◇" not in text(board_of(*trio()[:CALLED]), width)
+    assert "◦" not in text(board_of(*trio()[:CALLED]), width)
 
 
 @pytest.mark.parametrize("width", [36, 78])
@@ -136,7 +136,7 @@ def test_why_shares_are_not_of_the_price_is_said_where_there_is_room():
 
 def test_a_role_that_was_not_asked_has_no_share():
     shown = text(board_of(*trio()[:CALLED])).splitlines()
-    assert shown[-2].rstrip() == "✔ summarizer  embedded"
+    assert shown[-2].rstrip() == "√ summarizer  embedded"
     assert shown[-1].strip() == "not asked yet"
 
 
@@ -218,7 +218,7 @@ async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_on
     app = make_app(Changing())
     async with app.run_test(size=(120, 44)) as pilot:
         await eventually(pilot, lambda: app.chat.talk and app.chat.talk.mode)
-        assert "single · react" in title(app)
+        assert "one model, step by step" in title(app)
         await pilot.press("f6")
-        await eventually(pilot, lambda: "umi · react" in title(app))
+        await eventually(pilot, lambda: "three roles, step by step" in title(app))
         await eventually(pilot, lambda: "summarizer  embedded" in app.chat.query_one(RolesPanel).text)

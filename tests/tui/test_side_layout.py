@@ -267,9 +267,9 @@ async def test_the_title_says_what_opens_and_then_who_thinks(paths):
         app.chat.show(READY)
         title = app.chat.query_one(TitleBar)
         assert bar(app).startswith("ecoshell · fix-readme")
-        assert bar(app).endswith("  single · react ─ embedded")
+        assert bar(app).endswith("  one model, step by step ─ embedded")
         title.say("read-only")
-        assert bar(app).endswith("  read-only  single · react ─ embedded")
+        assert bar(app).endswith("  read-only  one model, step by step ─ embedded")
         title.say("")
         assert bar(app).split() == ["ecoshell", "·", "fix-readme", "single", "·", "react", "─", "embedded"]
 

@@ -33,11 +33,11 @@ def open_chat(tmp_path: Path) -> Iterator[Open]:
 
 def test_ask_watch_set_a_cap_hit_it_choose_and_go_on_after_a_kill(open_chat: Open, tmp_path: Path) -> None:
     terminal = open_chat("--model", NAME)
-    terminal.wait(r"react ─ embedded")
+    terminal.wait(r"step by step ─ embedded")
     terminal.type("What is 17 * 23?\r")
-    terminal.wait(r"＋ registered calculate +\+\d+ tok")
-    terminal.wait(r"▸ +calculate\(.*17 \* 23")
-    terminal.wait(r"✔ .*391")
+    terminal.wait(r"tools by name.*registered calculate")
+    terminal.wait(r"► +calculate\(.*17 \* 23")
+    terminal.wait(r"√ .*391")
     terminal.wait(r"\$0 · \d+ steps?")
 
     terminal.type("/budget 700tok\r")
@@ -49,22 +49,22 @@ def test_ask_watch_set_a_cap_hit_it_choose_and_go_on_after_a_kill(open_chat: Ope
     terminal.wait(r"^│ \d+tok +│$")
     terminal.type("\x15200000tok\r")
     terminal.wait(r"the cap is raised")
-    terminal.wait(r"✔ .*144")
+    terminal.wait(r"√ .*144")
 
     terminal.type("/cost\r")
     terminal.wait(r"spent \$0")
     terminal.type("a thought that is not sent")
-    terminal.wait(r"❯ +a thought that is not sent")
+    terminal.wait(r"› +a thought that is not sent")
     _until((tmp_path / "home" / "data" / "draft.txt").exists)
     terminal.child.kill(signal.SIGKILL)
     terminal.child.wait()
 
     again = open_chat("--resume", _only_session(tmp_path / "home"))
-    again.wait(r"❯ +a thought that is not sent")
-    screen = again.wait(r"✔ .*144")
-    assert re.search(r"❯ +What is 12 \* 12\?", screen)
+    again.wait(r"› +a thought that is not sent")
+    screen = again.wait(r"√ .*144")
+    assert re.search(r"› +What is 12 \* 12\?", screen)
     again.type("\x15What is 20 - 3?\r")
-    again.wait(r"✔ .*17\b")
+    again.wait(r"√ .*17\b")
     again.type("/quit\r")
     assert again.ended() == 0
 

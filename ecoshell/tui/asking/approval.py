@@ -232,7 +232,7 @@ class ApprovalQuestion(Question[Approval]):
 
     def _why(self) -> Content:
         shown = self._shown_rationale()
-        return Content.assemble(("◆ ", "$text-accent"), (shown.text, "italic"), (shown.more, QUIET))
+        return Content.assemble(("◊ ", "$text-accent"), (shown.text, "italic"), (shown.more, QUIET))
 
     def _call(self) -> Content:
         rows = [

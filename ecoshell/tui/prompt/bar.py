@@ -58,7 +58,7 @@ class PromptBar(Vertical):
     }
     """
     _WORDS: ClassVar[dict[Mode, str]] = {"ask": "", "shell": "shell command", "search": "history search"}
-    _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "❯", "shell": "", "search": "?"}
+    _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "›", "shell": "", "search": "?"}
 
     def __init__(self, history: History, draft: DraftFile) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class PromptBar(Vertical):
         yield self.completions
         yield Static("", id="queue", markup=False)
         with Horizontal():
-            yield Static("❯", id="sign", markup=False)
+            yield Static("›", id="sign", markup=False)
             yield self.prompt
         yield Static("", id="hint", markup=False)
 

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 _TITLE = 24
 """Cells that the session's title keeps beside what stands on the right."""
 _MODEL = 28
+_MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
+_STRATEGIES = {
+    "react": "step by step",
+    "dfsdt": "trying again from earlier steps",
+    "tot": "comparing steps",
+    "graph": "a plan of branches",
+}
+"""What the names of modes and strategies mean; others stand as they are."""
 
 
 class TitleBar(Static):
@@ -49,7 +57,8 @@ class TitleBar(Static):
         if not self._title:
             self._state = ""  # it is open now
         self._title = visible_line(standing.title) or "new session"
-        self._who = (f"{standing.mode} · {standing.strategy}", visible_line(standing.model))
+        how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
+        self._who = (how, visible_line(standing.model))
         self._set()
 
     def _set(self) -> None:
