@@ -60,10 +60,7 @@ _TRUSTS: dict[str, Trust] = {
     "1": "yes",
 }
 _TRUST = "[1] trust it until it changes  [n] no, until it changes  [l] not now: "
-_DECIDE = (
-    "[1] once  [2] always in this session  [3] always in this project  [e] edit the arguments  "
-    "[n] no  [d] no, do this instead: "
-)
+_DECIDE = "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
 _NO_BUT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 _SHOWN_LINES = 40
 """Lines of a preview, or of instructions, that are printed."""

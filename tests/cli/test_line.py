@@ -139,6 +139,9 @@ class PreparedInput:
 
     word = question
 
+    def ahead(self) -> list[str]:
+        return []
+
 
 async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True) -> tuple[int, str]:
     """Run the loop over prepared lines; its status and everything it printed."""

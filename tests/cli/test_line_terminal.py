@@ -80,6 +80,22 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     assert history.stat().st_mode & 0o077 == 0
 
 
+def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(open_terminal: Open) -> None:
+    terminal = open_terminal("line")
+    terminal.wait(r"^›")
+    terminal.type("what is 17 * 23?\r")
+    terminal.wait(r"√ answered")
+    terminal.wait(r"^› *$")
+    terminal.type("run two commands\ry\r")
+    terminal.wait(r"may it run run_command\(command=\"echo.*\n.*\n\[1\] once.*instead: *$")
+    terminal.type("n\r")
+    terminal.wait(r"denied: run_command was not run")
+    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
+    terminal.type("no, do nothing\r")
+    terminal.wait(r"Do this instead: do nothing")
+    terminal.wait(r"Still here\.(.|\n)*^› y$")
+
+
 def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line", "--yes")
     terminal.wait(r"^›")

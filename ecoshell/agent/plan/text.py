@@ -15,7 +15,7 @@ def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
     """A row for each tool; those of which nothing is known but that they are new share a line."""
     new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
     told = rows if len(new) < _FOLDED else [row for row in rows if row.tool not in new]
-    more = [] if told is rows else [f"{_SIGNS['planned']} {len(new)} tools not used yet: {', '.join(new)}"]
+    more = [] if told is rows else [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"]
     lines = [table(HEAD, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
     return "\n".join([*lines, *more])
 

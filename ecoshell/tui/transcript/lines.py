@@ -50,7 +50,7 @@ _WIDEST_VALUE = 60
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What stands between two columns."""
 _WIDEST_LEAD = 44
-"""Characters before a last column that is wrapped beside them."""
+"""Characters before a column that goes on below itself."""
 _ENDINGS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("", "muted"),
     "limit": ("limit reached", "warning"),
@@ -314,11 +314,8 @@ def plain(text: str) -> Block:
 
 
 def _hanging(line: str) -> Row:
-    """A line, its last column as what is wrapped where there are several and the others leave room for it."""
-    gaps = [found.end() for found in _GAP.finditer(line)]
-    if not gaps or gaps[-1] > _WIDEST_LEAD:
-        return row(Piece(line))
-    at = gaps[-1]
+    """A line of a table: what there is no room for stands below the last column that begins early enough."""
+    at = max((found.end() for found in _GAP.finditer(line) if found.end() <= _WIDEST_LEAD), default=0)
     return row(Piece(line[at:]), lead=line[:at])
 
 
