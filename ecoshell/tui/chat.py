@@ -285,7 +285,7 @@ class ChatScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the key that stops while there is nothing to stop."""
-        stoppable = self._stoppable or self.query_one(PromptBar).queue
+        stoppable = self._stoppable or any(bar.queue for bar in self.query(PromptBar))
         return None if action == "stop" and not stoppable else True
 
     def action_stop(self) -> None:

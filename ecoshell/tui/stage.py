@@ -49,6 +49,7 @@ class Stage:
         self._bar = bar
         self._estimate = self._leads = ""
         """What the turn was estimated at before its first step, and the model that leads."""
+        self._working = False
         self._transcript = transcript
         self._body = body
         self._teller = Teller(transcript, beside=lambda: body.beside)
@@ -59,8 +60,9 @@ class Stage:
         self._body.hear(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
-        asks = isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
-        self._bar.doing("waits for your answer" if asks else self._doing)
+        if self._working:
+            asks = isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
+            self._bar.doing("waits for your answer" if asks else self._doing)
 
     @property
     def _doing(self) -> str:
@@ -82,7 +84,7 @@ class Stage:
 
     def work(self, working: bool) -> None:
         """Show whether a turn is under way."""
-        self._estimate = ""
+        self._working, self._estimate = working, ""
         self._bar.doing("working" if working else "")
 
     def read_only(self, reading: bool) -> None:

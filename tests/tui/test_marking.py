@@ -6,6 +6,7 @@ from tui_play import FINISHED, STARTED, WANTED, FakeShell, eventually
 
 from ecoshell.errors import StoreError
 from ecoshell.events import Answer, CallFinished, CallJudged, CallMarked, CallStarted, Event
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.transcript.view import Transcript
 
@@ -62,6 +63,7 @@ async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_ap
         assert line(app, "count_text(").endswith("12 ms  $0")
         await pilot.press("plus")
         await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
+        assert not app.chat.query_one(PromptBar).border_title  # nothing works
 
 
 async def test_plus_and_minus_mark_a_result_and_the_same_key_again_takes_the_mark_back(make_app, shell):

@@ -200,7 +200,7 @@ async def test_the_arrangement_is_the_same_in_the_next_run(paths):
 
 
 async def test_a_width_that_is_too_much_for_a_small_screen_is_kept_for_a_large_one(paths):
-    paths.state_file.parent.mkdir(parents=True)
+    paths.state_file.parent.mkdir(parents=True, exist_ok=True)
     paths.state_file.write_text('{"width": 90}')
     app = SideApp(paths)
     async with app.run_test(size=(100, 30)) as pilot:
