@@ -73,6 +73,10 @@ class ModelUnavailable(ModelError):
     """The network or the provider did not answer; trying again may help."""
 
 
+class ModelUnreachable(ModelUnavailable):
+    """Nobody could be connected to at the model's address: trying again at once would not help."""
+
+
 class ModelBroken(ModelError):
     """The model answered, and the answer cannot be used."""
 

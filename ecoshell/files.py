@@ -3,6 +3,7 @@
 import fcntl
 import os
 import re
+import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -44,3 +45,12 @@ def _sweep(file: Path) -> None:
                     fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its writer lives
                     if time.time() - os.fstat(left.fileno()).st_mtime > _SETTLED:
                         one.unlink()
+
+
+def is_special(file: Path) -> bool:
+    """Whether there is neither a file nor a folder, but, say, a pipe: opening it could wait for ever."""
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError):  # opening it says why
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))

@@ -18,6 +18,8 @@ ROLES: Mapping[RoleName, str] = {
     "summarizer": "writes the answer",
 }
 """The roles of the mode umi, and what each does."""
+LATEST = "."
+"""Stands for the session last used in the workspace where a session's id is expected."""
 SESSIONS = "-"
 """Stands for the session's model where a model's name is expected."""
 

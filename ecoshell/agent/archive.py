@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ecoshell.budget.ledger import Ledger
@@ -48,9 +49,9 @@ class Archive:
         await asyncio.to_thread(self._store.delete, session)
         await asyncio.to_thread(self._undo.forget_session, session)
 
-    async def export(self, session: str, file: Path) -> None:
-        """Write a session into a new file: as JSON where the name ends so, else as Markdown."""
-        await asyncio.to_thread(self._export, session, file)
+    async def export(self, session: str, file: Path, *, running: bool = False) -> None:
+        """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
+        await asyncio.to_thread(self._export, session, file, running)
 
     def _rows(self, limit: int) -> list[SessionRow]:
         costs = {row.key: row for row in self._ledger.rows("session")}
@@ -62,6 +63,6 @@ class Archive:
             for info in self._store.list(limit)
         ]
 
-    def _export(self, session: str, file: Path) -> None:
-        write = as_json if file.suffix == ".json" else as_markdown
+    def _export(self, session: str, file: Path, running: bool) -> None:
+        write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
         write_new(file, write(self._store.events(session), self._store.info(session)))

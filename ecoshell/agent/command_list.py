@@ -1,6 +1,7 @@
 """The commands of the chats, one short function each."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,6 @@ from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
-from ecoshell.sessions.export import as_json, as_markdown, write_new
 from ecoshell.untrusted import visible
 
 
@@ -146,7 +146,8 @@ async def _sessions(shell: Shell, argument: str) -> Printed:
 
 async def _resume(shell: Shell, argument: str) -> Printed:
     await shell.open(_wanted(argument, "/resume ID (see /sessions)"))
-    return Printed(f"Session {shell.session} goes on.", effect="session")
+    await shell.bring_back()
+    return Printed("", effect="session")
 
 
 async def _new(shell: Shell, argument: str) -> Printed:
@@ -156,14 +157,16 @@ async def _new(shell: Shell, argument: str) -> Printed:
 
 async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
-    events = await asyncio.to_thread(lambda: list(shell.store.events(shell.session)))
-    if not argument:
-        return Printed(as_markdown(events, running=shell.conversation.busy))
-    file = Path(os.path.expanduser(argument))  # noqa: ASYNC240, PTH111 - looks at no file
-    json = file.suffix == ".json"
-    text = as_json(events) if json else as_markdown(events, running=shell.conversation.busy)
-    await asyncio.to_thread(write_new, file, text)
+    file = Path(os.path.expanduser(argument)) if argument else await asyncio.to_thread(_free, shell)  # noqa: ASYNC240, PTH111 - looks at no file
+    await shell.archive.export(shell.session, file, running=shell.conversation.busy)
     return Printed(f"Exported to {file}.")
+
+
+def _free(shell: Shell) -> Path:
+    """A file of the session's name in the workspace that is not there yet."""
+    endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    files = (Path(shell.workspace, f"{shell.session}{ending}.md") for ending in endings)
+    return next(file for file in files if not file.exists())
 
 
 async def _clear(shell: Shell, argument: str) -> Printed:
@@ -171,9 +174,7 @@ async def _clear(shell: Shell, argument: str) -> Printed:
 
 
 async def _quit(shell: Shell, argument: str) -> Printed:
-    return Printed(
-        f"Session {shell.session} is kept; ecoshell --resume {shell.session} goes on with it.", effect="quit"
-    )
+    return Printed("", effect="quit")
 
 
 def _wanted(argument: str, example: str) -> str:
@@ -215,7 +216,7 @@ COMMANDS: CommandTable[Shell] = CommandTable(
         Command(
             "export",
             "[FILE]",
-            "this session as Markdown, or as JSON into FILE.json",
+            "this session into a new file: Markdown, or JSON where FILE ends in .json",
             _export,
             lambda s: (f"{s.session}.md", f"{s.session}.json"),
         ),

@@ -59,6 +59,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment, Message, ToolDocument
+from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path
 from ecoshell.tools.restore import Changed, restore
@@ -353,7 +354,15 @@ class Conversation:
         ended = Ended("error", "", Path(question), 0)
         try:
             started = TurnStarted(
-                self._turns, question, kit.model, kit.mode, kit.strategy, asked.attachments, self._copies
+                self._turns,
+                question,
+                kit.model,
+                kit.mode,
+                kit.strategy,
+                asked.attachments,
+                self._copies,
+                kit.session_model,
+                tuple(kit.roles.of(role) for role in ROLES),
             )
             emit(started)
             for text in asked.notices:

@@ -167,6 +167,10 @@ class Caster(Protocol):
         """Which model answers, and how to get a better one, in a sentence or two; may block."""
         ...
 
+    def keep_key(self, provider: str, key: str) -> None:
+        """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
+        ...
+
     def ask_servers(self, ask: bool) -> None:
         """Say whether servers of this machine may be asked for their models from now on."""
         ...
@@ -274,6 +278,10 @@ class Kit:
                 if one not in there:
                     await one.aclose()
         return await self._recast(self.session_model, self.mode, roles)
+
+    async def go_on_as(self, model: str, mode: str, roles: RoleModels) -> Mode:
+        """Go on with the models and in the mode that a session had."""
+        return await self._recast(model, mode, roles)
 
     async def go_on_alone_with(self, model: str) -> Mode:
         """Go on with one model for all there is to do, whatever models roles have had."""

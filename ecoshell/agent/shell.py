@@ -16,13 +16,13 @@ from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
-from ecoshell.errors import StoreError, UsageError
-from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, PlanChanged
+from ecoshell.errors import EcoshellError, StoreError, UsageError
+from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, Notice, PlanChanged
 from ecoshell.messages import Attachment, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.threads import in_thread
-from ecoshell.tools.worker import warm_worker
+from ecoshell.worker import warm_worker
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
 
@@ -81,11 +81,13 @@ class Shell:
         self.store = store
         self.ledger = ledger
         self.archive = Archive(store, ledger, undo=kit.bench.undo, current=lambda: self.session)
-        self._workspace = workspace
+        self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
         self._in_order = asyncio.Lock()
         self._past: Sequence[Event] = ()
+        self.resumed: Notice | None = None
+        """With what a session goes on that was there before."""
 
     @property
     def conversation(self) -> Conversation:
@@ -109,13 +111,38 @@ class Shell:
     async def open(self, session: str | None = None) -> None:
         """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
         if session is None:
-            opened = await asyncio.to_thread(self.store.create, workspace=self._workspace, model=self.kit.model)
+            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.kit.model)
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self._conversation is not None:
             await self._conversation.leave()
-        self._past = await asyncio.to_thread(self.store.past, opened)
+        self._past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
         self._conversation = await asyncio.to_thread(Conversation, self.kit, opened, self._past)
+
+    async def bring_back(self) -> None:
+        """Go on with the model, the mode and the roles that the session was last asked with, if they can be had."""
+        kit, was = self.kit, await asyncio.to_thread(self.store.choices, self.session)
+        told: list[str] = []
+        if was.mode and (was.model, was.mode, was.roles) != (kit.session_model, kit.mode, kit.roles):
+            try:
+                await kit.go_on_as(was.model, was.mode, was.roles)
+            except EcoshellError as error:
+                told.append(f"It was asked with {was.model}, which cannot be had: {error}")
+        if was.workspace not in ("", self.workspace):
+            told.append(f"It was in {was.workspace}; ecoshell --resume {self.session} works there.")
+        self.goes_on(" ".join(told), "/model, /mode and /role choose otherwise.")
+
+    def goes_on(self, told: str, otherwise: str) -> None:
+        """Have it said, after what was said before, with what the session goes on."""
+        thinks = self.kit.playing(self.kit.cast.mode.name)
+        said = f"Session {self.session} goes on with {thinks}, in the mode {self.kit.mode}, in {self.workspace}."
+        self.resumed = Notice(" ".join(filter(None, (said, told, otherwise))))
+
+    @property
+    def farewell(self) -> str:
+        """How to go on with the session, for whoever leaves; empty when nothing has happened in it."""
+        kept = self._conversation is not None and self.conversation.turn > 0
+        return f"Session {self.session} is kept; ecoshell --resume {self.session} goes on with it." if kept else ""
 
     @property
     def read_only(self) -> StoreError | None:
@@ -194,8 +221,8 @@ class Shell:
         return self._commands.overview()
 
     async def past(self) -> Sequence[Event]:
-        """The events of the session from before it was opened here."""
-        return self._past
+        """The events of the session from before it was opened here, and what it goes on with."""
+        return (*self._past, self.resumed) if self.resumed else self._past
 
     async def caps(self) -> tuple[CapState, ...]:
         """The caps over the session as they stand."""
@@ -230,6 +257,10 @@ class Shell:
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""
         return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
+
+    async def keep_key(self, provider: str, key: str) -> None:
+        """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
+        await asyncio.to_thread(self.kit.caster.keep_key, provider, key)
 
     async def introduction(self) -> str:
         """Which model answers, and how to get a better one."""

@@ -1,6 +1,7 @@
 """From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,10 @@ from ecoshell.agent.kit import Cast
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.purse import Purse
 from ecoshell.assembly.inventory import Inventory, introduction
-from ecoshell.assembly.parts import price_book
+from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
+from ecoshell.budget.pricebook import ASSUMED_FREE
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
@@ -151,7 +153,14 @@ class Casting:
 
     def introduction(self, present: str) -> str:
         """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
-        return introduction(present, self._inventory({}).here(), self._keys.at_hand())
+        told = introduction(present, self._inventory({}).here(), self._keys.at_hand())
+        if self._book.price(present) is ASSUMED_FREE:
+            told += " Its server is on this machine, so it is taken to cost nothing; `price` in the settings says else."
+        return told
+
+    def keep_key(self, provider: str, key: str) -> None:
+        """Use a provider's key from now on and store it; may block; raises UsageError and StoreError."""
+        self._keys.keep(provider, key)
 
     def ask_servers(self, ask: bool) -> None:
         """Say whether servers of this machine may be asked for their models from now on."""
@@ -198,7 +207,10 @@ class Casting:
 
         self._process = self._process or RemoteProcess()
         given = self._settings.models.get(name)
-        options = RemoteOptions(given.base_url, given.native_tools, given.context) if given else RemoteOptions()
+        facts = None if "/" in name else self._book.facts(name)
+        options = RemoteOptions(base_url(self._settings, name, facts.provider if facts else ""))
+        if given is not None:
+            options = replace(options, native_tools=given.native_tools, context=given.context)
         if options.base_url is None and (served := self._servers.served(name, ask=self._ask_servers)):
             options = RemoteOptions(
                 served.base_url,

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.assembly.parts import price_book
+from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import CONTEXT, embedded_path
@@ -136,7 +136,7 @@ class Inventory:
     def _other(self, name: str) -> ModelRow:
         facts, given = self._book.facts(name), self._settings.models.get(name)
         provider = facts.provider if facts else name.partition("/")[0] if "/" in name else ""
-        address = (given.base_url if given else None) or ""
+        address = base_url(self._settings, name, provider) or ""
         ready = True if address else self._ready(provider)
         return ModelRow(
             name,

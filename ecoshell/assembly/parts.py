@@ -4,12 +4,14 @@ import os
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from ecoshell.agent.rules import Rules
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
+from ecoshell.models.servers import is_loopback
 from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.sessions.store import SessionStore
@@ -85,7 +87,19 @@ def _role_models(given: "RoleSettings") -> RoleModels:
 def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:
     """Prices by model name: those told for this run win over the settings', and the settings' over the packaged."""
     given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
-    return PriceBook({**given, **(told or {})})
+    return PriceBook(
+        {**given, **(told or {})},
+        here=lambda name: is_loopback(urlsplit(base_url(settings, name) or "").hostname or ""),
+    )
+
+
+def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
+    """Where a model's server is, by the settings or OPENAI_BASE_URL; None is the provider's own address."""
+    given = settings.models.get(name)
+    if given is not None and given.base_url is not None:
+        return given.base_url
+    openai = provider == "openai" or name.startswith("openai/")
+    return os.environ.get("OPENAI_BASE_URL", "").strip() or None if openai else None
 
 
 def price_from(given: "PriceSettings") -> Price:

@@ -1,13 +1,17 @@
 """A shell from options and settings."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
 from ecoshell.agent.environment import Environment
-from ecoshell.agent.kit import AUTO, Kit
+from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.shell import Shell
@@ -32,7 +36,8 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.options import ALL_ONE, Options
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.planning.mode_choice import CANDIDATES
 from ecoshell.secrecy import begin
@@ -71,15 +76,51 @@ async def assemble(
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(build, options, settings, paths, person=person, casting=casting, tools=tools)
+    made = partial(build, settings=settings, paths=paths, person=person, casting=casting, tools=tools)
+    wanted, told = options, ""
+    if options.resume is not None:
+        wanted = await asyncio.to_thread(_as_it_was, options, paths)
     try:
-        await shell.open(options.resume)
+        shell = await asyncio.to_thread(made, wanted)
+    except (ModelMissing, ModelBroken, UsageError) as error:
+        if wanted.model == options.model:
+            raise
+        told = f"It was asked with {wanted.model}, which cannot be had: {error}"
+        wanted = replace(options, resume=wanted.resume, workspace=wanted.workspace)
+        shell = await asyncio.to_thread(made, wanted)
+    try:
+        await shell.open(wanted.resume)
+        if wanted.resume is not None:
+            shell.goes_on(told, "--model, --mode, --role and --workspace choose otherwise.")
         if shell.read_only is None:
             await _set_first_caps(shell, options, settings)
     except BaseException:
         await shell.aclose()
         raise
     return shell
+
+
+def _as_it_was(options: Options, paths: Paths) -> Options:
+    """The options with what the session to be resumed was last asked with, wherever they say nothing themselves."""
+    store = open_store(paths)
+    try:
+        if options.resume == LATEST:
+            session = store.latest(str(workspace_folder(options.workspace)))
+        else:
+            session = store.find(options.resume or "")
+        was = store.choices(session)
+    finally:
+        store.close()
+    there = Path(was.workspace) if os.path.isdir(was.workspace) else None  # noqa: PTH112 - a path of any length
+    own = RoleModels(**{role: was.roles.of(role) or SESSIONS for role in ROLES}) if was.mode else ALL_ONE
+    return replace(
+        options,
+        resume=session,
+        model=options.model or was.model,
+        mode=options.mode or next((mode for mode in MODES if mode == was.mode), None),
+        roles=options.roles.over(own),
+        workspace=options.workspace or there,
+    )
 
 
 def build(

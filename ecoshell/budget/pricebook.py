@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -41,11 +41,22 @@ class ModelFacts:
     native_tools: bool
 
 
+ASSUMED_FREE = Price(ZERO_PRICE.rates, source="assumed, as its server is on this machine")
+
+
 class PriceBook:
     """Prices and facts by litellm's model names; `user` prices win. Nothing is read before a model is looked up."""
 
-    def __init__(self, user: Mapping[str, Price] | None = None, file: Path | None = None) -> None:
+    def __init__(
+        self,
+        user: Mapping[str, Price] | None = None,
+        file: Path | None = None,
+        *,
+        here: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`here` says of a model nobody knows whether its server is on this machine, and so taken to cost nothing."""
         self._user = dict(user or {})
+        self._here = here
         self._file = file
         self._shelf: _Shelf | None = None
 
@@ -55,7 +66,7 @@ class PriceBook:
             return self._user[model]
         found = self._lookup(model)
         if found is None:
-            return ZERO_PRICE if _is_self_hosted(model) else None
+            return ZERO_PRICE if _is_self_hosted(model) else ASSUMED_FREE if self._here(model) else None
         name, entry = found
         return self._user.get(name) or price_of(name, entry)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from ecoshell.errors import UsageError
-from ecoshell.options import ROLES, Options, RoleModels, RoleName, role_named
+from ecoshell.options import LATEST, ROLES, Options, RoleModels, RoleName, role_named
 
 _OPTION = re.compile(r"--[\w-]+")
 _UNKNOWN = "unrecognized arguments: "
@@ -84,6 +84,7 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--trust-project", action="store_true", help="follow the workspace's AGENTS.md without asking first")
     add("--read-only", action="store_true", help="refuse every tool that writes or runs something")
     add("--resume", metavar="ID", help="go on with a session; the beginning of its id is enough")
+    add("--continue", dest="resume", action="store_const", const=LATEST, help="go on with this folder's last session")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     modes = ("single", "umi", "auto")
     add("--mode", choices=modes, help="who thinks: one model, planner, caller and summarizer, or as experience says")

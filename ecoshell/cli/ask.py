@@ -83,6 +83,8 @@ class OneShot:
         shell = await assemble(options, person)
         try:
             await shell.warm()
+            if shell.resumed is not None:
+                self._report.show(shell.resumed)
             await self.ask(shell)
         finally:
             await shell.aclose()

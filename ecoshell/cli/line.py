@@ -99,6 +99,8 @@ class LineShell:
                 pass
         except EOFError:
             pass
+        if self._person is not None and (kept := self._shell.farewell):
+            self._printer.line(kept, "dim")
         return self._status if self._person is None else 0
 
     def toolbar(self) -> str:

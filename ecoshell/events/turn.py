@@ -24,6 +24,10 @@ class TurnStarted(Event):
     """What goes along with the question: mentioned files and large pastes."""
     copies: str = ""
     """The name of the copies /undo restores files from; empty in sessions of old versions, where the number is it."""
+    session_model: str = ""
+    """The model of every role that names none; empty in sessions of old versions."""
+    roles: tuple[str | None, ...] = ()
+    """The models that roles of the mode umi have of their own, in the order of ROLES."""
 
 
 @dataclass(frozen=True, slots=True)

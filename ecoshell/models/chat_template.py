@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from importlib import import_module
 from itertools import product
-from typing import Any, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from ecoshell.errors import ModelBroken
+from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.formats import FORMATS, GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.gguf import Vocabulary
 from ecoshell.models.textcalls import as_plain
+from ecoshell.worker import in_worker
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -27,8 +29,11 @@ _MARK = re.compile("\ue000([0-9]+)(\ue002?)\ue001")
 _HARMLESS = re.compile(r"[\w\s.,:;()'\"/+*=%&!?@#$^~`{}\\-]*", re.ASCII)
 """Texts in tools and calls that no control token is in; templates may look at these (`type == "string"`)."""
 _SEGMENTS_KEPT = 256
+_SECONDS = 10.0
+"""For rendering once, which takes milliseconds."""
 _FIX = "Use another GGUF of this model."
 
+T = TypeVar("T")
 Render = Callable[[list[dict[str, Any]], list[Any] | None, bool], str]
 
 
@@ -297,38 +302,90 @@ def _folded(messages: Sequence[Message]) -> list[Message]:
 
 
 def _compile(template: str, start: str, end: str) -> Render:
-    """A template as a function; it raises ValueError where the template refuses a conversation or fails on it."""
-    ignored: Any = import_module("llama_cpp.llama_chat_format").Jinja2ChatFormatter.IgnoreGenerationTags
-    sandbox: Any = import_module("jinja2.sandbox").ImmutableSandboxedEnvironment
-    template_error: type[Exception] = import_module("jinja2").TemplateError
-    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[ignored, "jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = _tojson
+    """A template as a function; it raises ValueError where the template refuses a conversation or fails on it.
+
+    A template is a program from elsewhere: it runs in the worker process, within limits. Raises ModelBroken at once for
+    one that is none, and later for one that takes too long or too much memory.
+    """
     began = datetime.now()  # one date for as long as the model is loaded: a new one would make every prompt new
+    program = (template, start, end, began)
+
+    def render(messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
+        rendered, refusal = _limited(_rendered, program, messages, tools, asks)
+        if refusal:
+            raise ValueError(refusal)
+        return rendered
+
+    if broken := _limited(_broken, program):
+        raise ModelBroken(f"The model's chat template is broken: {broken}.", fix=_FIX)
+    return render
+
+
+def _limited(function: Callable[..., T], *arguments: object) -> T:
     try:
-        compiled = environment.from_string(template)
+        return in_worker(function, *arguments, seconds=_SECONDS)
+    except ToolError as error:
+        raise ModelBroken(f"The model's chat template fails. {error}", fix=_FIX) from error
+
+
+# -- in the worker
+
+_Program = tuple[str, str, str, datetime]
+
+
+def _broken(program: _Program) -> str:
+    """What is wrong with a template, as far as that can be told without a conversation."""
+    template_error: type[Exception] = import_module("jinja2").TemplateError
+    try:
+        _program(program)
     except template_error as error:
-        raise ModelBroken(f"The model's chat template is broken: {error}.", fix=_FIX) from error
+        return str(error)
+    return ""
+
+
+def _rendered(
+    program: _Program, messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool
+) -> tuple[str, str]:
+    """The prompt, or why the template refuses the conversation."""
+    try:
+        return str(_program(program).render(messages=messages, tools=tools, add_generation_prompt=asks)), ""
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a template raises, it refuses
+        return "", str(error) or type(error).__name__
+
+
+@lru_cache(maxsize=8)
+def _program(program: _Program) -> Any:
+    template, start, end, began = program
+    sandbox: Any = import_module("jinja2.sandbox").ImmutableSandboxedEnvironment
+    environment = sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_ignoring(), "jinja2.ext.loopcontrols"])
+    environment.filters["tojson"] = _tojson
 
     def refuse(message: str) -> None:
         raise ValueError(message)
 
-    def render(messages: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
-        try:
-            return str(
-                compiled.render(
-                    messages=messages,
-                    tools=tools,
-                    add_generation_prompt=asks,
-                    bos_token=start,
-                    eos_token=end,
-                    raise_exception=refuse,
-                    strftime_now=began.strftime,
-                )
-            )
-        except Exception as error:  # a template is a program from elsewhere: whatever it raises, it refuses
-            raise ValueError(str(error)) from error
+    environment.globals |= {
+        "bos_token": start,
+        "eos_token": end,
+        "raise_exception": refuse,
+        "strftime_now": began.strftime,
+    }
+    return environment.from_string(template)
 
-    return render
+
+def _ignoring() -> type:
+    """The extension of jinja that reads `{% generation %}` and does nothing about it."""
+    extension: Any = import_module("jinja2.ext").Extension
+
+    class Ignoring(extension):
+        tags: ClassVar[set[str]] = {"generation"}
+
+        def parse(self, parser: Any) -> Any:
+            parser.stream.skip(1)
+            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+    return Ignoring
 
 
 def _tojson(value: Any, ensure_ascii: bool = False, indent: int | None = None, **options: Any) -> str:

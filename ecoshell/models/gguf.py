@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ecoshell.errors import ModelBroken, ModelMissing
+from ecoshell.files import is_special
 from ecoshell.models.trial import try_file
 
 LLAMA = "llama_cpp"
@@ -71,7 +72,7 @@ def _waiting_threads_asleep() -> Generator[None]:
 
 def check_file(path: Path) -> None:
     """Raise ModelMissing or ModelBroken unless the path is a readable file that starts as a GGUF file does."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # opening a pipe would wait for its other end
+    if is_special(path):
         raise ModelMissing(f"{path} is not a regular file.", fix="Give the path of a GGUF file: local:PATH.gguf")
     try:
         with path.open("rb") as file:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.secrecy import MARK, SECRET_NAME, SHORTEST, environ, learn
 
 KEYRING_SERVICE = "ecoshell"
@@ -58,6 +59,10 @@ class Vault(Protocol):
         """The stored secret, or None."""
         ...
 
+    def set_password(self, service_name: str, username: str, password: str) -> None:
+        """Store a secret."""
+        ...
+
 
 class Keys:
     """Finds API keys and blanks them out of texts; a key found in the keyring is remembered for the latter."""
@@ -68,6 +73,8 @@ class Keys:
         self._seen: set[str] = set()
         self._unlocked: set[str] = set()
         """Variables whose value the keyring gave."""
+        self._typed: dict[str, str] = {}
+        """Keys that a person typed, by their variable."""
 
     @staticmethod
     def variables(provider: str) -> tuple[str, ...]:
@@ -77,19 +84,49 @@ class Keys:
     def find(self, provider: str) -> str | None:
         """The provider's key, from the environment or else the OS keyring; may block while the keyring is unlocked."""
         for variable in self.variables(provider):
-            if found := self._environ.get(variable, "").strip() or self._from_vault(variable):
-                self._seen.add(found)
-                if self._environ is environ:
-                    learn(found)
+            typed = self._typed.get(variable) or self._environ.get(variable, "").strip()
+            if found := typed or self._from_vault(variable):
+                self._know(found)
                 return found
         return None
+
+    def keep(self, provider: str, key: str) -> None:
+        """Use a key from now on, and store it in the OS keyring; may block.
+
+        Raises UsageError where it is none, and StoreError where the keyring fails: then it is for this run alone.
+        """
+        key, variable = key.strip(), self.variables(provider)[0]
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise UsageError("That is no API key.", fix="Paste it as the provider shows it.")
+        self._know(key)
+        self._typed[variable] = key
+        try:
+            self._ring().set_password(KEYRING_SERVICE, variable, key)
+        except Exception as error:
+            raise StoreError(
+                f"The key could not be stored in the system's keyring: {self.redact(str(error))}",
+                kept="It is used until ecoshell ends.",
+                fix=f"Set {variable} to have it the next time.",
+            ) from error
+
+    def _ring(self) -> Vault:
+        return _system_vault() if self._vault is None else self._vault
+
+    def _know(self, key: str) -> None:
+        """Blank the key out of every text from now on."""
+        self._seen.add(key)
+        if self._environ is environ:
+            learn(key)
 
     def at_hand(self) -> tuple[str, ...]:
         """Providers whose key is in the environment, or was found in the keyring already; the keyring is not asked."""
         return tuple(
             provider
             for provider, variables in _VARIABLES.items()
-            if any(self._environ.get(variable, "").strip() or variable in self._unlocked for variable in variables)
+            if any(
+                self._environ.get(variable, "").strip() or variable in self._unlocked or variable in self._typed
+                for variable in variables
+            )
         )
 
     def how_to_give(self, provider: str) -> str:
@@ -108,9 +145,8 @@ class Keys:
         return {secret for secret in named | self._seen if len(secret) >= SHORTEST}
 
     def _from_vault(self, variable: str) -> str | None:
-        vault = self._vault or _system_vault()
         try:
-            found = (vault.get_password(KEYRING_SERVICE, variable) or "").strip() or None
+            found = (self._ring().get_password(KEYRING_SERVICE, variable) or "").strip() or None
         except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
             return None
         if found:

@@ -1,5 +1,6 @@
 """What names of local models stand for: `embedded`, `local:BASE.gguf`, either with `+ADAPTER.gguf`, and `hf:…`."""
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,7 @@ def local_files(name: str) -> LocalFiles | None:
     text = name.removeprefix(LOCAL)
     whole = Path(text).expanduser()
     parts = [(text[:place], text[place:]) for place, sign in enumerate(text) if sign == _PLUS]
-    if not parts or whole.is_file():
+    if not parts or os.path.isfile(whole):  # noqa: PTH113
         return LocalFiles(whole)
     base, rest = max(parts, key=lambda part: _likelihood(*part))  # of equals the first
     return _with_adapter(name, Path(base).expanduser(), rest) if any(_likelihood(base, rest)) else LocalFiles(whole)
@@ -77,6 +78,6 @@ def _with_adapter(name: str, base: Path, rest: str) -> LocalFiles:
 
 def _likelihood(base: str, rest: str) -> tuple[bool, bool, bool]:
     """How likely a part of a name is a base, and what follows it its adapter."""
-    found = Path(base).expanduser().is_file()
-    both = found and Path(rest.removeprefix(_PLUS)).expanduser().is_file()
+    found = os.path.isfile(Path(base).expanduser())  # noqa: PTH113
+    both = found and os.path.isfile(Path(rest.removeprefix(_PLUS)).expanduser())  # noqa: PTH113
     return found, both, base.lower().endswith(".gguf")

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from ecoshell.budget.gate import Account, Ask, Gate, Hold, Settlement, finished
 from ecoshell.budget.money import amount_text
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, StoreError
+from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
@@ -100,7 +100,7 @@ class MeteredModel:
         """
         request = replace(request, messages=masked(request.messages))
         ask, place = await asyncio.to_thread(self.reservation, request, role), aside
-        pauses = iter(self._pauses)
+        pauses, attempt = iter(self._pauses), 1
         while True:
             pause = next(pauses, None)
             hold = await self._take(ask, place, mine=place is not aside)
@@ -111,7 +111,8 @@ class MeteredModel:
             except ModelUnavailable as error:
                 if pause is None or not call.turned_away:
                     raise
-                emit(Notice(f"{self.traits.name} turned the call away and is asked again: {error.message}"))
+                attempt += 1
+                emit(Notice(f"{error.message} It is asked again ({attempt} of {len(self._pauses) + 1})."))
                 place = await self._wait(pause, hold)
 
     async def score(
@@ -215,7 +216,7 @@ class _Call:
             return await work()
         except ModelError as error:
             if not error.billed:
-                self.turned_away = isinstance(error, ModelUnavailable)
+                self.turned_away = isinstance(error, ModelUnavailable) and not isinstance(error, ModelUnreachable)
                 ending = "keep" if self.turned_away and self._retries else "release"
             raise
         finally:

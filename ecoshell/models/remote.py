@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable
+from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.bounds import request_bound
@@ -18,6 +18,7 @@ from ecoshell.models.formats import HERMES, REASONING_TAGS, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.remote_process import RemoteProcess
 from ecoshell.models.replying import ReplyForm, ReplyReader
+from ecoshell.models.servers import is_loopback, program_of
 from ecoshell.models.textcalls import as_plain_messages, call_fault, parse_reply, without_reasoning
 from ecoshell.models.tokens import counter_for
 from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_name
@@ -216,16 +217,20 @@ class RemoteModel:
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
             return ModelMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed)
+        if kind == "unreachable":
+            return unreachable(name, self._provider, record["address"], billed=billed)
         if kind == "busy":
             return ModelUnavailable(
                 f"{name} did not answer: {said}", fix="Try again, or choose another model.", billed=billed
             )
-        if kind == "context":
-            fix = "Start a new session, give fewer or shorter texts, or choose a model with a larger context."
-            return ModelBroken(f"The prompt is too long for {name}: {said}", fix=fix, billed=billed)
-        if kind == "request":
-            return ModelBroken(f"{name} refuses the request: {said}", fix="Choose another model.", billed=billed)
-        return ModelBroken(f"{name} gave an answer that cannot be used: {said}", fix="Ask again.", billed=billed)
+        said, fix = {
+            "context": (
+                f"The prompt is too long for {name}: {said}",
+                "Start a new session, give fewer or shorter texts, or choose a model with a larger context.",
+            ),
+            "request": (f"{name} refuses the request: {said}", "Choose another model."),
+        }.get(kind, (f"{name} gave an answer that cannot be used: {said}", "Ask again."))
+        return ModelBroken(said, fix=fix, billed=billed)
 
     def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
         """No such model; names that look like it come along, sought among thousands, so this takes a while."""
@@ -233,6 +238,20 @@ class RemoteModel:
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
+
+
+def unreachable(name: str, provider: str, address: str, *, billed: bool) -> ModelUnreachable:
+    """Nobody answers at an address: on this machine a server is not running, else there may be no network."""
+    host = address.rpartition(":")[0].strip("[]")
+    program, start = program_of(provider)
+    if not is_loopback(host):
+        fix = "Is this machine online? Try again, or choose a model on it with /model."
+        return ModelUnreachable(f"{name} cannot be reached at {address}.", fix=fix, billed=billed)
+    who = program or f"The server of {name}"
+    begin = f"Start it with {start}" if start else "Start it"
+    return ModelUnreachable(
+        f"{who} does not answer on {address}.", fix=f"{begin}, or choose another model with /model.", billed=billed
+    )
 
 
 def usage_of(record: Mapping[str, Any] | None) -> Usage | None:

@@ -1,7 +1,8 @@
 """What went wrong with a remote call, in the helper process's terms: kind, message, and whether it may be billed.
 
 Kinds: `key` (missing or refused), `unknown` (no such model or provider), `context` (the prompt is too long), `busy`
-(limits, outages, time-outs, the network), `request` (what was asked is refused), `broken` (the answer cannot be used).
+(limits, outages, time-outs), `unreachable` (nobody could be connected to), `request` (what was asked is refused),
+`broken` (the answer cannot be used).
 """
 
 import re
@@ -37,7 +38,8 @@ def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, An
     status = _http_status(chain)
     told = next((link for link in chain if isinstance(link, BadBody)), error)
     return {
-        "kind": _kind(chain, status),
+        "kind": "unreachable" if traffic.unreached else _kind(chain, status),
+        "address": traffic.unreached,
         "message": _message(told),
         "status": status,
         "billed": began or traffic.unrefused > 0 or not (traffic.sent or _never_sent(chain)),

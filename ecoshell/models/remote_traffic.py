@@ -32,6 +32,8 @@ _ODD_USAGE = re.compile(
 )
 """A count of tokens that is no whole number from 0 to 999,999,999. Looked for in what was sent, since litellm makes
 numbers of `true`, `"7"` and 7.0."""
+CONNECT = 3.0
+"""Seconds in which somebody must be connected to."""
 _ODD_USAGE_LENGTH = 128
 """Bytes; more than it takes to see one, as it may lie across two pieces."""
 
@@ -49,6 +51,8 @@ class Traffic:
     """Whether anything was sent through httpx, as nearly all providers do."""
     unrefused: int = 0
     """Requests that were sent and not certainly turned away before any work."""
+    unreached: str = ""
+    """The last address, as host:port, at which nobody could be connected to."""
     odd_usage: bool = False
     """Whether a count of tokens was none."""
 
@@ -109,13 +113,18 @@ def count_traffic() -> None:
         if traffic is None:
             return await send(self, request)
         request.headers["Accept-Encoding"] = "identity"
+        limits = request.extensions.get("timeout", {})
+        request.extensions["timeout"] = {**limits, "connect": min(limits.get("connect") or CONNECT, CONNECT)}
         traffic.sent = True
         traffic.unrefused += 1
         try:
             response = await send(self, request)
         except (httpx.ConnectError, httpx.ConnectTimeout):  # nobody was reached
             traffic.unrefused -= 1
+            port = request.url.port or {"http": 80}.get(request.url.scheme, 443)
+            traffic.unreached = f"{request.url.host}:{port}"
             raise
+        traffic.unreached = ""
         traffic.unrefused -= response.status_code in REFUSALS
         response.stream = Body(response, traffic)
         return response

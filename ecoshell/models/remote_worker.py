@@ -4,8 +4,9 @@ It reads `{"environ": {…}}` (keys that stand in no environment any more), `{"i
 `{"id", "cancel": true}` from standard input and ends when that does. For each ask it writes `{"id", "sent": true}`
 before anything leaves this machine, `{"id", "delta": text, "reasoning": text, "answer": text, "unseen": bytes}` for
 each chunk (the texts may be empty: arguments of a call other than `finish` are only counted), and last either `{"id",
-"reply": {text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, message, status, billed}}`. An answer of
-more bytes or seconds than the ask allows is an error. Its argument is how many bytes of memory the process may take.
+"reply": {text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, address, message, status, billed}}`. An
+answer of more bytes or seconds than the ask allows is an error. Its argument is how many bytes of memory the process
+may take.
 """
 
 import asyncio

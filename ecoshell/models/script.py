@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.files import is_special
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 
@@ -121,7 +122,7 @@ def _words(text: str) -> list[str]:
 
 
 def _read(file: Path) -> tuple[_Line, ...]:
-    if file.exists() and not file.is_file() and not file.is_dir():  # opening a pipe would wait for its other end
+    if is_special(file):
         raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
     try:
         text = file.read_text(encoding="utf-8-sig")

@@ -51,6 +51,8 @@ class _Program:
     """litellm's names for it; models are listed under the first."""
     usual: str
     variable: str
+    start: str
+    """The command that starts it."""
     tell: "Callable[[Asking], Iterator[Served]]"
 
     def address(self, environ: Mapping[str, str]) -> str | None:
@@ -244,13 +246,33 @@ def _vllm(ask: Asking) -> Iterator[Served]:
 
 
 _PROGRAMS = (
-    _Program("Ollama", ("ollama_chat", "ollama"), "http://127.0.0.1:11434", "OLLAMA_HOST", _ollama),
-    _Program("LM Studio", ("lm_studio",), "http://127.0.0.1:1234/v1", "LM_STUDIO_API_BASE", _lm_studio),
-    _Program("llama.cpp", ("llamafile",), "http://127.0.0.1:8080/v1", "LLAMAFILE_API_BASE", _llama_cpp),
-    _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", _vllm),
+    _Program("Ollama", ("ollama_chat", "ollama"), "http://127.0.0.1:11434", "OLLAMA_HOST", "ollama serve", _ollama),
+    _Program(
+        "LM Studio", ("lm_studio",), "http://127.0.0.1:1234/v1", "LM_STUDIO_API_BASE", "lms server start", _lm_studio
+    ),
+    _Program(
+        "llama.cpp",
+        ("llamafile",),
+        "http://127.0.0.1:8080/v1",
+        "LLAMAFILE_API_BASE",
+        "llama-server -m FILE",
+        _llama_cpp,
+    ),
+    _Program("vLLM", ("hosted_vllm",), "http://127.0.0.1:8000/v1", "HOSTED_VLLM_API_BASE", "vllm serve MODEL", _vllm),
 )
 PROVIDERS = frozenset(provider for program in _PROGRAMS for provider in program.providers)
 """litellm's names of what runs on a machine of the user's own."""
+
+
+def program_of(provider: str) -> tuple[str, str]:
+    """The server behind a provider's name and the command that starts it; both empty where it is none of these."""
+    found = next((program for program in _PROGRAMS if provider in program.providers), None)
+    return (found.name, found.start) if found else ("", "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is this machine."""
+    return _LOOPBACK.fullmatch(host) is not None
 
 
 def _records(answer: Answer, key: str) -> list[Answer]:

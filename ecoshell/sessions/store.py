@@ -14,6 +14,7 @@ from typing import Literal
 from ecoshell.budget.database import Database
 from ecoshell.errors import UsageError
 from ecoshell.events import Event, TextArrived, TurnFinished, TurnStarted, from_json, to_json
+from ecoshell.options import ALL_ONE, ROLES, RoleModels
 from ecoshell.untrusted import visible_line
 
 VERSION = 1
@@ -58,6 +59,17 @@ class SessionInfo:
     def updated_text(self) -> str:
         """When the session was last used, in local time."""
         return datetime.fromtimestamp(self.updated).strftime("%Y-%m-%d %H:%M")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChoices:
+    """What a session was last asked with, and where."""
+
+    model: str
+    mode: str
+    """Empty before the first question."""
+    roles: RoleModels
+    workspace: str
 
 
 class SessionStore:
@@ -205,6 +217,29 @@ class SessionStore:
         if row is None and session not in self._begun:
             raise _no_session(session)
         return SessionInfo(*self._begun[session]) if row is None else SessionInfo(**dict(row))
+
+    def choices(self, session: str) -> SessionChoices:
+        """What to go on with; raises UsageError when there is no such session."""
+        info = self.info(session)
+        query = "SELECT json FROM events WHERE session = ? AND json GLOB ? ORDER BY seq DESC LIMIT 1"
+        with self._database.reading() as db:
+            row = db.execute(query, (session, _written(TurnStarted))).fetchone()
+        last = _event(row["json"]) if row else None
+        if not isinstance(last, TurnStarted):
+            return SessionChoices(info.model, "", ALL_ONE, info.workspace)
+        named = dict(zip(ROLES, last.roles, strict=False))
+        return SessionChoices(last.session_model or last.model, last.mode, RoleModels(**named), info.workspace)
+
+    def latest(self, workspace: str) -> str:
+        """The id of the session last used in a folder; raises UsageError when there is none."""
+        query = """SELECT id FROM sessions WHERE workspace = ? AND EXISTS (SELECT 1 FROM events WHERE session = id)
+            ORDER BY updated DESC, id LIMIT 1"""
+        with self._database.reading() as db:
+            row = db.execute(query, (_storable(workspace),)).fetchone()
+        if row is None:
+            told = f"There is no session in {workspace} yet."
+            raise UsageError(told, fix="Start without --continue; `ecoshell sessions` lists all.")
+        return str(row["id"])
 
     def title(self, session: str) -> str:
         """The session's title; empty before the first question."""

@@ -9,9 +9,10 @@ from typing import Any
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.tools.base import LASTING, Limited, Tool
-from ecoshell.tools.limits import Leash, Limits, leash, stopped
+from ecoshell.tools.limits import Limits, stopped
 from ecoshell.tools.measuring import measured
 from ecoshell.tools.results import sound
+from ecoshell.worker import Leash, leash
 
 GRACE = 2.0
 """Seconds a tool gets to put things in order once it is called off, and to say itself that its own time is up."""

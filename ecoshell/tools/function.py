@@ -12,18 +12,18 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
 from ecoshell.tools.arguments import Arguments
 from ecoshell.tools.base import LASTING, Subject
-from ecoshell.tools.limits import Leash, Limits, leash, stopped
+from ecoshell.tools.limits import Limits, stopped
 from ecoshell.tools.measuring import forget_peak, peak_mb, worked
 from ecoshell.tools.results import failed, told
 from ecoshell.tools.schema import parameters_of, subjects_in
 from ecoshell.tools.threads import in_thread
-from ecoshell.tools.worker import in_worker
+from ecoshell.worker import Leash, in_worker, leash
 
 
 class FunctionTool:
     """A tool made of an annotated function, plain or `async`.
 
-    A plain function runs in a thread; its long loops call `limits.checkpoint()`, so that a cancelled call ends there
+    A plain function runs in a thread; its long loops call `worker.checkpoint()`, so that a cancelled call ends there
     too. The function returns a text, an Observation, or anything JSON can say; it raises ToolError for what the model
     must know.
     """

@@ -1,11 +1,6 @@
 """How long a tool may run and how much it may say."""
 
-import threading
-import time
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-
-from ecoshell.errors import ToolError
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,25 +16,6 @@ class Limits:
 
 UNSTATED = Limits(seconds=120.0)
 """Of a tool that states none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leash:
-    """Lets a tool that works in a thread notice that nobody waits for it any more."""
-
-    deadline: float
-    """On the clock of `time.monotonic`."""
-    let_go: threading.Event = field(default_factory=threading.Event)
-
-
-leash: ContextVar[Leash | None] = ContextVar("leash", default=None)
-
-
-def checkpoint() -> None:
-    """End a tool that runs in a thread once its call was cancelled or is out of time; long loops call this."""
-    held = leash.get()
-    if held is not None and (held.let_go.is_set() or time.monotonic() > held.deadline):
-        raise ToolError("The call was stopped.")
 
 
 def stopped(name: str, seconds: float, *, lasting: bool, runs_on: bool = False) -> str:

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.limits import Limits, checkpoint, truncation_mark
+from ecoshell.tools.limits import Limits, truncation_mark
+from ecoshell.worker import checkpoint
 
 _MARKS = 200
 """Characters for the marks of a tool that has cut its result itself."""

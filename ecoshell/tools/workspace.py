@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.tools.undo import Before, UndoLog
-from ecoshell.tools.worker import in_worker
+from ecoshell.worker import in_worker
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO put there at the last moment does not block

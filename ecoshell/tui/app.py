@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar
 
@@ -183,4 +184,8 @@ async def _session(app: ChatApp) -> int:
     finally:
         if app.shell is not None:
             await app.shell.aclose()
+    if app.shell is not None and app.shell.farewell:
+        with suppress(OSError):  # the terminal may be gone
+            sys.stdout.write(f"{app.shell.farewell}\n")
+            sys.stdout.flush()
     return app.return_code or 0 if status is None else status

@@ -1,5 +1,7 @@
 """`/plan mermaid` and `/export`: the branches a session has planned, drawn elsewhere."""
 
+from pathlib import Path
+
 import pytest
 from agent_play import finish, say, turn
 
@@ -13,13 +15,14 @@ async def test_the_last_plan_is_printed_as_a_flowchart_with_what_it_took(play):
     async with play(LINES, strategy="graph", registration="names") as shell:
         await turn(shell)
         printed = (await shell.command("/plan mermaid")).text
-        exported = (await shell.command("/export")).text
+        await shell.command("/export")
+        exported = Path(shell.workspace, f"{shell.session}.md")
     head, first, second, *rest = printed.splitlines()
     assert head == "flowchart TD"
     assert first.endswith('"]:::done')
     assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith('    n2["* count_text#35;2<br/>')
     assert rest[-1].startswith("    classDef done ")
-    assert f"```mermaid\n{printed}\n```" in exported
+    assert f"```mermaid\n{printed}\n```" in exported.read_text()  # noqa: ASYNC240
 
 
 async def test_a_flowchart_goes_into_a_new_file_and_over_none(play, tmp_path):

@@ -19,7 +19,8 @@ from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies.base import Path as Way
 from ecoshell.tools import containing
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits, checkpoint
+from ecoshell.tools.limits import Limits
+from ecoshell.worker import checkpoint
 
 _BIG = 30_000_000
 

@@ -7,7 +7,7 @@ import pytest
 from unprivileged import read_only_folder
 
 from ecoshell.assembly.shell import assemble
-from ecoshell.errors import StoreError
+from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.events import Answer
 from ecoshell.options import Options
 from ecoshell.paths import Paths
@@ -35,7 +35,8 @@ async def test_a_shell_that_loses_a_file_asks_nothing_and_still_shows_what_was_s
         assert "removed or replaced" in str(shell.read_only)
         with pytest.raises(StoreError, match="Nothing was asked, nothing was spent"):
             await asked(shell, "second")
-        assert "It is done." in (await shell.command("/export")).text
+        await shell.command(f"/export {tmp_path / 'said.md'}")
+        assert "It is done." in (tmp_path / "said.md").read_text()
     finally:
         await shell.aclose()
 
@@ -57,3 +58,15 @@ async def test_a_shell_over_files_that_cannot_be_written_resumes_a_session_and_a
                 await asked(reader, "second")
         finally:
             await reader.aclose()
+
+
+async def test_models_that_may_not_be_looked_at_are_missing(options, tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o700)
+    shell = await assemble(options)
+    try:
+        with read_only_folder():
+            for name in ("script", "local"):
+                with pytest.raises(ModelMissing, match=r"cannot be read|There is no file"):
+                    await shell.command(f"/model {name}:{tmp_path / 'closed' / 'x.gguf'}")
+    finally:
+        await shell.aclose()

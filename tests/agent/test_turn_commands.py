@@ -287,7 +287,7 @@ async def test_the_session_that_is_resumed_in_its_own_turn_has_all_of_it(play):
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
                 await shell.command(f"/resume {shell.session}")
-        assert isinstance((await shell.past())[-1], TurnFinished)
+        assert isinstance((await shell.past())[-2], TurnFinished)
         assert shell.conversation.memory.messages[-1].text == "[interrupted]"
 
 

@@ -60,6 +60,33 @@ def test_in_json_a_missing_key_is_an_error_event_and_a_result(home):
     assert (result["type"], result["status"]) == ("result", "error")
 
 
+def test_a_server_on_this_machine_needs_neither_settings_nor_key_and_is_taken_to_cost_nothing(home, monkeypatch):
+    with hostile_server() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai)
+        done = ask(home, "--model", "openai/good", "--json", "--budget", "0.01")
+        result = json.loads(done.stdout.splitlines()[-1])
+        assert (result["status"], result["answer"], float(result["cost_usd"])) == ("answered", "The answer.", 0)
+        env = os.environ | {"ECOSHELL_HOME": str(home)}
+        listed = subprocess.run(
+            [sys.executable, "-m", "ecoshell", "models", "--json", "gpt-4o-mini"],
+            env=env,
+            capture_output=True,
+            check=True,
+        )
+    row = next(row for row in json.loads(listed.stdout)["rows"] if row["name"] == "gpt-4o-mini")
+    assert row["ready"]
+    assert row["price"]["input"] not in (0, "0"), "a model whose price is known may be passed on by a proxy"
+
+
+def test_a_server_that_is_switched_off_is_named_once_and_not_asked_again(home, monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
+    done = ask(home, "--model", "ollama/llama3")
+    assert done.returncode == 1
+    assert done.stderr.count("Ollama does not answer on 127.0.0.1:1.") == 1
+    assert "Start it with ollama serve, or choose another model with /model." in done.stderr
+    assert "asked again" not in done.stderr
+
+
 def test_an_answered_question_leaves_no_process_behind(home):
     with hostile_server() as server:
         model = f'[models."openai/good"]\nbase_url = "{server.openai}"\n'

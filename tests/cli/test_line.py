@@ -62,6 +62,8 @@ class PlayedShell:
         self.on_event = lambda event: None
         self._stopped = asyncio.Event()
 
+    farewell = ""
+
     async def introduction(self) -> str:
         return "tiny answers. A better one is near."
 

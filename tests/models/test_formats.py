@@ -274,6 +274,28 @@ def test_a_template_that_fails_on_every_conversation_says_so(told):
         template.tokens(ASKED)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ 10 ** (10 ** 9) }}",
+        "{{ 'a' * 10 ** 10 }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(x='aaaa') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+    ],
+)
+def test_a_template_that_never_ends_or_takes_all_memory_is_stopped(told, monkeypatch: pytest.MonkeyPatch, text: str):
+    monkeypatch.setattr("ecoshell.models.chat_template._SECONDS", 2.0)
+    with pytest.raises(ModelBroken, match=r"chat template fails\. It was stopped"):
+        ChatTemplate(told(text)).tokens(ASKED)
+
+
+def test_marks_around_what_the_model_is_trained_on_are_passed_over(told):
+    marked = CHATML.replace("{{ '<|im_start|>' + message", "{% generation %}{{ '<|im_start|>' + message").replace(
+        "{% endfor %}", "{% endgeneration %}{% endfor %}"
+    )
+    assert ChatTemplate(told(marked)).text(ASKED) == ChatTemplate(told(CHATML)).text(ASKED)
+
+
 def test_a_template_that_speaks_of_calls_and_drops_the_results_gets_the_generic_form(told):
     speaks = CHATML + "{# <tool_call> #}"
     assert detect(speaks) is HERMES

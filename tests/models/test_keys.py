@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.keys import Keys
 
 ALPHABET = st.characters(codec="ascii", categories=["L", "N"])
@@ -15,9 +16,15 @@ class Ring(dict):
     def get_password(self, service_name, username):
         return self.get((service_name, username))
 
+    def set_password(self, service_name, username, password):
+        self[service_name, username] = password
+
 
 class BrokenRing:
     def get_password(self, service_name, username):
+        raise RuntimeError("no session bus")
+
+    def set_password(self, service_name, username, password):
         raise RuntimeError("no session bus")
 
 
@@ -35,6 +42,31 @@ def test_every_variable_of_a_provider_is_tried():
 def test_a_blank_variable_is_no_key(blank):
     keys = Keys({"OPENAI_API_KEY": blank}, Ring())
     assert keys.find("openai") is None
+
+
+def test_a_key_that_was_typed_is_used_stored_and_never_shown():
+    ring = Ring()
+    keys = Keys({}, ring)
+    keys.keep("openai", " typed-by-hand-123 \n")
+    assert ring["ecoshell", "OPENAI_API_KEY"] == "typed-by-hand-123"
+    assert keys.find("openai") == "typed-by-hand-123"
+    assert "openai" in keys.at_hand()
+    assert "typed-by-hand" not in keys.redact("it said typed-by-hand-123")
+
+
+@pytest.mark.parametrize("typed", ["", "  ", "two words", "schlüssel"])
+def test_what_is_no_key_is_not_stored(typed):
+    ring = Ring()
+    with pytest.raises(UsageError, match="no API key"):
+        Keys({}, ring).keep("openai", typed)
+    assert ring == {}
+
+
+def test_a_key_that_cannot_be_stored_is_used_until_the_end_and_that_is_said():
+    keys = Keys({}, BrokenRing())
+    with pytest.raises(StoreError, match=r"It is used until ecoshell ends\. Set OPENAI_API_KEY"):
+        keys.keep("openai", "typed-by-hand-123")
+    assert keys.find("openai") == "typed-by-hand-123"
 
 
 def test_a_keyring_that_does_not_work_is_no_keyring():

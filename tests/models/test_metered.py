@@ -11,7 +11,7 @@ from ecoshell.budget.gate import Account, Ask, Gate, Hold
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates
-from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.errors import LimitReached, ModelBarred, ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, Notice, Reasoned, TextArrived
 from ecoshell.messages import Call, Message, Usage
 from ecoshell.models.base import Delta, PromptSize, Purpose, Reply, Request, ScoreRequest, Scores, Traits
@@ -284,6 +284,17 @@ async def test_what_may_have_been_billed_is_not_tried_again(metered: Metered, ev
     with pytest.raises(ModelUnavailable):
         await metered(model).ask(REQUEST, events.append)
     assert len(model.asked) == 1
+
+
+async def test_attempts_are_counted_and_nobody_is_asked_twice_at_an_address_where_nobody_is(metered) -> None:
+    events: list[Event] = []
+    await metered(Odd(BUSY, BUSY, FINE)).ask(REQUEST, events.append)
+    told = [event.text for event in events if isinstance(event, Notice)]
+    assert [text.rpartition("It is")[2] for text in told] == [" asked again (2 of 3).", " asked again (3 of 3)."]
+    gone = Odd(says(ModelUnreachable("Nobody is there.", billed=False)), FINE)
+    with pytest.raises(ModelUnreachable):
+        await metered(gone).ask(REQUEST, events.append)
+    assert len(gone.asked) == 1
 
 
 async def test_a_retry_keeps_the_place_of_its_reservation(ledger: Ledger) -> None:

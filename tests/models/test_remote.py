@@ -11,7 +11,7 @@ from hostile_server import hostile_server
 
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.catalog.presentation import FINISH_DOCUMENT
-from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
@@ -146,10 +146,27 @@ async def test_a_failure_that_may_stand_at_the_end_of_work_may_have_been_billed(
     assert error.billed
 
 
-async def test_a_server_that_is_not_there_is_unavailable_and_not_billed(model):
-    error = await failure(model("openai/good", base_url="http://127.0.0.1:1/v1"))
-    assert isinstance(error, ModelUnavailable)
+@pytest.mark.parametrize(
+    ("name", "address", "told"),
+    [
+        (
+            "openai/good",
+            "http://127.0.0.1:1/v1",
+            "The server of openai/good does not answer on 127.0.0.1:1. Start it",
+        ),
+        ("ollama/x", "http://localhost:1", "Ollama does not answer on localhost:1. Start it with ollama serve, or"),
+        (
+            "openai/good",
+            "http://nowhere.invalid/v1",
+            "openai/good cannot be reached at nowhere.invalid:80. Is this",
+        ),
+    ],
+)
+async def test_a_server_that_is_not_there_is_named_by_its_address_and_not_billed(model, name, address, told):
+    error = await failure(model(name, base_url=address))
+    assert isinstance(error, ModelUnreachable)
     assert not error.billed
+    assert str(error).startswith(told)
 
 
 async def test_silence_longer_than_allowed_is_unavailable_and_may_have_been_billed(model):

@@ -114,6 +114,9 @@ class FakeShell:
     marks: list[CallMarked] = field(default_factory=list)
     introduced: str = ""
     """What is said of the model at first."""
+    farewell: str = ""
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    """Keys that were typed, by provider."""
     printed: Mapping[str, str] = field(default_factory=dict)
     """What commands print; the others say that they are done."""
 
@@ -146,6 +149,9 @@ class FakeShell:
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> tuple[CallMarked, ...]:
         self.marks.append(CallMarked(turn, call, name, helpful))
         return (self.marks[-1],)
+
+    async def keep_key(self, provider: str, key: str) -> None:
+        self.kept.append((provider, key))
 
     async def warm(self) -> None:
         self.warmed += 1

@@ -17,8 +17,9 @@ from ecoshell.messages import Observation
 from ecoshell.tools.arguments import Arguments
 from ecoshell.tools.base import Tool
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits, OutputWindow, checkpoint
+from ecoshell.tools.limits import Limits, OutputWindow
 from ecoshell.tools.schema import parameters_of
+from ecoshell.worker import checkpoint
 
 
 def greet(

@@ -16,8 +16,8 @@ from ecoshell.tools.base import limits_of
 from ecoshell.tools.builtin import ToolOptions, builtin_tools
 from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.containing import contained
-from ecoshell.tools.worker import MEMORY, in_worker
 from ecoshell.tools.workspace import Workspace
+from ecoshell.worker import MEMORY, in_worker
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}
@@ -153,7 +153,7 @@ async def test_calls_at_the_same_time_have_workers_of_their_own(workspace: Works
 
 
 def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():
-    code = "import os; from ecoshell.tools.worker import in_worker; print(in_worker(os.getenv, 'SOME_KEY', 'unknown'))"
+    code = "import os; from ecoshell.worker import in_worker; print(in_worker(os.getenv, 'SOME_KEY', 'unknown'))"
     environment = {**os.environ, "SOME_KEY": "sk-123", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, timeout=60, check=True)
     assert ended.stdout == b"unknown\n"
@@ -161,9 +161,7 @@ def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():
 
 @pytest.mark.parametrize("work", ["time.sleep(60)", "in_worker(regex.match, '(a|aa)+$', 'a' * 99 + 'b', seconds=60)"])
 def test_a_worker_ends_with_a_shell_that_is_killed_whatever_it_does(work: str):
-    code = (
-        "import os, time, regex; from ecoshell.tools.worker import in_worker; print(in_worker(os.getpid), flush=True)"
-    )
+    code = "import os, time, regex; from ecoshell.worker import in_worker; print(in_worker(os.getpid), flush=True)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     shell = subprocess.Popen([sys.executable, "-c", f"{code}; {work}"], env=environment, stdout=subprocess.PIPE)
     assert shell.stdout is not None

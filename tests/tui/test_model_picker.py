@@ -80,6 +80,21 @@ async def test_picking_a_model_gives_back_the_command_that_changes_to_it():
     assert app.given == ["/model openai/gpt-4o"]
 
 
+async def test_a_key_can_be_typed_where_it_is_missing_and_is_not_shown():
+    app = stage()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await read(pilot, app.shown)
+        await pilot.press(*"sonnet", "enter")
+        await eventually(pilot, lambda: "needs a key of anthropic" in app.text)
+        assert "Set ANTHROPIC_API_KEY" in app.text
+        await pilot.press(*"sk-typed-1")
+        assert "sk-typed" not in app.text
+        await pilot.press("enter")
+        await eventually(pilot, lambda: app.given)
+    assert app.given == ["/model claude-sonnet"]
+    assert app.shown._shell.kept == [("anthropic", "sk-typed-1")]
+
+
 async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
     app = stage()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -87,8 +102,9 @@ async def test_a_model_without_a_key_is_found_and_says_which_key_is_missing():
         await pilot.press(*"sonnet")
         assert here(app.shown).endswith("no key")
         await pilot.press("enter")
-        assert "cannot be asked yet: no key." in detail(app)
-        assert "Set ANTHROPIC_API_KEY" in detail(app)
+        await eventually(pilot, lambda: "Set ANTHROPIC_API_KEY" in app.text)
+        await pilot.press("escape")
+        await eventually(pilot, lambda: "needs a key" not in app.text)
         assert app.given == []
 
 

@@ -66,6 +66,7 @@ def test_ask_watch_set_a_cap_hit_it_choose_and_go_on_after_a_kill(open_chat: Ope
     again.type("\x15What is 20 - 3?\r")
     again.wait(r"√ .*17\b")
     again.type("/quit\r")
+    again.wait(r"Session \S+ is kept; ecoshell --resume \S+ goes on with it\.")
     assert again.ended() == 0
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from ecoshell.errors import ToolError
 from ecoshell.tools.base import Subject
-from ecoshell.tools.limits import checkpoint
 from ecoshell.tools.workspace import Workspace
+from ecoshell.worker import checkpoint
 
 _CHUNK = 1 << 18
 _SHOWN = 60

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.worker import in_worker
+from ecoshell.worker import in_worker
 
 _TEXTS = 8_000_000
 """Characters of both texts together; of larger ones only the lines are counted."""

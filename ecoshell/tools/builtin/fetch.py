@@ -14,7 +14,7 @@ from ecoshell.tools.builtin.addresses import checked_address, require_public_nam
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.readable import readable_text
 from ecoshell.tools.threads import in_thread
-from ecoshell.tools.worker import in_worker
+from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:
     import ssl

@@ -16,8 +16,8 @@ from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
 from ecoshell.tools.limits import truncation_mark
-from ecoshell.tools.worker import in_worker
 from ecoshell.tools.workspace import FileText, Workspace
+from ecoshell.worker import in_worker
 
 RESTORABLE = frozenset({"write_file", "edit_file"})
 """Tools whose effects are kept in the undo log."""

@@ -2,7 +2,7 @@
 
 import re
 
-from ecoshell.tools.worker import in_worker
+from ecoshell.worker import in_worker
 
 _BLANK_LINES = re.compile(r"\n\s*\n\s*")
 _SECONDS = 15.0

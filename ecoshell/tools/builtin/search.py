@@ -9,8 +9,8 @@ from ecoshell.messages import Observation
 from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import Entry, walk
-from ecoshell.tools.limits import checkpoint
 from ecoshell.tools.workspace import Workspace
+from ecoshell.worker import checkpoint
 
 _SHOWN = 100
 _LINE = 240

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from ecoshell.tools.limits import checkpoint
+from ecoshell.worker import checkpoint
 
 HIDDEN = frozenset({".git", ".hg", ".svn"})
 """Never shown: they hold the history of a project, not the project."""

@@ -73,8 +73,9 @@ class Aside(Vertical):
         """Whether something is being asked."""
         return self._answer is not None and not self._answer.done()
 
-    async def text(self, asked: str, value: str = "") -> str | None:
-        """The text that was typed, which begins as `value`; None when the person went back."""
+    async def text(self, asked: str, value: str = "", *, secret: bool = False) -> str | None:
+        """The text that was typed, which begins as `value`; None when the person went back. A secret is not shown."""
+        self._line.password = secret
         self._line.value = value
         self._line.cursor_position = len(value)
         return await self._ask(asked, self._line)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget.price import Price, plain
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.listing import ModelRow, size
 from ecoshell.tui.figures import tokens
+from ecoshell.tui.screens.aside import Aside
 from ecoshell.tui.screens.columns import Column
 from ecoshell.tui.screens.picker import Picker, Row
 
@@ -67,11 +69,33 @@ class ModelPicker(Picker[ModelRow]):
         trouble = f"barred: {item.barred}" if item.barred else item.missing
         return f"{item.name}\n{price}{source}\n{trouble or sizes}"
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a key is asked for, nothing else can be chosen."""
+        return not (action == "choose" and self.query_one(Aside).is_open)
+
     def result(self, item: ModelRow) -> str | None:
+        if item.ready is False and item.kind == "remote":
+            self.run_worker(self._ask_for_key(item), group="key", exclusive=True)
+            return None
         if item.ready is False:
             self.complain(f"{item.name} cannot be asked yet: {item.state}.\n{item.missing}")
             return None
         return f"/model {item.name}"
+
+    async def _ask_for_key(self, item: ModelRow) -> None:
+        """Have the provider's key typed, store it, and take the model."""
+        asked = f"{item.name} needs a key of {item.provider}. Paste it; it goes to the system's keyring (esc: back)."
+        key = await self.query_one(Aside).text(f"{asked}\nOr: {item.missing}", secret=True)
+        if not key:
+            return
+        try:
+            await self._shell.keep_key(item.provider, key)
+        except StoreError as error:
+            self.app.notify(str(error), severity="warning", timeout=20, markup=False)
+        except UsageError as error:
+            self.complain(str(error))
+            return
+        self.dismiss(f"/model {item.name}")
 
 
 def _rates(price: Price | None) -> tuple[str, str]:

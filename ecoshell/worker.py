@@ -1,4 +1,4 @@
-"""Runs what a model or a stranger wrote (patterns, queries, diffs) in a process of its own, where limits hold.
+"""Runs what a model or a stranger wrote (patterns, queries, templates) in a process of its own, where limits hold.
 
 A pattern or a query can hold the interpreter or take all memory, and nothing ends a thread that does. The process is
 used again and again; one that is over its time or its memory is killed, and another one takes its place. It ends with
@@ -19,12 +19,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import ecoshell
 from ecoshell.errors import ToolError
-from ecoshell.tools.limits import checkpoint, leash
 
 T = TypeVar("T")
 
@@ -40,6 +41,25 @@ _LOOK = 0.05
 _PRELOADED = ("ecoshell.tools.builtin", "regex", "jmespath")
 _VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")
 """What the process is told of this one's environment, which may hold keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leash:
+    """Lets a tool that works in a thread notice that nobody waits for it any more."""
+
+    deadline: float
+    """On the clock of `time.monotonic`."""
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+
+leash: ContextVar[Leash | None] = ContextVar("leash", default=None)
+
+
+def checkpoint() -> None:
+    """End a tool that runs in a thread once its call was cancelled or is out of time; long loops call this."""
+    held = leash.get()
+    if held is not None and (held.let_go.is_set() or time.monotonic() > held.deadline):
+        raise ToolError("The call was stopped.")
 
 
 def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
@@ -119,7 +139,7 @@ class _Worker:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from ecoshell.tools.worker import serve; serve()"],
+                [sys.executable, "-P", "-c", "from ecoshell.worker import serve; serve()"],
                 cwd="/",
                 env=_environment(),
                 stdin=theirs.fileno(),
