@@ -353,7 +353,7 @@ class EventLines:
             case LimitHit():
                 line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
             case ErrorHappened():
-                message = "" if self._noted.endswith(event.message) and event.fix else event.message
+                message = "" if event.message in self._noted and event.fix else event.message
                 told = " ".join(part for part in (message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
             case BudgetSettled(reported=False):

@@ -28,8 +28,10 @@ from ecoshell.events import (
     CommandRan,
     Compacted,
     CostWanted,
+    ErrorHappened,
     Event,
     LimitHit,
+    Notice,
     PlanScored,
     Rationale,
     StepProposed,
@@ -405,7 +407,7 @@ def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.Mon
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
     assert Printer(screen).copy("the answer √")
-    assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDinJQ=\x07"
+    assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDiiJo=\x07"
 
 
 async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past() -> None:
@@ -421,3 +423,12 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
     assert "| turn 1 was taken back; restored b.txt; left alone c.txt" in screen
     assert "| compacted by m; 1,200 tokens became 100" in screen
     assert "| compacted by no model: an extract; 1,200 tokens became 100" in screen
+
+
+async def test_an_error_that_was_noted_says_only_what_to_do() -> None:
+    notes = [Notice(f"It did not answer. It is asked again ({at} of 3).") for at in (2, 2, 3)]
+    _, screen = await chat(
+        PlayedShell([*notes, ErrorHappened("ModelUnavailable", "It did not answer.", "", "Wait.")]), "q"
+    )
+    assert screen.count("It did not answer.") == 2
+    assert "error: Wait." in screen

@@ -137,9 +137,9 @@ async def test_a_saving_is_told_only_where_something_was_paid(make_app):
 
 
 async def test_an_error_that_was_met_three_times_stands_once(make_app):
-    again = Notice("ollama/none turned the call away and is asked again: ollama/none did not answer")
-    error = ErrorHappened("ModelUnavailable", "ollama/none did not answer", "", "Try again.")
-    app = make_app(FakeShell([STARTED, again, again, error, replace(FINISHED, status="error")]))
+    notes = [Notice(f"ollama/none did not answer. It is asked again ({at} of 3).") for at in (2, 3)]
+    error = ErrorHappened("ModelUnavailable", "ollama/none did not answer.", "", "Try again.")
+    app = make_app(FakeShell([STARTED, *notes, error, replace(FINISHED, status="error")]))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "3 steps" in seen(app))

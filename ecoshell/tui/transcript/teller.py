@@ -69,6 +69,8 @@ _PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
     BudgetSettled: lines.settled,
 }
 """How events are told that need no other beside them."""
+_AGAIN = " It is asked again ("
+"""What follows an error after which a model is asked once more, before the number of the attempt."""
 _CHOSEN = re.compile(r"\S+ fits best\.")
 """What a mode that chooses tools step by step says of its choice."""
 
@@ -256,7 +258,10 @@ class Teller:
         """Tell a note or an error once: not the same note again, and an error in the place of the note that has it."""
         text, name = self._noted
         if isinstance(event, Notice):
-            if event.text != text:
+            if name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]:
+                self._noted = event.text, name
+                self._canvas.redraw(replace(lines.notice(event.text), name=name))
+            else:
                 self._notes += 1
                 self._noted = event.text, f"note {self._notes}"
                 self._add(replace(lines.notice(event.text), name=self._noted[1]))
