@@ -175,7 +175,10 @@ class Approvals:
         """Carry out the person's word; the rules apply to a changed call as to any other."""
         edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
         if approval.decision == "no":
-            emit(ApprovalGiven(call.id, "no", "nobody" if isinstance(self._person(), Nobody) else "person"))
+            by, instead = "nobody" if isinstance(self._person(), Nobody) else "person", approval.instead.strip()
+            emit(ApprovalGiven(call.id, "no", by, instead=instead))
+            if instead:
+                return Ruling(call, f"{call.name} was not run: the person said no. Do this instead: {instead}")
             why = f" {judged.why}" if judged.why else ""
             return Ruling(call, f"{call.name} was not run: it was not approved.{why}")
         if edited is not None:

@@ -48,7 +48,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         return Printed(visible(shell.document(argument).as_text()) + why)
     standing = await shell.standing()
     rows = [
-        (f"＋ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)
+        (f"+ {tool.name}" if tool.registered else f"  {tool.name}", str(tool.tokens), tool.by, tool.description)
         for tool in standing.tools
     ]
     head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
@@ -67,12 +67,12 @@ def _registered_line(standing: Standing) -> str:
 
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
-    return Printed(f"＋ registered {argument}  +{getattr(event, 'tokens', 0)} tokens")
+    return Printed(f"+ registered {argument}  +{getattr(event, 'tokens', 0)} tokens")
 
 
 async def _unregister(shell: Shell, argument: str) -> Printed:
     await shell.conversation.unregister(_wanted(argument, "/unregister read_file"))
-    return Printed(f"－ unregistered {argument}")
+    return Printed(f"− unregistered {argument}")
 
 
 async def _model(shell: Shell, argument: str) -> Printed:
@@ -94,7 +94,7 @@ async def _mode(shell: Shell, argument: str) -> Printed:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
         with shell.conversation.occupying():
             await kit.think_as(argument)
-    rows = [("❯" if name == kit.mode else "", name, about) for name, about in MODES.items()]
+    rows = [("›" if name == kit.mode else "", name, about) for name, about in MODES.items()]
     told = table(("", "mode", "who thinks"), rows)
     return Printed(f"{told}\n\n{_last_choice(kit)}" if kit.mode == AUTO else told)
 
@@ -116,7 +116,7 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
             raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
         shell.conversation.require_free()
         kit.strategy = argument
-    rows = [("❯" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
+    rows = [("›" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
     return Printed(table(("", "strategy", "what it does"), rows))
 
 

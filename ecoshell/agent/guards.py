@@ -97,9 +97,10 @@ class Told:
         try:
             seen = await self._inner.act(call, scene)
         except BaseException:
-            stopped = f"The turn ended before {call.name} did."
-            seconds = time.monotonic() - start
-            scene.emit(finished(call, Observation(stopped, ok=False, seconds=seconds), scene))
+            ran, seconds = scene.bill.made is not None, time.monotonic() - start
+            stopped = f"The turn ended before {call.name} {'did' if ran else 'was run'}."
+            seen = Observation(stopped, ok=False, seconds=seconds, refused="" if ran else "stopped")
+            scene.emit(finished(call, seen, scene))
             raise
         scene.emit(finished(call, seen, scene))
         return seen

@@ -16,10 +16,14 @@ Trust = Literal["yes", "no", "later"]
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's word on a call; with `arguments`, the call runs with those in the place of the agent's."""
+    """A person's word on a call; with `arguments`, the call runs with those in the place of the agent's.
+
+    With `no`, `instead` is what the model is told to do in its place.
+    """
 
     decision: Decision
     arguments: Mapping[str, Any] | None = None
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ def mode_line(chosen: ModeChosen) -> str:
     return f"{chosen.mode} thinks: {visible_line(chosen.why)}"
 
 
+def refusal(refused: str) -> str:
+    """Why a call was not run, by the guard that kept it from running: `denied`, `not run: the turn was stopped`."""
+    told = {"unapproved": "denied", "stopped": "not run: the turn was stopped"}
+    return told.get(refused) or f"refused: {visible_line(refused)}"
+
+
 _PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "facts": "facts of the workspace"}
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}

@@ -1,5 +1,6 @@
 """Where the line shell's lines come from: a terminal with editing and completion, or a plain stream."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -13,12 +14,16 @@ from prompt_toolkit.completion import Completion as Offered
 from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
 
 from ecoshell.agent.commands import Completion
 from ecoshell.cli.decoding import decoded
 from ecoshell.cli.interrupts import HANGUPS, Handler, Interrupted, handling, interrupt
 from ecoshell.paths import make_private
+
+_LONGEST = 64 * 1024
+"""Bytes that are taken of what was typed while nobody read."""
 
 
 class Input(Protocol):
@@ -32,6 +37,10 @@ class Input(Protocol):
         """A short decision; not kept."""
         ...
 
+    def ahead(self) -> list[str]:
+        """Lines that were typed while nobody read: they are messages, and no answer to what is asked next."""
+        ...
+
 
 class Keyboard:
     """A terminal through prompt-toolkit: editing, history, completion of slash commands, a bottom toolbar."""
@@ -42,6 +51,8 @@ class Keyboard:
             output=self._output, history=InMemoryHistory(), interrupt_exception=Interrupted
         )
         self._questions: PromptSession[str] = self._words
+        self._begun = ""
+        """The beginning of a line that was typed while nobody read."""
 
     def equip(
         self, *, history: FileHistory, complete: Callable[[str], list[Completion]], toolbar: Callable[[], str]
@@ -60,10 +71,16 @@ class Keyboard:
         )
 
     async def question(self, prompt: str) -> str:
-        return await self._questions.prompt_async(prompt)
+        begun, self._begun = self._begun, ""
+        return await self._questions.prompt_async(prompt, default=begun)
 
     async def word(self, prompt: str) -> str:
         return await self._words.prompt_async(prompt)
+
+    def ahead(self) -> list[str]:
+        keys = "".join(key.data for key in get_typeahead(self._words.app.input))
+        *lines, self._begun = f"{self._begun}{keys}{_unread(sys.stdin.fileno())}".replace("\r", "\n").split("\n")
+        return [line for line in lines if line.strip()]
 
 
 class Lines:
@@ -79,6 +96,9 @@ class Lines:
 
     async def word(self, prompt: str) -> str:
         return self._read(prompt)
+
+    def ahead(self) -> list[str]:
+        return []
 
     def _read(self, prompt: str) -> str:
         """One line. It blocks, since nothing goes on while a person or a script is waited for."""
@@ -138,6 +158,22 @@ class KeptHistory(FileHistory):
         if not self._complained:
             self._warn(f"the history of what you typed is not kept: {error.strerror or error}")
             self._complained = True
+
+
+def _unread(terminal: int) -> str:
+    """What waits in a terminal, also of a line that is not ended; empty where it cannot be had without waiting."""
+    if sys.platform == "win32":
+        return ""
+    import termios
+
+    before = termios.tcgetattr(terminal)
+    at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]
+    at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+    termios.tcsetattr(terminal, termios.TCSANOW, at_once)
+    try:
+        return os.read(terminal, _LONGEST).decode(errors="replace")
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def _end_of_input(number: int, frame: FrameType | None) -> NoReturn:

@@ -17,7 +17,16 @@ from ecoshell.cli.outcome import EXIT_STATUS
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ErrorHappened, TextArrived, TurnFinished, TurnStarted
+from ecoshell.events import (
+    ApprovalWanted,
+    CostWanted,
+    ErrorHappened,
+    LimitHit,
+    TextArrived,
+    TrustWanted,
+    TurnFinished,
+    TurnStarted,
+)
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
@@ -78,6 +87,8 @@ class LineShell:
         self._standing: Standing | None = None
         self._stops: set[asyncio.Task[None]] = set()
         self._status = 0
+        self._ahead: list[str] = []
+        """What was typed during a turn, to be asked after it."""
 
     async def run(self) -> int:
         """Chat until the end; the exit status."""
@@ -105,7 +116,7 @@ class LineShell:
         if self._person is not None:
             await self._look()
         try:
-            typed = (await self._source.question(self._prompt)).strip()
+            typed = await self._next()
         except Interrupted:
             if self._person is None:
                 self._status = EXIT_STATUS["interrupted"]
@@ -125,6 +136,14 @@ class LineShell:
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
             self._tell(error)
         return True
+
+    async def _next(self) -> str:
+        """What was typed during the turn or, where nothing was, what is typed now."""
+        if not self._ahead:
+            return (await self._source.question(self._prompt)).strip()
+        typed = self._ahead.pop(0).strip()
+        self._printer.line(f"{self._prompt}{visible(typed)}", "bold")
+        return typed
 
     async def _look(self) -> None:
         """Take note of where the session stands; while nobody can say, what was last known stays."""
@@ -146,6 +165,8 @@ class LineShell:
                     if isinstance(event, TurnFinished):
                         self._status = EXIT_STATUS[event.status] or self._status
                     elif self._person is not None:
+                        if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)):
+                            self._ahead += self._source.ahead()
                         try:
                             await self._person.meet(event)
                         except Interrupted:

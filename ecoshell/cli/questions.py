@@ -1,6 +1,7 @@
 """What a person is asked in line, and how what they type is read."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -13,11 +14,14 @@ from ecoshell.messages import Call
 from ecoshell.untrusted import visible, visible_line
 
 _DECISIONS: dict[str, Decision] = {
+    "1": "once",
     "y": "once",
     "yes": "once",
     "once": "once",
+    "2": "session",
     "s": "session",
     "session": "session",
+    "3": "project",
     "p": "project",
     "project": "project",
     "n": "no",
@@ -35,6 +39,7 @@ _LIMIT_WORDS: dict[str, Literal["raise", "model", "answer", "stop"]] = {
 }
 _COST_WORDS: dict[str, Literal["go", "always", "model", "answer", "stop"]] = {
     "g": "go",
+    "y": "go",
     "go": "go",
     "d": "always",
     "always": "always",
@@ -45,9 +50,18 @@ _COST_WORDS: dict[str, Literal["go", "always", "model", "answer", "stop"]] = {
     "s": "stop",
     "stop": "stop",
 }
-_TRUSTS: dict[str, Trust] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "l": "later", "later": "later"}
-_TRUST = "[y] trust it until it changes  [n] no, until it changes  [l] not now: "
-_DECIDE = "[y] once  [s] always in this session  [p] always in this project  [e] edit the arguments  [n] no: "
+_TRUSTS: dict[str, Trust] = {
+    "y": "yes",
+    "yes": "yes",
+    "n": "no",
+    "no": "no",
+    "l": "later",
+    "later": "later",
+    "1": "yes",
+}
+_TRUST = "[1] trust it until it changes  [n] no, until it changes  [l] not now: "
+_DECIDE = "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
+_NO_BUT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
 _SHOWN_LINES = 40
 """Lines of a preview, or of instructions, that are printed."""
 
@@ -67,13 +81,19 @@ class Questions:
         self._show_call(wanted)
         arguments: Mapping[str, Any] | None = wanted.arguments if wanted.fault else None
         while True:
-            typed = await self._word(_DECIDE, at_end="n")
+            word = await self._word(_DECIDE, at_end="n", lower=False)
+            typed = word.lower()
             if typed in ("e", "edit"):
                 arguments = await self._edited(arguments or wanted.arguments) or arguments
+            elif typed == "d":
+                if instead := await self._word("What to do instead: ", at_end="", lower=False):
+                    return Approval("no", instead=instead)
             elif typed in _DECISIONS:
                 return Approval(_DECISIONS[typed], arguments if typed not in ("n", "no") else None)
+            elif but := _NO_BUT.fullmatch(word):
+                return Approval("no", instead=but[1])
             else:
-                self._say("Type y, s, p, e or n.")
+                self._say("Type 1, 2, 3, e, n or d.")
 
     async def trust(self, wanted: TrustWanted) -> Trust:
         """May the model follow the instructions of this project?"""
@@ -81,7 +101,7 @@ class Questions:
         self._say(f"? may the model follow {visible_line(wanted.file)}{again}")
         self._show_lines(wanted.text)
         while (typed := await self._word(_TRUST, at_end="l")) not in _TRUSTS:
-            self._say("Type y, n or l.")
+            self._say("Type 1, n or l.")
         return _TRUSTS[typed]
 
     async def limit(self, hit: LimitHit) -> LimitChoice:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, refusal, trust_line
 from ecoshell.budget.money import amount_text
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
@@ -84,7 +84,7 @@ class Signs:
     dot: str
 
 
-FANCY = Signs("❯", "◆", "◇", "↩", "＋", "▸", "└", "✔", "✔", "✘", "·")
+FANCY = Signs("›", "◊", "◦", "←", "+", "►", "└", "√", "√", "×", "·")
 PLAIN = Signs(">", "-", "?", "<", "+", "*", "=", "answer:", "ok:", "!!", "|")
 """For terminals that show letters only, and for whoever has the screen read aloud."""
 
@@ -158,6 +158,8 @@ class EventLines:
         """The role and the model that were last said to think."""
         self._plan: PlanChanged | None = None
         """Of this turn."""
+        self._noted = ""
+        """What a note has said last."""
         self._branching: Branching | None = None
         """The plan of branches that is under way."""
 
@@ -345,11 +347,14 @@ class EventLines:
         line, signs = self._printer.line, self._signs
         match event:
             case Notice():
-                line(f"{signs.dot} note: {visible_line(event.text)}", "yellow")
+                if event.text != self._noted:
+                    line(f"{signs.dot} note: {visible_line(event.text)}", "yellow")
+                self._noted = event.text
             case LimitHit():
                 line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
             case ErrorHappened():
-                told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
+                message = "" if event.message in self._noted and event.fix else event.message
+                told = " ".join(part for part in (message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
             case BudgetSettled(reported=False):
                 line(f"{signs.dot} note: no usage was reported; the whole reservation counts as spent", "yellow")
@@ -391,7 +396,7 @@ def summary(event: TurnFinished, signs: Signs) -> str:
         duration(event.seconds),
         f"{event.usage.input:,} tokens in, {event.usage.output:,} out",
     ]
-    if event.saved_tokens:
+    if event.saved_tokens and event.spent_nano:
         parts.append(f"{event.saved_tokens:,} saved")
     sign = signs.good if event.status == "answered" else signs.bad
     return f"{sign} " + f" {signs.dot} ".join(parts)
@@ -428,6 +433,6 @@ def _result(event: CallFinished) -> str:
     if event.truncated:
         shown += " (truncated)"
     if event.refused:
-        return f"refused ({visible_line(event.refused)}): {shown}"
+        return f"{refusal(event.refused)}: {shown}"
     cost = f"  {amount_text(event.spent_nano, 'usd')}" if event.spent_nano else ""
     return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"

@@ -62,6 +62,8 @@ class ApprovalGiven(Event):
     """Who decided: the person, a rule, or nobody (no person and no --yes)."""
     arguments: Mapping[str, Any] | None = None
     """What the person made of the arguments; None when they stayed as they were."""
+    instead: str = ""
+    """What the person wants in the place of a call that they refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ class CallFinished(Event):
     truncated: bool
     seconds: float
     refused: str = ""
-    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved); empty when the tool
-    ran."""
+    """Which guard refused the call (unknown, unregistered, forbidden, unaffordable, unapproved), or `stopped` where the
+    turn ended before it ran; empty when the tool ran."""
     spent_nano: int = 0
     """What the tool itself cost; model calls are settled on their own."""
     changes: str = ""

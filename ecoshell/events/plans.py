@@ -116,8 +116,9 @@ class GraphPlanned(Event):
     """How long the longest path is expected to take."""
 
 
-NodeState = Literal["waiting", "running", "done", "failed", "skipped", "stopped"]
-"""How a node stands; `stopped` where it ran when the turn was stopped, or when nothing was heard of it any more."""
+NodeState = Literal["waiting", "running", "done", "failed", "denied", "skipped", "stopped"]
+"""How a node stands; `denied` where its call was not approved, `stopped` where it ran when the turn was stopped, or
+when nothing was heard of it any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from ecoshell.events import Event, GraphPlanned, NodeChanged, NodeState, TurnFinished, TurnStarted
 
-STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "stopped", "skipped")
+STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "denied", "stopped", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Branching:
     def came_to(self, label: str) -> NodeChanged | None:
         """What a node took; None while it has not ended, and where it did not run for this plan."""
         change = self.changes.get(label)
-        return change if change is not None and change.state in ("done", "failed", "stopped") else None
+        return change if change is not None and change.state in ("done", "failed", "denied", "stopped") else None
 
     @property
     def counts(self) -> dict[NodeState, int]:

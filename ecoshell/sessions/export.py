@@ -158,9 +158,9 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
             return (f"**{_outcome(event)}**", fenced(event.observation), *changes)
         case ToolRegistered():
             about = "" if event.exact else "about "
-            return (f"＋ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
+            return (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
         case ToolUnregistered():
-            return (f"－ unregistered {code(event.name)}",)
+            return (f"− unregistered {code(event.name)}",)
         case _:
             return ()
 
@@ -200,10 +200,10 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"Proposed {code(event.step)}{said}"
         case BranchLeft():
             where = f"step {len(event.path)}" if event.path else "the beginning"
-            yield f"↩ **Back to {where}**: {literal(event.reason)}"
+            yield f"← **Back to {where}**: {literal(event.reason)}"
         case ModeChosen():
             yield f"{code(event.mode)} thinks: {literal(event.why)}"
-        case NodeChanged(state="failed" | "skipped" | "stopped"):
+        case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
             yield f"{code(event.label)} {event.state}{reason}"
         case PlanChanged(number=1):
@@ -227,7 +227,7 @@ def _bill(event: TurnFinished) -> str:
 
 def _judgment(event: CallJudged) -> str:
     by = f" ({literal(event.by)}{f': {literal(event.reason)}' if event.reason else ''})"
-    return f"{'✔ helpful' if event.helpful else '✘ unhelpful'}{by}"
+    return f"{'√ helpful' if event.helpful else '× unhelpful'}{by}"
 
 
 def _planned(event: PlanChanged) -> str:
@@ -255,7 +255,7 @@ def _compacted(event: Compacted) -> str:
 
 def _outcome(event: CallFinished) -> str:
     if event.refused:
-        return f"Refused ({literal(event.refused)})"
+        return "Denied" if event.refused == "unapproved" else f"Refused ({literal(event.refused)})"
     cut = ", truncated" if event.truncated else ""
     return f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
 

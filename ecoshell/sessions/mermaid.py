@@ -17,6 +17,7 @@ _LOOKS: dict[NodeState, str] = {
     "running": "fill:#dbeafe,stroke:#1d4ed8,color:#111",
     "done": "fill:#dcfce7,stroke:#15803d,color:#111",
     "failed": "fill:#fee2e2,stroke:#b91c1c,color:#111",
+    "denied": "fill:#fff7ed,stroke:#b91c1c,color:#111",
     "skipped": "fill:#fff7ed,stroke:#c2410c,color:#111,stroke-dasharray:4 3",
     "stopped": "fill:#ffedd5,stroke:#c2410c,color:#111",
 }
@@ -34,7 +35,7 @@ def _lines(branching: Branching) -> Iterator[str]:
     critical = frozenset(pairwise(plan.critical))
     yield "flowchart TD"
     for label, node in nodes.items():
-        mark = "★ " if label in plan.critical else ""
+        mark = "* " if label in plan.critical else ""
         said = f"{mark}{escaped(label)}<br/>{_figures(branching, node)}"
         yield f'    {names[label]}["{said}"]:::{branching.stands(label)}'
     for label, node in nodes.items():

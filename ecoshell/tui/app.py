@@ -126,6 +126,10 @@ class ChatApp(ThemedApp[int]):
         """Scroll the transcript by a page, wherever the focus is."""
         self.chat.query_one(Transcript).action_page(by)
 
+    def action_end_of_transcript(self) -> None:
+        """Go to the last line of the transcript and follow it, wherever the focus is."""
+        self.chat.query_one(Transcript).action_end()
+
     def action_prompt(self) -> None:
         """Go back to the prompt."""
         self.chat.query_one(Prompt).focus()
@@ -160,6 +164,7 @@ class ChatApp(ThemedApp[int]):
 
     async def leave(self, status: int) -> None:
         """Leave with this exit status; a turn that runs is stopped first, so that what it holds is settled."""
+        self.chat.leaving = True
         if self.shell is not None:
             await self.shell.stop()
         self.exit(status)

@@ -18,9 +18,9 @@ Look = Literal["rail", "name", "figures", "critical"] | NodeState
 DrawnPiece = tuple[str, Look]
 DrawnLine = tuple[DrawnPiece, ...]
 SIGNS: Mapping[NodeState, str] = {
-    "waiting": "○", "running": "▸", "done": "✔", "failed": "✘", "skipped": "↷", "stopped": "■",
+    "waiting": "○", "running": "►", "done": "√", "failed": "×", "denied": "×", "skipped": "»", "stopped": "■",
 }  # fmt: skip
-CRITICAL = "★"
+CRITICAL = "*"
 """Marks the nodes of the longest path."""
 
 
@@ -71,7 +71,7 @@ class Drawing:
         for at, label in enumerate(self._nodes):
             yield at, label, ""
             took = self._branching.came_to(label)
-            if reasons and took is not None and took.state == "failed" and took.reason.strip():
+            if reasons and took is not None and took.state in ("failed", "denied") and took.reason.strip():
                 yield at, label, took.reason
 
     def _set(self, width: int) -> Columns:

@@ -85,9 +85,11 @@ class ChatScreen(Screen[None]):
         self._paths = paths
         self._model = model
         self._waiting: Draft | None = None
-        self._failed = False
+        self._failed = self._first = False
         self._stage: Stage | None = None
         self.talk: Talk | None = None
+        self.leaving = False
+        """Whether the program ends: what is queued is kept then, and not sent any more."""
 
     def compose(self) -> ComposeResult:
         """Title, transcript and panels, question, prompt, keys."""
@@ -99,9 +101,11 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
-        self.query_one(Transcript).add(welcome_block(__version__, first=is_first_start(self._paths)))
+        self._first = is_first_start(self._paths)
+        self.query_one(Transcript).add(welcome_block(__version__, first=self._first))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
+        self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
     def person(self) -> ScreenPerson:
@@ -114,7 +118,8 @@ class ChatScreen(Screen[None]):
         if self._stage is None:
             from ecoshell.tui.stage import Stage
 
-            self._stage = Stage(self.query_one(TitleBar), self.query_one(Transcript), self.query_one(Body))
+            title, transcript = self.query_one(TitleBar), self.query_one(Transcript)
+            self._stage = Stage(title, transcript, self.query_one(Body), self.query_one(PromptBar))
         return self._stage
 
     @property
@@ -136,7 +141,7 @@ class ChatScreen(Screen[None]):
         await talk.begin()
         prompt.completer, prompt.files = self._complete, shell.files
         self.run_worker(talk.watch())
-        self.run_worker(talk.introduce())
+        self.run_worker(talk.introduce(first=self._first))
         self.talk = talk
         self.warm()
         waiting, self._waiting = self._waiting, None
@@ -166,8 +171,10 @@ class ChatScreen(Screen[None]):
         prompt.focus()
 
     def _typed(self, draft: Draft) -> None:
-        """Send what was typed, or say why it stays in the prompt."""
+        """Send what was typed, and go to where it shows; or say why it stays in the prompt."""
         bar, text = self.query_one(PromptBar), draft.text.strip()
+        if text:
+            self.query_one(Transcript).action_end()
         if not text:
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:
@@ -178,14 +185,16 @@ class ChatScreen(Screen[None]):
         elif self.talk is None:
             self._wait(bar, text)
         elif self.talk.busy and not text.startswith("/"):
-            bar.hint("A turn is under way: esc stops it. What you typed stays here.")
+            bar.enqueue()
+            self.query_one(QuestionSpot).attend()
         else:
             self._send(self.talk, bar.take())
+            self.query_one(QuestionSpot).attend()
 
     def _wait(self, bar: PromptBar, text: str) -> None:
         """Keep one question until the shell is ready, and show that it waits."""
         if self._waiting is not None:
-            bar.hint("One question is waiting already; this one stays here until the model is ready.")
+            bar.enqueue()
             return
         self._waiting = bar.take()
         self.stage.wait(text, self._model)
@@ -199,13 +208,26 @@ class ChatScreen(Screen[None]):
         if line.startswith("/"):
             self.run_worker(self._command(talk, line))
         elif line.startswith(SHELL):
-            self.run_worker(talk.run(line.removeprefix(SHELL)))
+            self.run_worker(self._ran(talk.run(line.removeprefix(SHELL))))
         else:
             self.run_worker(self._asked(talk.ask(draft), draft))
 
     async def _asked(self, asking: Awaitable[bool], draft: Draft) -> None:
-        if not await asking:
+        if await asking:
+            self._send_next()
+        else:
             self._put_back(draft)
+
+    async def _ran(self, running: Awaitable[None]) -> None:
+        await running
+        self._send_next()
+
+    def _send_next(self) -> None:
+        """Send what was typed during the turn that has ended, unless another has begun."""
+        if self.talk is not None and not self.talk.busy and not self.leaving:
+            draft = self.query_one(PromptBar).dequeue()
+            if draft is not None:
+                self._send(self.talk, draft)
 
     def _put_back(self, draft: Draft | None) -> None:
         """Give back what could not be sent, unless something else has been typed meanwhile."""
@@ -263,11 +285,15 @@ class ChatScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim the key that stops while there is nothing to stop."""
-        return None if action == "stop" and not self._stoppable else True
+        stoppable = self._stoppable or any(bar.queue for bar in self.query(PromptBar))
+        return None if action == "stop" and not stoppable else True
 
     def action_stop(self) -> None:
-        """Stop the turn that runs."""
-        if self.talk is not None:
+        """Empty the queue or, when nothing waits, stop the turn that runs."""
+        bar = self.query_one(PromptBar)
+        if bar.empty_queue():
+            bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
+        elif self.talk is not None:
             self.run_worker(self.talk.stop())
 
     def action_back(self) -> None:
@@ -327,8 +353,9 @@ class ChatScreen(Screen[None]):
 
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""
-        if self._stoppable:
-            self.action_stop()
+        if self._stoppable and self.talk is not None:
+            self.query_one(PromptBar).empty_queue()
+            self.run_worker(self.talk.stop())
             return True
         return self.query_one(PromptBar).clear()
 

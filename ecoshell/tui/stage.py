@@ -9,20 +9,34 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.plan.news import price_range
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import EcoshellError
-from ecoshell.events import ErrorHappened, Event, PlanChanged
+from ecoshell.events import (
+    ApprovalWanted,
+    CostWanted,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    PlanChanged,
+    TrustWanted,
+)
 from ecoshell.tui.figures import amount
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.sheet import model_name
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import Block, CallRef
 from ecoshell.tui.transcript.teller import Teller
 from ecoshell.tui.transcript.view import Transcript
+from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
 READ_ONLY = "read-only"
 _AGAIN = "Sending anything tries to open the shell again."
+_UNNAMED = "single"
+"""The role of one model alone, which is not worth a word."""
+_MODEL = 28
 _BREATH = 200
 """Events of an old session told in one go."""
 
@@ -30,19 +44,33 @@ _BREATH = 200
 class Stage:
     """Shows events and standings; knows nothing of where they come from."""
 
-    def __init__(self, title: TitleBar, transcript: Transcript, body: Body) -> None:
+    def __init__(self, title: TitleBar, transcript: Transcript, body: Body, bar: PromptBar) -> None:
         self._title = title
+        self._bar = bar
+        self._estimate = self._leads = ""
+        """What the turn was estimated at before its first step, and the model that leads."""
+        self._working = False
         self._transcript = transcript
         self._body = body
-        self._teller = Teller(transcript)
+        self._teller = Teller(transcript, beside=lambda: body.beside)
 
     def hear(self, event: Event) -> None:
         """Show one event."""
         self._teller.tell(event)
         self._body.hear(event)
-        self._title.think(self._body.thinking)
         if isinstance(event, PlanChanged) and event.number <= 1:
-            self._title.estimate(price_range(event, amount))
+            self._estimate = f", {price_range(event, amount)}"
+        if self._working:
+            asks = isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
+            self._bar.doing("waits for your answer" if asks else self._doing)
+
+    @property
+    def _doing(self) -> str:
+        """That a turn is under way or, of several roles, who thinks; the model where it is not the one that leads."""
+        role, model = self._body.thinking or (_UNNAMED, self._leads)
+        words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
+        name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
+        return f"{words}{name}{self._estimate}"
 
     def mark_of(self, call: CallRef) -> bool | None:
         """What the person said of a call's result; None when nothing, or not any more."""
@@ -50,12 +78,14 @@ class Stage:
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
+        self._leads = standing.model
         self._title.show(standing)
         self._body.show(standing, caps)
 
     def work(self, working: bool) -> None:
         """Show whether a turn is under way."""
-        self._title.work(working)
+        self._working, self._estimate = working, ""
+        self._bar.doing("working" if working else "")
 
     def read_only(self, reading: bool) -> None:
         """Show whether anything can be asked."""
@@ -90,7 +120,7 @@ class Stage:
     def clear(self) -> None:
         """Take everything out of the transcript."""
         self._transcript.clear()
-        self._teller = Teller(self._transcript)
+        self._teller = Teller(self._transcript, beside=lambda: self._body.beside)
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""

@@ -19,6 +19,7 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.screens.welcome import requests_block
 from ecoshell.tui.stage import Stage
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import CallRef
@@ -64,14 +65,16 @@ class Talk:
             self._stage.read_only(True)
             self._stage.insert(lines.error(ErrorHappened.of(why)))
 
-    async def introduce(self) -> None:
-        """Say in a new session which model answers, and how to get a better one."""
+    async def introduce(self, *, first: bool = False) -> None:
+        """Say in a new session which model answers, and how to get a better one; at the first start, what to ask."""
         with self._fence():
             if await self.shell.past():
                 return
             told = await self.shell.introduction()
             if told and not self.busy:
                 self._stage.insert(lines.plain(told))
+            if told and first and not self.busy:
+                self._stage.insert(requests_block(await self.shell.files()))
 
     def ask(self, draft: Draft) -> Coroutine[Any, Any, bool]:
         """One turn, from the question to its last event; busy from now on, and not only from when it is awaited.

@@ -74,6 +74,28 @@ async def test_changed_arguments_run_and_the_model_is_told(play, home):
     assert of(events, ApprovalGiven)[0].arguments == {"path": "other.txt", "content": "mine\n"}
 
 
+async def test_a_model_is_told_what_a_person_wants_instead_of_a_call(play, home):
+    person = Approves(Approval("no", instead="Append to other.txt."))
+    async with play([WRITE, finish("no")], registration="all", person=person) as shell:
+        events = await turn(shell)
+        seen = [message for message in shell.requests[-1].messages if message.speaker == "tool"][-1]
+    assert seen.text == "write_file was not run: the person said no. Do this instead: Append to other.txt."
+    assert of(events, ApprovalGiven)[0].instead == "Append to other.txt."
+    assert (home / "notes.txt").read_text() == "one\ntwo\nthree\n"
+
+
+async def test_a_call_that_is_stopped_before_anybody_allowed_it_did_not_run_and_changed_nothing(play):
+    class Waits(Approves):
+        async def approve(self, wanted):
+            self.stopping = asyncio.ensure_future(shell.stop())
+            await asyncio.Event().wait()
+
+    async with play([WRITE, finish("no")], registration="all", person=Waits()) as shell:
+        events = await turn(shell)
+        assert of(events, CallFinished)[-1].refused == "stopped"
+        assert "may have changed" not in (await shell.command("/undo")).text
+
+
 async def test_a_resumed_session_tells_models_of_a_changed_call_as_the_running_one_did(play):
     person = Approves(Approval("once", {"path": "other.txt", "content": "mine\n"}))
     lines = [register("write_file"), WRITE, finish("done")]

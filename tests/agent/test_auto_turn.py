@@ -288,7 +288,7 @@ async def test_the_commands_say_who_thought_last_and_why(play):
         assert (await shell.standing()).mode == "auto → single"
         await turn(shell)
         told = (await shell.command("/mode")).text
-        assert "❯  auto" in told
+        assert "›  auto" in told
         assert "Chosen last: umi thinks: single gave up: I cannot count." in told
         assert "Chosen last" not in (await shell.command("/mode umi")).text
         assert (await shell.standing()).mode == "umi"

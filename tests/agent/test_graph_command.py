@@ -20,7 +20,7 @@ async def test_the_last_plan_is_printed_as_a_flowchart_with_what_it_took(play):
     head, first, second, *rest = printed.splitlines()
     assert head == "flowchart TD"
     assert first.endswith('"]:::done')
-    assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith('    n2["★ count_text#35;2<br/>')
+    assert second.startswith('    n2["count_text#35;2<br/>') or second.startswith('    n2["* count_text#35;2<br/>')
     assert rest[-1].startswith("    classDef done ")
     assert f"```mermaid\n{printed}\n```" in exported.read_text()  # noqa: ASYNC240
 

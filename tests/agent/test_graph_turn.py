@@ -470,7 +470,7 @@ async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_th
 
 async def test_the_strategy_is_chosen_by_command_and_named_by_the_turn(play):
     async with play([plan(list_files=[]), say("", "list_files"), finish("ok")], registration="all") as shell:
-        assert "❯  graph" in (await shell.command("/strategy graph")).text
+        assert "›  graph" in (await shell.command("/strategy graph")).text
         events = await turn(shell)
     assert events[0].strategy == "graph"
     assert of(events, GraphPlanned)

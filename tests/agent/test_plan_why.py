@@ -103,7 +103,7 @@ async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
     assert text.startswith("count_text: advised against (quota)")
     assert text.endswith("\nThe plan is advice here: nothing is blocked.")
     assert "! count_text" in table
-    assert "✘" not in table
+    assert "×" not in table
     assert "advised against" in table
 
 

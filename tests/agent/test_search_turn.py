@@ -290,9 +290,9 @@ async def test_a_call_that_was_refused_leaves_nothing_behind_to_warn_of(play):
 async def test_the_strategy_is_shown_and_changed_by_a_command(play):
     async with play([COUNT, give_up(), READ, finish("3")], registration="all") as shell:
         shown = (await shell.command("/strategy")).text
-        assert "❯  react" in shown
+        assert "›  react" in shown
         changed = (await shell.command("/strategy dfsdt")).text
-        assert "❯  dfsdt" in changed
+        assert "›  dfsdt" in changed
         assert (await shell.standing()).strategy == "dfsdt"
         events = await turn(shell)
     assert (events[0].strategy, len(of(events, BranchLeft))) == ("dfsdt", 1)

@@ -151,7 +151,7 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
     lines = [say("Count.", "count_text", path="notes.txt"), finish("3"), ENOUGH, say("3, as before")]
     async with play(lines, registration="all") as shell:
         await turn(shell)
-        assert "❯  umi" in (await shell.command("/mode umi")).text
+        assert "›  umi" in (await shell.command("/mode umi")).text
         again = await turn(shell, "And now?")
         seen = "\n".join(message.text for message in shell.requests[2].messages)
         assert (again[0].mode, again[-1].answer) == ("umi", "3, as before")

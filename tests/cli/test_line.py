@@ -28,8 +28,10 @@ from ecoshell.events import (
     CommandRan,
     Compacted,
     CostWanted,
+    ErrorHappened,
     Event,
     LimitHit,
+    Notice,
     PlanScored,
     Rationale,
     StepProposed,
@@ -107,7 +109,7 @@ class PlayedShell:
             case "/retry":
                 return Printed("taken back", "ask", "again?", (Attachment("a.txt", "text"),))
             case "/copy":
-                return Printed("copied", "copy", "the answer ✔")
+                return Printed("copied", "copy", "the answer √")
             case "/resume abc":
                 return Printed("resumed", "session")
             case _:
@@ -140,6 +142,9 @@ class PreparedInput:
         return line
 
     word = question
+
+    def ahead(self) -> list[str]:
+        return []
 
 
 async def chat(shell: PlayedShell, *lines: str | Exception, person: bool = True) -> tuple[int, str]:
@@ -227,7 +232,7 @@ async def test_markup_and_escapes_of_a_tool_are_shown_as_text() -> None:
 async def test_a_refused_call_names_the_guard() -> None:
     refused = CallFinished("c1", "read_file", False, "Register it first.", False, 0.0, refused="unregistered")
     _, screen = await chat(PlayedShell([refused, finished()]), "q")
-    assert "refused (unregistered): Register it first." in screen
+    assert "refused: unregistered: Register it first." in screen
 
 
 async def test_the_summary_says_when_a_cost_is_unknown() -> None:
@@ -401,8 +406,8 @@ def test_a_terminal_is_told_what_to_put_on_the_clipboard(monkeypatch: pytest.Mon
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert Printer(screen).copy("the answer ✔")
-    assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDinJQ=\x07"
+    assert Printer(screen).copy("the answer √")
+    assert screen.getvalue() == "\x1b]52;c;dGhlIGFuc3dlciDiiJo=\x07"
 
 
 async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past() -> None:
@@ -418,3 +423,12 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
     assert "| turn 1 was taken back; restored b.txt; left alone c.txt" in screen
     assert "| compacted by m; 1,200 tokens became 100" in screen
     assert "| compacted by no model: an extract; 1,200 tokens became 100" in screen
+
+
+async def test_an_error_that_was_noted_says_only_what_to_do() -> None:
+    notes = [Notice(f"It did not answer. It is asked again ({at} of 3).") for at in (2, 2, 3)]
+    _, screen = await chat(
+        PlayedShell([*notes, ErrorHappened("ModelUnavailable", "It did not answer.", "", "Wait.")]), "q"
+    )
+    assert screen.count("It did not answer.") == 2
+    assert "error: Wait." in screen

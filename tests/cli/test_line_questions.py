@@ -69,6 +69,9 @@ async def test_an_approval_shows_the_reason_the_price_and_what_would_change():
         (["e", "{", "[1]", '{"path": "b"}', "s"], Approval("session", {"path": "b"})),
         (["e", "", "y"], Approval("once")),
         (["e", '{"path": "b"}', "n"], Approval("no")),
+        (["d", "", "3"], Approval("project")),
+        (["d", "Append to it."], Approval("no", instead="Append to it.")),
+        (["No, append to it: twice."], Approval("no", instead="append to it: twice.")),
     ],
 )
 async def test_arguments_are_edited_as_a_line_of_json(typed, approval):

@@ -46,30 +46,30 @@ def open_terminal(tmp_path: Path) -> Iterator[Open]:
 
 def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line")
-    terminal.wait(r"^❯")
+    terminal.wait(r"^›")
     terminal.wait(r"session: spent \$0, held \$0, left \$0\.50")
 
     terminal.type("what is 17 * 23?\r")
-    screen = terminal.wait(r"✔ answered")
+    screen = terminal.wait(r"√ answered")
     assert screen.count("It is 391.") == 1
-    assert "◆ I need a calculator." in screen
-    assert "＋ registered calculate" in screen
-    assert '▸ call calculate(expression="17 * 23")' in screen
+    assert "◊ I need a calculator." in screen
+    assert "+ registered calculate" in screen
+    assert '► call calculate(expression="17 * 23")' in screen
     assert "└ result: 17 * 23 = 391" in screen
     terminal.wait(r"session: spent \$0\.\d+, held \$0, left \$0\.4")
 
     terminal.type("run two commands\r")
-    terminal.wait(r"\[y\] once.*no:")
+    terminal.wait(r"\[1\] once.*instead:")
     terminal.type("y\r")
     terminal.wait(r"result: 42")
-    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[y\] once.*no: *$")
+    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
     terminal.type("y\r")
-    terminal.wait(r'▸ call run_command\(command="sleep 600"\)')
+    terminal.wait(r'► call run_command\(command="sleep 600"\)')
     terminal.type("\x03")
-    terminal.wait(r"✘ stopped")
+    terminal.wait(r"× stopped")
 
     terminal.type("are you there?\r")
-    terminal.wait(r"Still here\.\n✔ answered .*\n❯")
+    terminal.wait(r"Still here\.\n√ answered .*\n›")
     terminal.type("\x03")
     terminal.wait(r"Ctrl-D or /quit leaves")
     terminal.type("\x04")
@@ -80,13 +80,29 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     assert history.stat().st_mode & 0o077 == 0
 
 
+def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(open_terminal: Open) -> None:
+    terminal = open_terminal("line")
+    terminal.wait(r"^›")
+    terminal.type("what is 17 * 23?\r")
+    terminal.wait(r"√ answered")
+    terminal.wait(r"^› *$")
+    terminal.type("run two commands\ry\r")
+    terminal.wait(r"may it run run_command\(command=\"echo.*\n.*\n\[1\] once.*instead: *$")
+    terminal.type("n\r")
+    terminal.wait(r"denied: run_command was not run")
+    terminal.wait(r"may it run run_command\(command=\"sleep 600\"\)\n.*\n\[1\] once.*instead: *$")
+    terminal.type("no, do nothing\r")
+    terminal.wait(r"Do this instead: do nothing")
+    terminal.wait(r"Still here\.(.|\n)*^› y$")
+
+
 def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("line", "--yes")
-    terminal.wait(r"^❯")
+    terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
-    terminal.wait(r"✔ answered")
+    terminal.wait(r"√ answered")
     terminal.type("run two commands\r")
-    terminal.wait(r'▸ call run_command\(command="sleep 600"\)')
+    terminal.wait(r'► call run_command\(command="sleep 600"\)')
     terminal.child.ptyproc.fileobj.close()
     terminal.child.wait()
     assert terminal.child.signalstatus is None, "it was killed rather than ended"
@@ -100,7 +116,7 @@ def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, t
 
 def test_slash_commands_are_completed(open_terminal: Open) -> None:
     terminal = open_terminal("line")
-    terminal.wait(r"^❯")
+    terminal.wait(r"^›")
     terminal.type("/bud")
     terminal.wait(r"/budget .*\n")
     terminal.type("\t\r")
@@ -120,15 +136,15 @@ def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:
 
 def test_no_color_is_respected(open_terminal: Open) -> None:
     terminal = open_terminal("line", NO_COLOR="1")
-    terminal.wait(r"^❯")
+    terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
-    terminal.wait(r"✔ answered")
+    terminal.wait(r"√ answered")
     assert re.search(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]", terminal.raw) is None
 
 
 def test_the_chat_on_the_whole_screen_asks_and_answers(open_terminal: Open) -> None:
     terminal = open_terminal()
-    terminal.wait(r"❯")
+    terminal.wait(r"›")
     terminal.type("what is 17 * 23?\r")
     screen = terminal.wait(r"It is 391\.")
     assert "calculate" in screen

@@ -71,9 +71,9 @@ def test_without_experience_it_says_how_to_get_some(shell):
 def test_the_latest_uses_come_first_with_who_judged_them_and_what_they_cost(shell, kept):
     first, second = shell().splitlines()[1:]
     assert first.split()[:1] == ["2"]
-    assert "✘ unhelpful" in first
+    assert "× unhelpful" in first
     assert "unknown" in first
-    assert "✔ helpful" in second
+    assert "√ helpful" in second
     assert "$0.003 " in second
     assert "How many lines has notes.txt?" in second
 
@@ -221,9 +221,9 @@ def test_attempts_are_listed_apart_with_their_mode_models_and_what_they_took(she
     assert head.split() == ["attempt", "when", "mode", "outcome", "models", "price", "tokens", "seconds", "question"]
     assert first.split()[0] == "a2"
     assert "single" in first
-    assert "✔ answered" in first
+    assert "√ answered" in first
     assert "$0.002 " in first
-    assert "✘ gave up" in second
+    assert "× gave up" in second
     assert "unknown" in second
     assert "\x1b" not in second
     rows = json.loads(shell("list", "--attempts", "--json"))["rows"]

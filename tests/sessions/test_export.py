@@ -100,7 +100,7 @@ def test_errors_limits_and_refusals_are_told() -> None:
         )
     )
     for part in (
-        "Refused (unapproved)",
+        "**Denied**",
         "cap is reached",
         "no network the session is kept try again",
         "Partial answer",
@@ -220,7 +220,7 @@ def test_a_plan_of_unknown_price_a_plan_that_is_advice_and_one_without_tools_say
 def test_what_was_thought_of_a_result_and_what_the_model_was_told_then_are_in_the_document():
     told = CallJudged("c1", "a", None, "", note="Not to be used any more: <b>x</b>.")
     document = as_markdown(timed([*FAILED, told, CallMarked(1, "c2", "read_file", True)]))
-    assert "✘ unhelpful (rules: an empty result)" in document
+    assert "× unhelpful (rules: an empty result)" in document
     assert "> Not to be used any more: \\<b>x\\</b>." in document
     assert "Marked helpful by hand: `read_file` of turn 1" in document
     assert as_markdown(timed([CallJudged("c1", "a", None, "")])).count("\n") == 1

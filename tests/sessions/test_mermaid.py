@@ -13,7 +13,7 @@ from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
 from ecoshell.untrusted import visible_line
 
-NODE = re.compile(r'    n(\d+)\["(?P<label>(?:★ )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
+NODE = re.compile(r'    n(\d+)\["(?P<label>(?:* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
 CLASS = re.compile(r"    classDef [a-z]+ [a-z0-9:#, -]+")
 
@@ -30,11 +30,11 @@ def drawn(*events) -> str:
 def test_nodes_have_numbers_states_and_figures_and_the_longest_path_thick_arrows():
     assert drawn(PLANNED, *RUNNING, *DONE[:2]).splitlines() == [
         "flowchart TD",
-        '    n1["★ count_text<br/>running · ≈1.20 s · ≈$0.001"]:::running',
+        '    n1["* count_text<br/>running · ≈1.20 s · ≈$0.001"]:::running',
         '    n2["count_text#35;2<br/>done · ≈1.20 s → 0.80 s · ≈$0.001 → $0.0012"]:::done',
         '    n3["current_time<br/>done · ≈0.00 s → 0.00 s · ≈$0 → $0"]:::done',
-        '    n4["★ calculate<br/>waiting · ≈0.02 s · ≈$0"]:::waiting',
-        '    n5["★ write_file<br/>waiting · ? · ?"]:::waiting',
+        '    n4["* calculate<br/>waiting · ≈0.02 s · ≈$0"]:::waiting',
+        '    n5["* write_file<br/>waiting · ? · ?"]:::waiting',
         "    n1 ==> n4",
         "    n2 --> n4",
         "    n4 ==> n5",

@@ -14,11 +14,15 @@ from ecoshell.agent.person import Person
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
+from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    return Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
+    """Folders of a person who has opened every panel."""
+    found = Paths(tmp_path / "config", tmp_path / "data", tmp_path / "cache")
+    ArrangementFile(found.state_file).write(Arrangement())
+    return found
 
 
 @pytest.fixture
@@ -26,6 +30,7 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
     """Makes an app over a shell; `gate` holds the shell back until it is set."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(TextArea, "cursor_blink", False)  # a picture must not depend on the moment it is taken
+    monkeypatch.setattr("ecoshell.tui.prompt.bar.monotonic", lambda: 0.0)
 
     def make(shell: FakeShell, *, gate: asyncio.Event | None = None, **options: object) -> ChatApp:
         async def build(_: Options, person: Person) -> FakeShell:

@@ -71,9 +71,9 @@ def test_each_node_stands_once_with_its_state(waits, width):
 
 def test_a_wide_line_says_what_a_node_waits_for_and_what_it_took():
     lines = drawn(after(*RUNNING, *DONE[:3]))
-    assert lines[0].startswith("╭─────── ✔ done    ★ count_text ")
+    assert lines[0].startswith("╭─────── √ done    * count_text ")
     assert lines[0].endswith("≈1.2 s → 900 ms  ≈$0.001 → $0.0012")
-    assert " ".join(lines[3].split()) == "╰─┴─│─┬─ ○ waiting ★ calculate after count_text, count_text#2 ≈20 ms ≈$0"
+    assert " ".join(lines[3].split()) == "╰─┴─│─┬─ ○ waiting * calculate after count_text, count_text#2 ≈20 ms ≈$0"
     assert lines[4].split()[-2:] == ["?", "?"]
 
 
@@ -92,16 +92,16 @@ def test_without_room_for_lanes_words_say_what_waits_for_what():
 
 def test_why_a_node_failed_stands_below_it_on_one_line_and_its_descendants_are_skipped():
     lines = drawn(after(*RUNNING, *FAILED), 60)
-    assert lines[1].startswith("│ ╭───── ✘ failed    count_text#2")
+    assert lines[1].startswith("│ ╭───── × failed    count_text#2")
     assert lines[2] == "│ │        └ no such file: b.txt"
-    assert [line.split("↷ ")[1].split()[0] for line in lines if "↷" in line] == ["skipped", "skipped"]
+    assert [line.split("» ")[1].split()[0] for line in lines if "»" in line] == ["skipped", "skipped"]
     assert len(drawn(after(*FAILED), 60, reasons=False)) == 5
 
 
 def test_kept_nodes_of_a_repaired_plan_are_done_and_cost_nothing_again():
     branching = after(*AGAIN[1:], plan=REPAIRED)
     assert headline(branching)[0] == "repaired plan of 4 tools, 2 of them done"
-    assert [line.split("✔ ")[1].split()[0] for line in drawn(branching) if "kept" in line] == ["done", "done"]
+    assert [line.split("√ ")[1].split()[0] for line in drawn(branching) if "kept" in line] == ["done", "done"]
     assert branching.counts == {"done": 3, "running": 1}
 
 
@@ -124,7 +124,7 @@ def test_a_node_that_was_stopped_stands_so_with_what_it_took_and_no_reason():
 
 def test_the_headline_says_what_is_expected_and_what_is_unknown():
     known = replace(PLANNED, price_nano=2_000_000, seconds=1.26)
-    assert headline(Branching(known)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · ★ longest path")
+    assert headline(Branching(known)) == ("plan of 5 tools", "tools about $0.002, 1.3 s · * longest path")
     assert headline(Branching(PLANNED))[1].startswith("tools about price unknown, time unknown")
     assert headline(Branching(GraphPlanned(NODES[:1], "")))[0] == "plan of 1 tool"
 

@@ -10,14 +10,25 @@ from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WR
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.person import LimitChoice
 from ecoshell.errors import ModelMissing
-from ecoshell.events import BudgetChanged, ErrorHappened, Rationale, TextArrived
+from ecoshell.events import (
+    BudgetChanged,
+    CallFinished,
+    ErrorHappened,
+    Notice,
+    Rationale,
+    TextArrived,
+    ToolRegistered,
+)
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
 from ecoshell.tui.transcript.view import Transcript
 
@@ -38,6 +49,17 @@ def hint(app: ChatApp) -> str:
     return str(app.chat.query_one("#hint").visual)
 
 
+def queued(app: ChatApp) -> list[str]:
+    """What is shown of the messages that wait."""
+    line = app.chat.query_one("#queue")
+    return str(line.visual).splitlines() if line.display else []
+
+
+def told(app: ChatApp) -> str:
+    """What the line above the prompt says."""
+    return str(app.chat.query_one(PromptBar).border_title)
+
+
 async def ready(pilot, app: ChatApp) -> None:
     await eventually(pilot, lambda: app.chat.talk)
 
@@ -52,6 +74,16 @@ async def test_a_new_session_says_which_model_answers_and_how_to_get_a_better_on
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
         assert "tiny answers. Better ones are on this machine" in " ".join(seen(app).split())
+
+
+async def test_the_first_start_offers_requests_and_two_panels_and_the_others_are_a_key_away(make_app, paths):
+    paths.state_file.unlink()
+    app = make_app(FakeShell(introduced="tiny answers.", names=("notes.txt",)))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await eventually(pilot, lambda: "How many words are in notes.txt?" in seen(app))
+        assert [panel.NAME for panel in app.chat.query(Panel) if not panel.folded] == ["budget", "tools"]
+        await pilot.press("f3")
+        assert not app.chat.query_one(PlanPanel).folded
 
 
 async def test_a_session_that_goes_on_is_not_introduced_again(make_app):
@@ -69,9 +101,50 @@ async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
         await ask(pilot, app)
         await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
         signs = [line[0] for line in seen(app).splitlines()[5:] if line and not line[0].isspace()]
-        assert signs == ["❯", "·", "◆", "＋", "▸", "✔"]
+        assert signs == ["›", "·", "◊", "►", "√"]
+        assert "4 tools by name · registered count_text" in seen(app)
+        assert "names only is cheaper" not in seen(app)
         assert shell.asked == ["how many"]
         assert prompt(app).text == ""
+
+
+async def test_what_is_kept_account_of_is_folded_and_told_again_only_where_it_changes_or_no_panel_tells_it(make_app):
+    shell = FakeShell([event for event in COUNTING if not isinstance(event, ToolRegistered)])
+    app = make_app(shell)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 1)
+        assert seen(app).count("4 tools by name") == 1
+        await pilot.press("ctrl+o")
+        assert "names only is cheaper" in seen(app)
+        await ask(pilot, app)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
+        told = seen(app).count("4 tools by name")
+        await pilot.press("f9")
+        await ask(pilot, app)
+        await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 3)
+        assert seen(app).count("4 tools by name") == told + 1
+        assert told == 2  # once in the line, once in what is open below it
+
+
+async def test_a_saving_is_told_only_where_something_was_paid(make_app):
+    app = make_app(FakeShell([*COUNTING[:-1], replace(FINISHED, spent_nano=0)]))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "3 steps" in seen(app))
+        assert "saved" not in seen(app)
+        assert "saved" not in panel(app, ToolsPanel)
+
+
+async def test_an_error_that_was_met_three_times_stands_once(make_app):
+    notes = [Notice(f"ollama/none did not answer. It is asked again ({at} of 3).") for at in (2, 3)]
+    error = ErrorHappened("ModelUnavailable", "ollama/none did not answer.", "", "Try again.")
+    app = make_app(FakeShell([STARTED, *notes, error, replace(FINISHED, status="error")]))
+    async with app.run_test(size=(120, 36)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "3 steps" in seen(app))
+        assert seen(app).count("did not answer") == 1
+        assert "Try again." in seen(app)
 
 
 async def test_a_thought_that_was_streamed_is_told_once(make_app):
@@ -165,15 +238,55 @@ async def test_escape_stops_the_turn_and_what_arrived_stays(make_app):
         assert "half a thou" in seen(app)
 
 
-async def test_a_second_question_stays_in_the_prompt_while_a_turn_runs(make_app):
+async def test_what_is_sent_during_a_turn_waits_comes_back_with_up_and_is_asked_after_it(make_app):
     shell = FakeShell(stops_at=2)
     app = make_app(shell)
-    async with app.run_test() as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await ask(pilot, app)
-        await pilot.press(*"more", "enter")
-        assert prompt(app).text == "more"
-        assert "A turn is under way" in hint(app)
+        await eventually(pilot, lambda: "how many" in seen(app))
+        await pilot.press(*"more", "enter", *"and thn", "enter")
+        assert prompt(app).text == ""
+        assert queued(app)[:2] == ["queued  more", "queued  and thn"]
+        await pilot.press("up")
+        assert prompt(app).text == "and thn"
+        await pilot.press("backspace", *"en", "enter")
+        assert queued(app)[:2] == ["queued  more", "queued  and then"]
         assert shell.asked == ["how many"]
+        await shell.stop()
+        await eventually(pilot, lambda: shell.asked == ["how many", "more", "and then"])
+        assert queued(app) == []
+
+
+async def test_escape_empties_the_queue_before_it_stops_the_turn(make_app):
+    shell = FakeShell(stops_at=2)
+    app = make_app(shell)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "how many" in seen(app))
+        await pilot.press(*"more", "enter", "escape")
+        assert queued(app) == []
+        assert "Nothing is queued any more" in hint(app)
+        assert not shell.stopped.is_set()
+        await pilot.press("escape")
+        await eventually(pilot, lambda: "stopped · $0.0031" in seen(app))
+        await pilot.press("up")
+        assert prompt(app).text == "more"
+    assert shell.asked == ["how many"]
+
+
+async def test_what_is_queued_when_the_program_ends_is_the_draft_of_the_next(make_app):
+    shell = FakeShell(stops_at=2)
+    app = make_app(shell)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: "how many" in seen(app) and app.chat.query_one(PromptBar).is_restored)
+        await pilot.press(*"more", "enter", *"half", "ctrl+q")
+        await pilot.pause()
+    assert shell.asked == ["how many"]
+    again = make_app(FakeShell())
+    async with again.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: prompt(again).text)
+        assert prompt(again).text == "more\nhalf"
 
 
 async def test_a_command_can_be_given_while_a_turn_runs(make_app):
@@ -183,7 +296,7 @@ async def test_a_command_can_be_given_while_a_turn_runs(make_app):
         await ask(pilot, app)
         await pilot.press(*"/budget 2", "enter")
         await eventually(pilot, lambda: "done: /budget 2" in seen(app))
-        assert seen(app).rstrip().endswith("◇  thinking")
+        assert seen(app).rstrip().endswith("◦  thinking")
 
 
 async def test_an_unknown_command_is_answered_with_the_nearest(make_app):
@@ -293,6 +406,47 @@ async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
         await eventually(pilot, lambda: shell.decisions == ["once"])
 
 
+async def test_a_letter_that_answers_nothing_begins_a_message_and_sending_it_gives_the_keys_back(make_app):
+    shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press(*"also 1 y")
+        assert prompt(app).text == "also 1 y"
+        assert shell.decisions == []
+        await pilot.press("enter", "1")
+        await eventually(pilot, lambda: shell.decisions == ["once"])
+        await eventually(pilot, lambda: shell.asked == ["how many", "also 1 y"])
+
+
+async def test_a_key_typed_a_moment_before_a_question_does_not_answer_it(make_app, monkeypatch):
+    monkeypatch.setattr("ecoshell.tui.prompt.prompt.PAUSE", 1e9)
+    shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
+    app = make_app(shell)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(pilot, app)
+        await pilot.press("a", "backspace")
+        app.chat.action_run("write it")
+        await eventually(pilot, lambda: app.chat.query(Question))
+        await pilot.press("y")
+        assert (prompt(app).text, shell.decisions) == ("y", [])
+
+
+async def test_a_call_waits_for_approval_and_is_denied_in_these_words(make_app):
+    refused = CallFinished("c1", "write_file", False, "write_file was not run.", False, 0.0, refused="unapproved")
+    app = make_app(FakeShell((STARTED, WRITING, WANTED, refused, FINISHED)))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ask(pilot, app)
+        await eventually(pilot, lambda: app.chat.query(Question))
+        assert "waits for your approval" in seen(app)
+        assert "running" not in seen(app)
+        await pilot.press("n")
+        await eventually(pilot, lambda: "saved 4.2k tok" in seen(app))
+        assert "denied by you" in seen(app)
+        assert all(word not in seen(app) for word in ("failed", "refused", "changed", "not approved"))
+
+
 async def test_a_limit_can_be_raised_in_place(make_app):
     shell = FakeShell((STARTED, HIT, FINISHED))
     app = make_app(shell)
@@ -370,7 +524,7 @@ async def test_a_narrow_screen_sums_the_panels_up_in_a_line_and_shows_them_on_f2
         assert prompt(app).has_focus
 
 
-async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_end(make_app):
+async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(make_app):
     long = (STARTED, *(Rationale(f"thought {n}", "single") for n in range(100)), FINISHED)
     app = make_app(FakeShell(long))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -380,10 +534,17 @@ async def test_the_transcript_scrolls_from_the_prompt_and_follows_again_at_its_e
         assert transcript.scroll_y == transcript.max_scroll_y
         await pilot.press("pageup", "pageup")
         left_at = transcript.scroll_y
-        await ask(pilot, app, "/tools")
-        await eventually(pilot, lambda: "done" in seen(app))
+        assert "new below" not in told(app)
+        app.chat.stage.hear(Rationale("one more thought", "single"))
+        await eventually(pilot, lambda: "new below" in told(app))
         assert transcript.scroll_y == left_at
-        await pilot.press(*["pagedown"] * 4)
+        await pilot.press("end")
+        await eventually(pilot, lambda: transcript.scroll_y == transcript.max_scroll_y)
+        assert "new below" not in told(app)
+        await pilot.press("pageup", "pageup", *"ab", "home", "end")
+        assert transcript.scroll_y < transcript.max_scroll_y  # end has gone to the end of the line first
+        await pilot.press("enter")
+        await eventually(pilot, lambda: seen(app).count("thought 99") == 2)
         assert transcript.scroll_y == transcript.max_scroll_y
 
 
@@ -391,7 +552,7 @@ async def test_an_error_is_told_with_what_to_do(make_app):
     app = make_app(FakeShell((STARTED, ErrorHappened("ModelUnavailable", "No [answer].", "Kept.", "Try again."))))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
-        await eventually(pilot, lambda: "✖  No [answer]." in seen(app))
+        await eventually(pilot, lambda: "×  No [answer]." in seen(app))
         assert "Try again." in seen(app)
 
 

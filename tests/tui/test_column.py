@@ -42,8 +42,8 @@ def test_lines_after_the_first_stand_beside_the_sign(column: Column):
 
 
 def test_an_observation_stays_to_the_right_of_its_corner(column: Column):
-    column.add(Block("▸", "tool", bodies=(Body("word " * 12, 4, corner="└ "),)))
-    assert [line[:5] for line in column.plain.splitlines()] == ["▸  └ ", "     "]
+    column.add(Block("►", "tool", bodies=(Body("word " * 12, 4, corner="└ "),)))
+    assert [line[:5] for line in column.plain.splitlines()] == ["►  └ ", "     "]
 
 
 def test_wide_characters_never_stand_beyond_the_edge(column: Column):
@@ -89,21 +89,21 @@ def test_several_open_blocks_are_settled_each_in_its_place(column: Column):
 
 def test_adding_closes_whatever_is_open_as_it_stands(column: Column):
     column.open(block("runs"), "1")
-    column.stream("half a thou", "◇", "thought")
+    column.stream("half a thou", "◦", "thought")
     column.add(block("stopped"))
-    assert column.plain == "·  runs\n◇  half a thou\n·  stopped"
+    assert column.plain == "·  runs\n◦  half a thou\n·  stopped"
 
 
 def test_a_block_can_be_inserted_above_text_that_is_still_arriving(column: Column):
-    column.stream("thinking", "◇", "thought")
+    column.stream("thinking", "◦", "thought")
     column.insert(block("a notice"))
-    column.stream(" on", "◇", "thought")
-    assert column.plain == "·  a notice\n◇  thinking on"
+    column.stream(" on", "◦", "thought")
+    assert column.plain == "·  a notice\n◦  thinking on"
 
 
 def test_what_is_dropped_leaves_no_line(column: Column):
     column.add(block("before"))
-    column.stream("thinking", "◇", "thought")
+    column.stream("thinking", "◦", "thought")
     column.drop()
     assert column.plain == "·  before"
     assert column.height == 1
@@ -111,7 +111,7 @@ def test_what_is_dropped_leaves_no_line(column: Column):
 
 def test_another_width_paints_everything_again(column: Column):
     column.add(block("one two three four five six seven eight nine ten"))
-    column.stream("one two three four five six seven eight nine ten", "◇", "thought")
+    column.stream("one two three four five six seven eight nine ten", "◦", "thought")
     column.repaint(painter(20))
     assert all(cell_len(line) <= 20 for line in column.plain.splitlines())
     assert column.plain.split().count("ten") == 2
@@ -127,11 +127,11 @@ def test_before_there_is_a_width_everything_is_kept_for_later():
 
 
 def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: Column):
-    column.add(Block("▸", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
-    assert column.plain.splitlines() == ["▸  └ line 0", "     line 1", "     … 48 more lines"]
+    column.add(Block("►", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
+    assert column.plain.splitlines() == ["►  └ line 0", "     line 1", "     … 48 more lines"]
     column.fold(column.items[0], opened=True)
     assert column.plain.splitlines()[49].strip() == "line 49"
-    assert column.plain.splitlines()[50].strip() == "▴ fold"
+    assert column.plain.splitlines()[50].strip() == "▲ fold"
     column.fold(column.items[0], opened=False)
     assert column.height == 3
 
@@ -161,7 +161,7 @@ def test_an_answer_that_was_streamed_is_not_painted_again_when_it_is_settled(
     counting = counted(monkeypatch)
     column.open(answer(text))
     column.settle(lines.answer(lines.Answer(text), "gave_up"))
-    assert column.plain.startswith("∅  Paragraph 0")
+    assert column.plain.startswith("Ø  Paragraph 0")
     assert len(counting) == 1
 
 
@@ -218,9 +218,9 @@ def test_painted_lines_far_from_the_view_are_let_go_and_painted_again_when_wante
 def test_a_streamed_thought_loses_nothing_and_stays_within_the_width(pieces: list[str], width: int):
     column = column_of(width=width)
     for piece in pieces:
-        column.stream(piece, "◇", "thought")
+        column.stream(piece, "◦", "thought")
         column.catch_up()
-    assert "".join(column.plain.split()).removeprefix("◇") == "".join("".join(pieces).split())
+    assert "".join(column.plain.split()).removeprefix("◦") == "".join("".join(pieces).split())
     assert all(column.line(at).strip.cell_length <= width for at in range(column.height))
 
 

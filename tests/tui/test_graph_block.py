@@ -44,7 +44,7 @@ def signs(column: Column, sign: str) -> int:
 def test_the_plan_stands_in_the_place_of_what_was_streamed_and_says_what_is_expected():
     column = told(STARTED, TextArrived('["count', "thought", "single"), PLANNED)
     assert '["count' not in column.plain
-    assert "◇  plan of 5 tools · tools about price unknown, time unknown · ★ longest path" in column.plain
+    assert "◦  plan of 5 tools · tools about price unknown, time unknown · * longest path" in column.plain
     assert signs(column, "○") == 5
 
 
@@ -53,7 +53,7 @@ def test_calls_stand_below_the_plan_which_is_drawn_anew_above_them():
     registered = ToolRegistered("count_text", 142, True, 1, "agent")
     column = told(STARTED, PLANNED, registered, RUNNING[0], call, *RUNNING[1:])
     lines = column.plain.splitlines()
-    assert sum("▸ running" in line for line in lines) == 3
+    assert sum("► running" in line for line in lines) == 3
     assert [word for line in lines for word in ("plan of", "registered", "count_text(path") if word in line] == [
         "plan of",
         "registered",
@@ -62,7 +62,7 @@ def test_calls_stand_below_the_plan_which_is_drawn_anew_above_them():
     column = told(
         STARTED, PLANNED, *RUNNING, call, CallFinished("g1n1", "count_text", True, "3", False, 0.9), *DONE, ANSWERED
     )
-    assert signs(column, "▸ running") == 0
+    assert signs(column, "► running") == 0
     assert "└ 5 done · price unknown, 1.0 s" in column.plain
 
 
@@ -76,22 +76,22 @@ def test_a_repaired_plan_is_a_block_of_its_own_below_the_one_that_failed():
     column = told(STARTED, PLANNED, *RUNNING, *FAILED, *AGAIN)
     assert [item.block.name for item in column.items if item.block.name] == ["graph 1", "graph 2"]
     first, second = (item.block.plain for item in column.items if item.block.name)
-    assert "✘ failed" in first
+    assert "× failed" in first
     assert "repaired plan of 4 tools, 2 of them done" in second
-    assert second.count("✔ done") == 3
-    assert "▸ running" in second
+    assert second.count("√ done") == 3
+    assert "► running" in second
 
 
 def test_a_plan_whose_turn_was_stopped_does_not_run_for_ever():
     for column in (told(STARTED, PLANNED, *RUNNING, STOPPED), told(STARTED, PLANNED, *RUNNING, until_rest=True)):
-        assert "▸ running" not in column.plain
+        assert "► running" not in column.plain
         assert column.plain.count("■ stopped") == 3
-        assert column.plain.count("↷ skipped") == 2
+        assert column.plain.count("» skipped") == 2
 
 
 def test_a_turn_after_one_that_was_never_ended_leaves_its_plan_stopped():
     column = told(STARTED, PLANNED, *RUNNING, replace(STARTED, turn=2))
-    assert "▸ running" not in column.plain
+    assert "► running" not in column.plain
 
 
 def test_a_session_that_is_read_again_has_the_same_picture():
@@ -148,7 +148,7 @@ async def test_the_plan_panel_follows_the_branches_above_the_tools(paths):
         for event in (STARTED, USED, PLANNED, *RUNNING):
             app.body.hear(event)
         await eventually(pilot, lambda: "0 of 5 done, 3 running" in panel.text)
-        assert panel.text.index("★ calculate") < panel.text.index("for tools")
+        assert panel.text.index("* calculate") < panel.text.index("for tools")
         for event in FAILED:
             app.body.hear(event)
         await eventually(pilot, lambda: "2 of 5 done, 1 failed, 2 skipped" in panel.text)

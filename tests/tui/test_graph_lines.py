@@ -86,7 +86,7 @@ def test_a_terminal_has_the_plan_drawn_once(monkeypatch):
     for event in (BRANCHES, *RUNNING, *FAILURE):
         shown.show(event)
     told = re.sub(r"\x1b\[[\d;]*m", "", out.getvalue())
-    assert told.count("╰─┴─│─┬─ ○ waiting ★ calculate") == 1
+    assert told.count("╰─┴─│─┬─ ○ waiting * calculate") == 1
     assert "count_text#2 failed: no such file: b.txt" in told
     assert max(map(len, told.splitlines())) <= 80
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from plan_play import PLANNED, QUOTA, TOKEN_PLAN, USED
+from rich.style import Style
 
 from ecoshell.events import (
     Answer,
@@ -31,7 +32,9 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment, Usage
 from ecoshell.tui.figures import duration, money, tokens
 from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.blocks import folded
+from ecoshell.tui.transcript.blocks import TONES, folded
+from ecoshell.tui.transcript.layout import sections_of
+from ecoshell.tui.transcript.painter import Painter
 
 STARTED = CallStarted("c1", "count_text", {"path": "notes.txt", "deep": True})
 
@@ -48,13 +51,13 @@ def ended(**changes: object) -> TurnFinished:
 
 def test_a_call_shows_its_arguments_its_time_and_its_observation():
     block = lines.call(STARTED, finished())
-    assert block.sign == "▸"
+    assert block.sign == "►"
     assert block.plain == "count_text(path=notes.txt, deep=true)  12 ms  $0\n└ 1,204 words"
 
 
 def test_going_back_says_to_where_and_why():
     block = lines.branch_left(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
-    assert (block.sign, block.plain) == ("↩", "back to step 2  given up: no such file")
+    assert (block.sign, block.plain) == ("←", "back to step 2  given up: no such file")
     assert lines.branch_left(BranchLeft((), 1, "x")).plain == "back to the beginning  x"
 
 
@@ -75,7 +78,7 @@ def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
 
 
 def test_a_call_that_still_runs_says_so():
-    assert lines.call(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
+    assert lines.under_way(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
 
 
 def test_a_call_that_was_paid_for_shows_its_price():
@@ -96,7 +99,7 @@ def test_a_call_of_which_nobody_heard_the_end_says_that_it_was_stopped():
 
 def test_what_goes_along_with_a_question_is_named_with_its_lines_and_folded_away():
     block = lines.question("sum up", attachments=[Attachment("data.csv", "a\nb\nc\n")])
-    assert block.plain == "sum up\n⎘ data.csv · 3 lines"
+    assert block.plain == "sum up\n¶ data.csv · 3 lines"
     assert block.whole.endswith("a\nb\nc")
 
 
@@ -133,7 +136,7 @@ def test_arguments_that_were_edited_are_shown():
 
 @pytest.mark.parametrize("status", ["gave_up", "limit", "error", "interrupted"])
 def test_an_answer_that_is_none_does_not_carry_the_sign_of_one(status: str):
-    assert lines.answer(Answer("I could not find it."), status).sign != "✔"
+    assert lines.answer(Answer("I could not find it."), status).sign != "√"
 
 
 def test_a_refused_call_says_which_guard_refused_it():
@@ -156,7 +159,7 @@ def test_a_truncated_observation_says_so():
 
 def test_a_long_argument_is_cut():
     long = CallStarted("c1", "write_file", {"text": "x" * 1_000_000})
-    assert len(lines.call(long).plain) < 120
+    assert len(lines.under_way(long).plain) < 120
 
 
 def test_escape_sequences_in_what_tools_print_are_shown_and_not_obeyed():
@@ -219,7 +222,7 @@ def test_a_cost_that_is_not_known_is_not_shown_as_zero():
 
 def test_a_decision_names_who_took_it():
     assert lines.approval("write_file", ApprovalGiven("c1", "no", "rule")).plain == (
-        "write_file  not approved, by a rule in the settings"
+        "write_file  denied by a rule in the settings"
     )
 
 
@@ -302,15 +305,26 @@ def test_what_the_person_said_of_a_result_outweighs_the_judge():
     def said(judged: bool | None, marked: bool | None) -> str:
         return "".join(piece.text for piece in lines.verdict(judged, marked)).strip()
 
-    assert [said(judged, None) for judged in (True, False, None)] == ["✔", "✘ unhelpful", ""]
-    assert [said(judged, True) for judged in (True, False, None)] == ["✔ helpful, marked by you"] * 3
-    assert [said(judged, False) for judged in (True, False, None)] == ["✘ unhelpful, marked by you"] * 3
+    assert [said(judged, None) for judged in (True, False, None)] == ["√", "× unhelpful", ""]
+    assert [said(judged, True) for judged in (True, False, None)] == ["√ helpful, marked by you"] * 3
+    assert [said(judged, False) for judged in (True, False, None)] == ["× unhelpful, marked by you"] * 3
 
 
 def test_a_verdict_stands_at_the_end_of_the_calls_own_line():
     block = replace(lines.call(STARTED, finished()), verdict=lines.verdict(False, None))
     assert block.plain.splitlines() == [
-        "count_text(path=notes.txt, deep=true)  12 ms  $0  ✘ unhelpful",
+        "count_text(path=notes.txt, deep=true)  12 ms  $0  × unhelpful",
         "└ 1,204 words",
     ]
     assert replace(block, verdict=()).plain == lines.call(STARTED, finished()).plain
+
+
+def test_a_line_of_a_table_goes_on_below_its_last_column():
+    block = lines.plain("  mode    who thinks\n› single  one model that does it all, and says so at some length")
+    painter = Painter(dict.fromkeys(TONES, Style()), 40)
+    sections = sections_of(block, opened=False)
+    shown = [line.strip.text.rstrip() for part in sections for line in painter.paint(part)]
+    assert shown[-2:] == [
+        "   › single  one model that does it all,",
+        "             and says so at some length",
+    ]

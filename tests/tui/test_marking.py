@@ -6,6 +6,7 @@ from tui_play import FINISHED, STARTED, WANTED, FakeShell, eventually
 
 from ecoshell.errors import StoreError
 from ecoshell.events import Answer, CallFinished, CallJudged, CallMarked, CallStarted, Event
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.transcript.view import Transcript
 
@@ -50,9 +51,9 @@ async def test_a_result_that_helped_has_a_sign_and_one_that_did_not_a_word_in_th
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.talk)
-        assert line(app, "count_text(").endswith("12 ms  $0  ✔")
-        assert line(app, "read_file(").endswith("3 ms  $0  ✘ unhelpful")
-        assert line(app, "write_file(").endswith("refused: unapproved")
+        assert line(app, "count_text(").endswith("12 ms  $0  √")
+        assert line(app, "read_file(").endswith("3 ms  $0  × unhelpful")
+        assert line(app, "write_file(").endswith("  denied")
 
 
 async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_app):
@@ -61,7 +62,8 @@ async def test_a_result_nobody_could_judge_has_no_sign_and_can_be_marked(make_ap
         await open_at(pilot, app, "count_text(")
         assert line(app, "count_text(").endswith("12 ms  $0")
         await pilot.press("plus")
-        await eventually(pilot, lambda: "✔ helpful, marked by you" in line(app, "count_text("))
+        await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
+        assert not app.chat.query_one(PromptBar).border_title  # nothing works
 
 
 async def test_plus_and_minus_mark_a_result_and_the_same_key_again_takes_the_mark_back(make_app, shell):
@@ -69,13 +71,13 @@ async def test_plus_and_minus_mark_a_result_and_the_same_key_again_takes_the_mar
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
-        await eventually(pilot, lambda: "✘ unhelpful, marked by you" in line(app, "count_text("))
+        await eventually(pilot, lambda: "× unhelpful, marked by you" in line(app, "count_text("))
         await pilot.press("minus")
-        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  ✔"))
+        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  √"))
         await pilot.press("plus")
-        await eventually(pilot, lambda: "✔ helpful, marked by you" in line(app, "count_text("))
+        await eventually(pilot, lambda: "√ helpful, marked by you" in line(app, "count_text("))
         await pilot.press("minus")
-        await eventually(pilot, lambda: "✘ unhelpful, marked by you" in line(app, "count_text("))
+        await eventually(pilot, lambda: "× unhelpful, marked by you" in line(app, "count_text("))
     assert shell.marks == [CallMarked(1, "c1", "count_text", word) for word in (False, None, True, False)]
 
 
@@ -98,9 +100,9 @@ async def test_a_mark_of_an_earlier_run_is_shown_and_can_be_taken_back(make_app)
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
         await open_at(pilot, app, "count_text(")
-        assert "✘ unhelpful, marked by you" in line(app, "count_text(")
+        assert "× unhelpful, marked by you" in line(app, "count_text(")
         await pilot.press("minus")
-        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  ✔"))
+        await eventually(pilot, lambda: line(app, "count_text(").endswith("$0  √"))
     assert [mark.helpful for mark in shell.marks] == [None]
 
 
@@ -148,7 +150,7 @@ async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: app.chat.talk)
         await pilot.press(*"how many", "enter")
-        await eventually(pilot, lambda: "✔" in transcript(app).text.partition("count_text(")[2])
+        await eventually(pilot, lambda: "√" in transcript(app).text.partition("count_text(")[2])
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
@@ -167,7 +169,7 @@ async def test_a_mark_that_cannot_be_kept_says_so_and_shows_nothing(make_app):
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "could not be written" in transcript(app).text)
-        assert line(app, "count_text(").endswith("$0  ✔")
+        assert line(app, "count_text(").endswith("$0  √")
 
 
 async def test_a_marked_result_keeps_its_fold_and_its_place(make_app):
@@ -182,7 +184,7 @@ async def test_a_marked_result_keeps_its_fold_and_its_place(make_app):
         assert "line 29" in transcript(app).text
         await pilot.press("y")
         await pilot.pause()
-        assert "✔ helpful, marked by you" in app.clipboard
+        assert "√ helpful, marked by you" in app.clipboard
 
 
 async def test_a_call_no_judge_has_had_is_no_use_of_a_tool_and_cannot_be_marked(make_app):

@@ -6,6 +6,7 @@ from tui_play import HIT, STARTED, FakeShell, eventually
 from ecoshell.agent.person import LimitChoice
 from ecoshell.tui.app import ChatApp
 from ecoshell.tui.asking.money import LimitQuestion
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.prompt import Prompt
 
@@ -160,4 +161,5 @@ async def test_what_is_typed_behind_enter_in_one_packet_is_not_sent_along(make_a
         type_in_one_packet(app, "a", "enter", "b", "enter", "c")
         await eventually(pilot, lambda: app.chat.query(LimitQuestion))
         assert shell.asked == ["a"]
-        assert prompt(app).text == "bc"
+        assert prompt(app).text == "c"
+        assert [draft.text for draft in app.chat.query_one(PromptBar).queue] == ["b"]

@@ -49,7 +49,7 @@ async def test_an_approval_shows_why_with_what_what_changes_and_what_it_costs():
 
 @pytest.mark.parametrize(
     ("key", "words", "decision"),
-    [("1", "once", "once"), ("2", "this session", "session"), ("3", "this project", "project"), ("n", "no", "no")],
+    [("1", "once", "once"), ("2", "session", "session"), ("3", "project", "project"), ("n", "no", "no")],
 )
 async def test_a_key_and_a_click_decide_alike(key, words, decision):
     async with asked(WRITES) as (pilot, answer):
@@ -92,6 +92,14 @@ async def test_arguments_are_edited_as_json_and_enter_runs_them():
         editor.text = '{"path": "b.txt", "content": ""}'
         await pilot.press("enter")
         assert await answered(answer) == Approval("once", {"path": "b.txt", "content": ""})
+
+
+async def test_a_refusal_says_what_to_do_instead_and_escape_leaves_its_field():
+    async with asked(WRITES) as (pilot, answer):
+        await pilot.press("d", *"no ya", "escape")
+        assert not answer.done()
+        await pilot.press("d", *"y", "enter")
+        assert await answered(answer) == Approval("no", instead="no yay")
 
 
 async def test_control_s_runs_edited_arguments_and_control_j_begins_a_line():

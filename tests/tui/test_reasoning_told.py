@@ -38,15 +38,15 @@ UNTIL_ANSWER = TURN[: TURN.index(REASONED)]
 
 
 def test_while_a_model_reasons_only_how_much_is_seen():
-    assert told(*UNTIL_THOUGHT)[1:] == ["◇  thinking … 5 words"]
-    assert told(*UNTIL_THOUGHT, THOUGHT)[1:] == ["◇  thought for 5 words", "◇  I have it."]
+    assert told(*UNTIL_THOUGHT)[1:] == ["◦  thinking … 5 words"]
+    assert told(*UNTIL_THOUGHT, THOUGHT)[1:] == ["◦  thought for 5 words", "◦  I have it."]
 
 
 def test_what_was_reasoned_is_folded_above_what_was_said():
     lines = told(*TURN)
-    assert [line.split("  ")[0] for line in lines[1:4]] == ["◇", "◆", "✔"]
-    assert lines[1].startswith("◇  thought for 240 tokens")
-    assert lines[2:4] == ["◆  I have it.", "✔  Milk and eggs."]
+    assert [line.split("  ")[0] for line in lines[1:4]] == ["◦", "◊", "√"]
+    assert lines[1].startswith("◦  thought for 240 tokens")
+    assert lines[2:4] == ["◊  I have it.", "√  Milk and eggs."]
 
 
 def test_a_session_that_is_read_again_shows_the_same():
@@ -56,19 +56,19 @@ def test_a_session_that_is_read_again_shows_the_same():
 
 def test_an_answer_grows_below_its_thought_and_stands_there_once():
     lines = told(*UNTIL_ANSWER)
-    assert lines[-2:] == ["◇  I have it.", "…  Milk and eggs."]
+    assert lines[-2:] == ["◦  I have it.", "…  Milk and eggs."]
     assert sum("Milk" in line for line in told(*TURN)) == sum("I have it" in line for line in told(*TURN)) == 1
 
 
 def test_an_answer_that_came_to_nothing_leaves_the_screen_with_the_next_reply():
     again = (*UNTIL_ANSWER, REASONED, HELD, TextArrived("Milk, ", "answer", "single"), Answer("Milk, eggs."), FINISHED)
-    assert [line for line in told(*again) if "Milk" in line] == ["✔  Milk, eggs."]
+    assert [line for line in told(*again) if "Milk" in line] == ["√  Milk, eggs."]
 
 
 def test_a_turn_that_is_stopped_keeps_all_that_was_reasoned():
     many = tuple(TextArrived(f"word{at} ", "reasoning", "single") for at in range(100))
     lines = told(STARTED, HELD, *many, FINISHED)
-    assert lines[1].startswith("◇  thought for 100 words")
+    assert lines[1].startswith("◦  thought for 100 words")
 
 
 def test_a_proposal_takes_the_place_of_what_was_thought_of_it():
@@ -90,7 +90,7 @@ def test_where_nobody_watches_the_line_shell_says_how_long_a_model_thought():
 
 def test_of_several_roles_it_is_said_which_one_thinks():
     reasoned = Reasoned("Hm.", "planner", 1)
-    assert "◇  planner  thought for 1 token" in "\n".join(told(*trio()[:3], reasoned))
+    assert "◦  planner  thought for 1 token" in "\n".join(told(*trio()[:3], reasoned))
     assert printed(reasoned) == ["| planner: thought for 1 token"]
 
 

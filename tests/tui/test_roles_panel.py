@@ -23,6 +23,7 @@ from tui_play import FakeShell, eventually
 from ecoshell.agent.commands import Printed
 from ecoshell.events import BudgetHeld, BudgetSettled, CallStarted, Event, StepStarted, TurnStarted
 from ecoshell.messages import Usage
+from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.board import Board
 from ecoshell.tui.side.roles import RolesPanel, roles_lines
@@ -96,9 +97,9 @@ def test_of_branches_that_think_at_once_one_is_named_until_the_last_has_its_repl
 
 def test_before_a_turn_every_role_stands_with_its_model():
     assert text(board_of(players=ALONE)).split() == [
-        *("◆", "planner", "embedded", "not", "asked", "yet"),
-        *("▸", "caller", "embedded", "not", "asked", "yet"),
-        *("✔", "summarizer", "embedded", "not", "asked", "yet"),
+        *("◊", "planner", "embedded", "not", "asked", "yet"),
+        *("►", "caller", "embedded", "not", "asked", "yet"),
+        *("√", "summarizer", "embedded", "not", "asked", "yet"),
     ]
 
 
@@ -110,11 +111,11 @@ def test_nobody_is_named_where_nobody_is_known():
 def test_who_thinks_is_marked_by_a_sign_and_a_word(width: int):
     for events, role in ((PLANNER_THINKS, "planner"), (CALLER_THINKS, "caller"), (SUMMARIZER_WRITES, "summarizer")):
         lines = text(board_of(*trio()[:events]), width).splitlines()
-        marked = next(at for at, line in enumerate(lines) if line.startswith("◇ "))
-        assert lines[marked].startswith(f"◇ {role}")
+        marked = next(at for at, line in enumerate(lines) if line.startswith("◦ "))
+        assert lines[marked].startswith(f"◦ {role}")
         assert "thinking" in f"{lines[marked]}{lines[marked + 1]}"
         assert sum("thinking" in line for line in lines) == 1
-    assert "◇" not in text(board_of(*trio()[:CALLED]), width)
+    assert "◦" not in text(board_of(*trio()[:CALLED]), width)
 
 
 @pytest.mark.parametrize("width", [36, 78])
@@ -135,7 +136,7 @@ def test_why_shares_are_not_of_the_price_is_said_where_there_is_room():
 
 def test_a_role_that_was_not_asked_has_no_share():
     shown = text(board_of(*trio()[:CALLED])).splitlines()
-    assert shown[-2].rstrip() == "✔ summarizer  embedded"
+    assert shown[-2].rstrip() == "√ summarizer  embedded"
     assert shown[-1].strip() == "not asked yet"
 
 
@@ -175,40 +176,35 @@ async def test_t_shows_the_session_in_the_place_of_the_turn_and_the_turn_again(p
         await eventually(pilot, lambda: panel.text.startswith("turn 2"))
 
 
-# -- what the title says
+# -- what the line above the prompt says
 
 
-def bar(app) -> str:
+def title(app) -> str:
     return str(app.chat.query_one(TitleBar).visual)
 
 
-@pytest.mark.parametrize(
-    ("width", "said"),
-    [
-        (130, "◇ caller is thinking · local:…/qwen2.5-1.5b-instru…  umi · react ─ openai/gpt-4.1-mini"),
-        (80, "◇ caller is thinking · local:…/qwen2.5-1.5b-instru…"),
-        (60, "◇ caller is thinking"),
-    ],
-)
-async def test_the_title_names_who_thinks_and_another_model_than_the_one_that_leads(make_app, width: int, said: str):
+def bar(app) -> str:
+    return str(app.chat.query_one(PromptBar).border_title)
+
+
+async def test_it_is_said_who_thinks_and_another_model_than_the_one_that_leads(make_app):
     app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=CALLER_THINKS))
-    async with app.run_test(size=(width, 24)) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.talk)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: "caller is thinking" in bar(app))
-        assert bar(app).endswith(said)
+        assert bar(app).strip() == "| caller is thinking · local:…/qwen2.5-1.5b-instru… · 0 s · esc stops"
         await pilot.press("escape")
-        await eventually(pilot, lambda: "thinking" not in bar(app))
-        assert "working" not in bar(app)
+        await eventually(pilot, lambda: bar(app) == "")
 
 
-async def test_the_title_says_that_a_tool_works_and_nobody_thinks(make_app):
+async def test_it_is_said_that_a_tool_works_and_nobody_thinks(make_app):
     app = make_app(FakeShell(trio(ALONE), state=IDLE, stops_at=CALLED - 1))
     async with app.run_test(size=(120, 24)) as pilot:
         await eventually(pilot, lambda: app.chat.talk)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: "count_text" in app.chat.query_one("Transcript").text)
-        assert bar(app).endswith(" ◇ working  umi · react ─ embedded")
+        assert bar(app).strip() == "| working · 0 s · esc stops"
         await pilot.press("escape")
         await eventually(pilot, lambda: not app.chat.talk.busy)
 
@@ -222,7 +218,7 @@ async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_on
     app = make_app(Changing())
     async with app.run_test(size=(120, 44)) as pilot:
         await eventually(pilot, lambda: app.chat.talk and app.chat.talk.mode)
-        assert "single · react" in bar(app)
+        assert "one model, step by step" in title(app)
         await pilot.press("f6")
-        await eventually(pilot, lambda: "umi · react" in bar(app))
+        await eventually(pilot, lambda: "three roles, step by step" in title(app))
         await eventually(pilot, lambda: "summarizer  embedded" in app.chat.query_one(RolesPanel).text)

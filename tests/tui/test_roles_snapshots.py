@@ -54,9 +54,9 @@ def test_the_roles_of_the_whole_session(snap_compare, paths, size):
     assert snap_compare(app, terminal_size=size, run_before=pressed("t"))
 
 
-@pytest.mark.parametrize("width", [24, 30, 60])
+@pytest.mark.parametrize("width", [24, 60])
 def test_the_roles_in_a_side_of_another_width(snap_compare, paths, width):
-    paths.state_file.parent.mkdir(parents=True)
+    paths.state_file.parent.mkdir(parents=True, exist_ok=True)
     paths.state_file.write_text(f'{{"width": {width}}}')
     app = SideApp(paths, replace(IDLE, players=WITH_ADAPTERS), trio(WITH_ADAPTERS)[:CALLER_THINKS])
     assert snap_compare(app, terminal_size=(120, 44), run_before=pressed())

@@ -15,31 +15,31 @@ TRIO = trio()
 @pytest.mark.parametrize("width", [60, 130])
 def test_thoughts_and_calls_stand_beside_the_sign_and_the_name_of_their_role(width: int):
     lines = told(*TRIO, width=width)
-    assert "◆  planner  I need a word counter." in lines
-    assert "▸  caller  count_text(path=notes.txt)  12 ms  $0" in lines
-    assert "◆  planner  That is all that was asked." in lines
+    assert "◊  planner  I need a word counter." in lines
+    assert "►  caller  count_text(path=notes.txt)  12 ms  $0" in lines
+    assert "◊  planner  That is all that was asked." in lines
 
 
 def test_the_end_of_a_turn_says_who_has_answered():
     lines = told(*TRIO)
-    assert lines[-2].startswith("✔  notes.txt has 1,204 words.")
+    assert lines[-2].startswith("√  notes.txt has 1,204 words.")
     assert lines[-1].endswith("· by the summarizer")
     gave_up = (*TRIO[:-2], Answer("No such file.", role="planner"), replace(TRIO[-1], status="gave_up"))
     lines = told(*gave_up)
-    assert lines[-2] == "∅  No such file."
+    assert lines[-2] == "Ø  No such file."
     assert lines[-1].endswith("· by the planner")
 
 
 def test_one_model_alone_is_not_named():
     lines = told(*COUNTING)
-    assert "◆  I need a word counter." in lines
+    assert "◊  I need a word counter." in lines
     assert not any("single" in line or "by the" in line for line in lines)
 
 
 def test_what_arrives_says_whose_it_is_and_each_reply_begins_a_line():
-    assert told(*TRIO[: PLANNER_THINKS + 1])[-1] == "◇  planner  I need a word counter. Next: caller."
+    assert told(*TRIO[: PLANNER_THINKS + 1])[-1] == "◦  planner  I need a word counter. Next: caller."
     lines = told(*TRIO[: CALLER_THINKS + 1])
-    assert lines[-2:] == ["◇  planner  I need a word counter. Next: caller.", 'caller  {"name": "count_text"}']
+    assert lines[-2:] == ["◦  planner  I need a word counter. Next: caller.", 'caller  {"name": "count_text"}']
     lines = told(*TRIO[:CALLED])
     assert not any("Next: caller" in line or "{" in line for line in lines)
 

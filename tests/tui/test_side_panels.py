@@ -239,11 +239,11 @@ async def test_enter_folds_a_panel_to_its_title_and_unfolds_it(paths, kind):
         await pilot.press("enter")
         await pilot.pause()
         assert panel(app, kind).region.height == 1
-        assert panel(app, kind).title.strip().startswith("▸")
+        assert panel(app, kind).title.strip().startswith("►")
         await pilot.press("enter")
         await pilot.pause()
         assert panel(app, kind).region.height > 2
-        assert panel(app, kind).title.strip().startswith("▾")
+        assert panel(app, kind).title.strip().startswith("▼")
 
 
 async def test_a_minus_or_a_click_on_the_title_folds_the_tools(paths):

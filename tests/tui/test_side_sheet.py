@@ -138,17 +138,17 @@ def test_roles_stand_in_a_table_where_there_is_room_and_below_each_other_where_n
     assert [line.split()[:3] for line in wide.splitlines()] == [
         ["turn", "2", "%"],
         ["role", "calls", "in"],
-        ["◆", "planner", "1"],
+        ["◊", "planner", "1"],
         ["openai/gpt-4.1-mini"],
-        ["◇", "caller", "thinking"],
+        ["◦", "caller", "thinking"],
         ["local:/home/me/models/qwen2.5-1.5b-instruct-q4.gguf"],
     ]
     assert slim.splitlines()[1:4] == [
-        "◆ planner  openai/gpt-4.1-mini 100 %",
+        "◊ planner  openai/gpt-4.1-mini 100 %",
         "  1 call  6.4 s              $0.0124",
         "  8.7k in (4.1k cached) · 420 out",
     ]
-    assert "◇ caller" in slim
+    assert "◦ caller" in slim
     assert "thinking" in wide
     assert "thinking" in slim
 
@@ -189,7 +189,7 @@ def test_a_plan_made_anew_says_why_and_shows_what_was_spent_since_the_first():
     lines = heading(STARTED, PLANNED, USED).splitlines()
     assert lines[0].endswith("$0.0416 left of $0.05")
     assert lines[1].startswith("█▒▒▒▒▒░")
-    assert lines[-1] == "↻ count_text was used"
+    assert lines[-1] == "↔ count_text was used"
 
 
 def test_after_the_turn_nothing_is_to_go():
@@ -215,24 +215,24 @@ def test_a_plan_that_is_only_told_to_the_model_says_so():
 
 def test_a_row_says_its_state_by_a_sign_and_a_word_its_value_its_cost_and_its_uses():
     assert [row_text(BLACKLISTED, at) for at in range(5)] == [
-        "✘ count_text  .91 .0012    2/2 quota",
-        "✘ read_file   .55      1/1 blacklist",
-        "✔ list_folder .10 .002       0/1 new",
-        "✘ fetch_url   .10 .031    0/0 budget",
+        "× count_text  .91 .0012    2/2 quota",
+        "× read_file   .55      1/1 blacklist",
+        "√ list_folder .10 .002       0/1 new",
+        "× fetch_url   .10 .031    0/0 budget",
         "· run_command .08 .004   0/0 below τ",
     ]
 
 
 def test_a_row_tells_more_the_wider_the_panel_is():
-    assert row_text(USED, 0, 22) == "✔ count…xt .91  1/2 ok"
-    assert row_text(USED, 0, 28) == "✔ count…xt .91 .0012  1/2 ok"
-    assert row_text(USED, 0, 36) == "✔ count_text  .91 .0012±.0003 1/2 ok"
-    assert row_text(USED, 0, 57).split() == ["✔", "count_text", "0.91", "$0.0012", "±", "$0.0003", "1/2", "ok"]
-    assert row_text(USED, 0, 78).split() == ["✔", "count_text", "0.91", "$0.0012", "±", "$0.0003", "2", "1", "1", "ok"]
+    assert row_text(USED, 0, 22) == "√ count…xt .91  1/2 ok"
+    assert row_text(USED, 0, 28) == "√ count…xt .91 .0012  1/2 ok"
+    assert row_text(USED, 0, 36) == "√ count_text  .91 .0012±.0003 1/2 ok"
+    assert row_text(USED, 0, 57).split() == ["√", "count_text", "0.91", "$0.0012", "±", "$0.0003", "1/2", "ok"]
+    assert row_text(USED, 0, 78).split() == ["√", "count_text", "0.91", "$0.0012", "±", "$0.0003", "2", "1", "1", "ok"]
 
 
 def test_a_plan_in_tokens_is_told_in_tokens():
-    assert row_text(TOKEN_PLAN, 0) == "✔ count_text  .91 1.2k±300    0/2 ok"
+    assert row_text(TOKEN_PLAN, 0) == "√ count_text  .91 1.2k±300    0/2 ok"
     assert plain([Columns(TOKEN_PLAN, 36).head]) == "  tool        val cost tok      used"
 
 

@@ -50,7 +50,7 @@ def note(text: str) -> Block:
 
 
 def call(output: str = LONG) -> Block:
-    return Block("▸", "tool", (row(Piece("read_file()", "tool")),), bodies=(Body(output, 3, corner="└ "),))
+    return Block("►", "tool", (row(Piece("read_file()", "tool")),), bodies=(Body(output, 3, corner="└ "),))
 
 
 def turns(count: int) -> list[Block]:
@@ -258,9 +258,9 @@ async def test_turns_are_jumped_between_with_brackets():
         await pilot.press("left_square_bracket")
         first = int(seen(app)[1].split()[-1])
         await pilot.press("left_square_bracket", "left_square_bracket")
-        assert seen(app)[1] == f"❯ ┃question {first - 2}"
+        assert seen(app)[1] == f"› ┃question {first - 2}"
         await pilot.press("right_square_bracket")
-        assert seen(app)[1] == f"❯ ┃question {first - 1}"
+        assert seen(app)[1] == f"› ┃question {first - 1}"
 
 
 async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():

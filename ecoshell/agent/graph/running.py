@@ -202,7 +202,10 @@ class Run:
         costs, begun = self._costs[label], run.started or 0.0
         call = "" if run.state == "skipped" else costs.call
         seconds = 0.0 if run.finished is None else run.finished - begun
-        self._emit(NodeChanged(label, run.state, call, seconds, costs.spent_nano, run.reason))
+        step = self._steps.get(label)
+        denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
+        state = "denied" if denied else run.state
+        self._emit(NodeChanged(label, state, call, seconds, costs.spent_nano, run.reason))
 
 
 class _Uses:

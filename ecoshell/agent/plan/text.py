@@ -5,13 +5,19 @@ from collections.abc import Sequence
 from ecoshell.agent.printing import amount, table
 from ecoshell.events import PlanChanged, PlanRow
 
-_SIGNS = {"planned": "✔", "blocked": "✘", "advised against": "!", "unplanned": "·"}
+_SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
+_FOLDED = 3
+"""Tools of which nothing is known from which on they share a line."""
 HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
-    """A row for each tool."""
-    return table(HEAD, (_cells(row, unit, enforced=enforced) for row in rows))
+    """A row for each tool; those of which nothing is known but that they are new share a line."""
+    new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
+    told = rows if len(new) < _FOLDED else [row for row in rows if row.tool not in new]
+    more = [] if told is rows else [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"]
+    lines = [table(HEAD, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
+    return "\n".join([*lines, *more])
 
 
 def standing_text(plan: PlanChanged) -> str:

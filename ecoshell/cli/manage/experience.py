@@ -23,8 +23,8 @@ from ecoshell.untrusted import visible, visible_line
 
 _NONE_YET = "Nothing was experienced yet. Ask something that needs a tool, or import a file."
 _STILL_THERE = "Another shell uses the file: what is left of the text goes when that one ends, or at the next forget."
-_SIGNS = {True: "✔ helpful", False: "✘ unhelpful", None: "? not judged"}
-_OUTCOMES = {"answered": "✔ answered", "gave_up": "✘ gave up", "limit": "? at a limit"}
+_SIGNS = {True: "√ helpful", False: "× unhelpful", None: "? not judged"}
+_OUTCOMES = {"answered": "√ answered", "gave_up": "× gave up", "limit": "? at a limit"}
 _USE_HEAD = ("use", "when", "tool", "result", "by", "price", "seconds", "question")
 _ATTEMPT_HEAD = ("attempt", "when", "mode", "outcome", "models", "price", "tokens", "seconds", "question")
 _QUERY_SHOWN = 60

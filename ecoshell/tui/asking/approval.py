@@ -10,12 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.events import Key
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import Input, Static, TextArea
 
 from ecoshell.agent.person import Approval, Decision, parse_arguments
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted
-from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Foot, Question
+from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Field, Foot, Question
 from ecoshell.tui.figures import money
 from ecoshell.tui.keys import act_at_once
 from ecoshell.untrusted import visible, visible_line
@@ -30,14 +30,16 @@ _PER_LINE = 75
 """Characters a folded line has room for on a narrow screen."""
 _CHOICES = (
     Choice("1", "once", "decide('once')"),
-    Choice("2", "this session", "decide('session')"),
-    Choice("3", "this project", "decide('project')"),
+    Choice("2", "session", "decide('session')"),
+    Choice("3", "project", "decide('project')"),
     Choice("n", "no", "decide('no')"),
+    Choice("d", "no, instead …", "instead"),
     Choice("e", "edit", "edit"),
 )
 _UNFOLD = Choice("f", "unfold", "fold")
 _FOLD = Choice("f", "fold", "fold")
 _EDITING = (Choice("enter", "run it with these", "submit"), Choice("esc", "back", "leave"))
+_TELLING = (Choice("enter", "no, and do this instead", "refuse"), Choice("esc", "back", "leave"))
 
 
 _STYLES = {"+": "$text-success", "-": "$text-error", "@": QUIET, "[": QUIET}
@@ -97,15 +99,17 @@ class ApprovalQuestion(Question[Approval]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,y", "decide('once')", "once"),
-        Binding("2", "decide('session')", "this session"),
-        Binding("3", "decide('project')", "this project"),
-        Binding("n,escape", "decide('no')", "no"),
+        Binding("2,s", "decide('session')", "this session"),
+        Binding("3,p", "decide('project')", "this project"),
+        Binding("n,escape", "back", "no"),
+        Binding("d", "instead", "no, instead"),
         Binding("e", "edit", "edit"),
         Binding("f", "fold", "fold", show=False),
     ]
     HELP = (
         "Nothing runs before you decide. 1 or y: this once. 2: always in this session. 3: always in this project. "
-        "n or esc: no. e: change the arguments first. f: show long arguments whole; up and down scroll."
+        "n or esc: no. d: no, and what to do instead. e: change the arguments first. f: show long arguments whole; up "
+        "and down scroll. Any other letter begins a message, which waits for the end of the turn."
     )
 
     def __init__(self, wanted: ApprovalWanted) -> None:
@@ -123,6 +127,7 @@ class ApprovalQuestion(Question[Approval]):
         with Foot():
             yield Static(classes="fault", markup=False)
             yield Static(self._consequences(), classes="quiet", markup=False)
+            yield Field(compact=True, placeholder="what to do instead", select_on_focus=False)
             yield Choices(self._choices(), classes="choices")
 
     def on_mount(self) -> None:
@@ -145,6 +150,29 @@ class ApprovalQuestion(Question[Approval]):
         changed = self._wanted.arguments if self._wanted.fault and decision != "no" else None
         self.resolve(Approval(decision, changed))
 
+    def action_back(self) -> None:
+        """Leave the field of what to do instead; without one, say no."""
+        if self.query_one(Field).has_class("-on"):
+            self.action_leave()
+        else:
+            self.action_decide("no")
+
+    def action_instead(self) -> None:
+        """Ask what is to be done in the place of the call."""
+        field = self.query_one(Field)
+        field.add_class("-on")
+        self.query_one(Choices).show(_TELLING)
+        field.focus()
+
+    def action_refuse(self) -> None:
+        """Say no, with what stands in the field."""
+        self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter in the field."""
+        event.stop()
+        self.action_refuse()
+
     def action_edit(self) -> None:
         """Change the arguments."""
         editor = self.query_one(ArgumentsEditor)
@@ -164,6 +192,7 @@ class ApprovalQuestion(Question[Approval]):
         """Back to the question, the arguments as they were."""
         self.complain("")
         self.remove_class("-editing")
+        self.query_one(Field).remove_class("-on")
         self.query_one(Choices).show(self._choices())
         self.focus()
 
@@ -203,7 +232,7 @@ class ApprovalQuestion(Question[Approval]):
 
     def _why(self) -> Content:
         shown = self._shown_rationale()
-        return Content.assemble(("◆ ", "$text-accent"), (shown.text, "italic"), (shown.more, QUIET))
+        return Content.assemble(("◊ ", "$text-accent"), (shown.text, "italic"), (shown.more, QUIET))
 
     def _call(self) -> Content:
         rows = [

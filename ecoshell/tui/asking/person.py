@@ -29,20 +29,26 @@ class QuestionSpot(Vertical):
     async def ask(self, question: "Question[T]") -> T:
         """The person's answer; a cancelled wait takes the question off the screen.
 
-        While something stands in the prompt the focus stays there, so that no key meant for it answers the question.
+        While something stands in the prompt, or was typed there a moment ago, the focus stays there, so that no key
+        meant for it answers the question.
         """
         prompt = self.screen.query_one(Prompt)
         async with self._turn:
             try:
                 await self.mount(question)
-                if prompt.text and not question.continues:
-                    question.border_subtitle = "shift+tab comes here"
-                else:
+                if question.continues or not (prompt.text or prompt.typing):
                     question.begin()
+                else:
+                    question.border_subtitle = "shift+tab comes here"
                 return await question.answer
             finally:
                 question.remove()
                 prompt.focus()
+
+    def attend(self) -> None:
+        """Give the keys to the question that is asked, if there is one."""
+        if self.children:
+            self.children[0].focus()
 
 
 class ScreenPerson:

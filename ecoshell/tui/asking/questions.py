@@ -7,12 +7,13 @@ from typing import Generic, TypeVar
 
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import DescendantFocus, Focus, Key
+from textual.events import DescendantFocus, Focus, Key, Paste
 from textual.message import Message
 from textual.style import Style
 from textual.widgets import Input, Static
 
 from ecoshell.tui.keys import act_at_once
+from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.untrusted import visible
 
 T = TypeVar("T")
@@ -127,6 +128,26 @@ class Question(VerticalScroll, Generic[T]):
         """A click does what the key does."""
         chosen.stop()
         await self.run_action(chosen.action)
+
+    async def on_key(self, event: Key) -> None:
+        """A letter that answers nothing begins a message."""
+        if not self.has_focus:
+            return
+        if await act_at_once(self, event.key):
+            event.stop()
+        elif event.character and event.is_printable and event.key not in self.screen.active_bindings:
+            event.stop()
+            prompt = self.screen.query_one(Prompt)
+            prompt.focus()
+            prompt.insert(event.character)
+
+    def on_paste(self, event: Paste) -> None:
+        """What is pasted belongs to a message."""
+        if self.has_focus:
+            event.stop()
+            prompt = self.screen.query_one(Prompt)
+            prompt.focus()
+            prompt.post_message(Paste(event.text))
 
     def on_focus(self, _: Focus) -> None:
         """The hint how to come here has done its work."""

@@ -19,7 +19,7 @@ _UNFOLDED = 400
 _CHOICES = (
     Choice("1", "trust it", "decide('yes')"),
     Choice("n", "no", "decide('no')"),
-    Choice("esc", "not now", "decide('later')"),
+    Choice("l", "not now", "decide('later')"),
 )
 _FOLDS = Choice("f", "fold", "fold")
 _UNFOLDS = Choice("f", "unfold", "fold")
@@ -31,12 +31,12 @@ class TrustQuestion(Question[Trust]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1,y", "decide('yes')", "trust it"),
         Binding("n", "decide('no')", "no"),
-        Binding("escape", "decide('later')", "not now"),
+        Binding("l,escape", "decide('later')", "not now"),
         Binding("f", "fold", "fold", show=False),
     ]
     HELP = (
         "The model is told of this file only when you trust it. 1 or y: yes, until the file changes. n: no, until it "
-        "changes. esc: not now, it is asked about again in the next session. f: show it whole; up and down scroll."
+        "changes. l or esc: not now, it is asked about again in the next session. f: show it whole; up and down scroll."
     )
 
     def __init__(self, wanted: TrustWanted) -> None:

@@ -1,11 +1,13 @@
 """The bar at the bottom: completions, the prompt and its sign, and a hint below."""
 
 import asyncio
+from time import monotonic
 from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from ecoshell.tui.prompt.completion import CompletionList
@@ -13,6 +15,12 @@ from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper
 from ecoshell.tui.prompt.history import History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
 from ecoshell.untrusted import visible_line
+
+_SPINNER = "|/-\\"
+_TURNS = 4
+"""Times a second that the spinner moves on."""
+_QUEUED = 3
+"""Messages that are shown while they wait."""
 
 
 class PromptBar(Vertical):
@@ -37,11 +45,20 @@ class PromptBar(Vertical):
             & .prompt--paste { background: $primary 30%; text-style: bold; }
             & .prompt--shell { color: $primary; text-style: bold; }
         }
+        #queue {
+            height: auto;
+            color: $text-muted;
+            padding: 0 2;
+            text-wrap: nowrap;
+            text-overflow: ellipsis;
+            display: none;
+            &.-on { display: block; }
+        }
         #hint { height: auto; color: $warning; padding: 0 2; display: none; &.-on { display: block; } }
     }
     """
     _WORDS: ClassVar[dict[Mode, str]] = {"ask": "", "shell": "shell command", "search": "history search"}
-    _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "❯", "shell": "", "search": "?"}
+    _SIGNS: ClassVar[dict[Mode, str]] = {"ask": "›", "shell": "", "search": "?"}
 
     def __init__(self, history: History, draft: DraftFile) -> None:
         super().__init__()
@@ -49,15 +66,19 @@ class PromptBar(Vertical):
         self._draft = draft
         self._keeper: DraftKeeper | None = None
         self._mode: Mode = "ask"
-        self._hinted = False
+        self._hinted = self._news = False
+        self._doing, self._since, self._said = "", 0.0, ""
+        self.queue: list[Draft] = []
+        """Messages that wait for the end of the turn, the oldest first."""
         self.completions = CompletionList()
         self.prompt = Prompt(self.completions, history)
 
     def compose(self) -> ComposeResult:
-        """The completions, the sign and the prompt, the hint."""
+        """The completions, what waits, the sign and the prompt, the hint."""
         yield self.completions
+        yield Static("", id="queue", markup=False)
         with Horizontal():
-            yield Static("❯", id="sign", markup=False)
+            yield Static("›", id="sign", markup=False)
             yield self.prompt
         yield Static("", id="hint", markup=False)
 
@@ -74,8 +95,45 @@ class PromptBar(Vertical):
             line.set_class(bool(text), "-on")
             self._hinted = bool(text)
 
+    def doing(self, words: str) -> None:
+        """Say what is done, and for how long by now; empty when nothing is done any more."""
+        if bool(words) != bool(self._doing):
+            self._since = monotonic()
+            if words:
+                self._clock.resume()
+            else:
+                self._clock.pause()
+        self._doing = words
+        self._show_mode()
+
+    def tell_news(self, news: bool) -> None:
+        """Say whether something has arrived below what is seen of the transcript."""
+        self._news = news
+        self._show_mode()
+
+    def enqueue(self) -> None:
+        """Let what is typed wait for the end of the turn."""
+        self.queue.append(self.take())
+        self._show_queue()
+
+    def dequeue(self) -> Draft | None:
+        """The message that has waited longest."""
+        draft = self.queue.pop(0) if self.queue else None
+        self._show_queue()
+        return draft
+
+    def empty_queue(self) -> bool:
+        """Let nothing wait any more; says whether anything did."""
+        if not self.queue:
+            return False
+        self.queue.clear()
+        self._show_queue()
+        return True
+
     def on_mount(self) -> None:
         """Read what was sent before, and the draft of the last time."""
+        self.prompt.take_back = self._take_back
+        self._clock = self.set_interval(1 / _TURNS, self._show_mode, pause=True)
         self.call_after_refresh(lambda: self.run_worker(self.restore()))
 
     async def on_unmount(self) -> None:
@@ -128,16 +186,50 @@ class PromptBar(Vertical):
         if draft.text:
             since = self.prompt.draft
             self.prompt.put(Draft(draft.text + since.text, draft.attachments + since.attachments))
-        self._keeper = DraftKeeper(self._draft, lambda: self.prompt.draft)
+        self._keeper = DraftKeeper(self._draft, self._kept)
+
+    def _kept(self) -> Draft:
+        """What waits and what is typed: should the program end, the next start has it in the prompt."""
+        drafts = [*self.queue, self.prompt.draft]
+        text = "\n".join(draft.text for draft in drafts if draft.text)
+        return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
+
+    def _take_back(self) -> bool:
+        """Put the newest message that waits back into the prompt; says whether there was one."""
+        if not self.queue:
+            return False
+        self.prompt.put(self.queue.pop())
+        self._show_queue()
+        return True
+
+    def _show_queue(self) -> None:
+        rows = [f"queued  {visible_line(draft.text)}" for draft in self.queue]
+        more = [f"… and {len(rows) - _QUEUED} more"] if len(rows) > _QUEUED else []
+        shown = [*rows[:_QUEUED], *more, "sent when the turn ends · up takes it back · esc empties the queue"]
+        line = self.query_one("#queue", Static)
+        line.update("\n".join(shown))
+        line.set_class(bool(rows), "-on")
+        self._keep()
 
     def _keep(self) -> None:
         if self._keeper is not None:
             self._keeper.touch()
 
+    @property
+    def _working(self) -> str:
+        """What is done, with a sign that moves, and the seconds; empty while nothing is."""
+        if not self._doing:
+            return ""
+        seconds = monotonic() - self._since
+        return f"{_SPINNER[int(seconds * _TURNS) % len(_SPINNER)]} {self._doing} · {int(seconds)} s · esc stops"
+
     def _show_mode(self) -> None:
         mode = self.prompt.mode
-        nothing = " · nothing found" if mode == "search" and not self.completions.is_open else ""
-        self.border_title = f"{self._WORDS[mode]}{nothing}"
+        nothing = "nothing found" if mode == "search" and not self.completions.is_open else ""
+        news = "▼ new below: end goes there" if self._news else ""
+        said = " · ".join(word for word in (self._WORDS[mode], nothing, news, self._working) if word)
+        if said != self._said:
+            self._said, self.border_title = said, Content(f" {said} " if said else "")
         if mode != self._mode:
             self._mode = mode
             self.query_one("#sign", Static).update(self._SIGNS[mode])

@@ -129,7 +129,7 @@ class CompletionList(Widget, can_focus=False):
             if not is_current:  # quiet words could not be read on the highlight
                 about = about.stylize(self.get_visual_style("completion--help", partial=True))
             label = label.pad_right(max(_GAP, column - label.cell_length)) + about
-        row = (Content("❯ " if is_current else "  ") + label).truncate(width + _GAP, ellipsis=True)
+        row = (Content("› " if is_current else "  ") + label).truncate(width + _GAP, ellipsis=True)
         if is_current:
             row = row.pad_right(max(0, width + _GAP - row.cell_length))
             row = row.stylize_before(self.get_visual_style("completion--current", partial=True))

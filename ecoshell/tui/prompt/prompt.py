@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from rich.text import Text
@@ -31,6 +32,8 @@ SHELL = "!"
 """What a shell command begins with."""
 _EDITABLE = 10_000
 """Characters up to which a text from elsewhere is put into the prompt as it is."""
+PAUSE = 1.0
+"""Seconds without a key after which nothing is being typed any more."""
 _QUERY = 200
 _FOUND = 200
 _PLACEHOLDER = "Ask anything, / for commands, @ for files, ! for the shell"
@@ -64,7 +67,8 @@ class Prompt(TextArea):
     HELP = (
         "Enter sends, shift+enter or ctrl+j begins a new line, up and down at the edges recall what was sent before, "
         "ctrl+r searches it. Tab completes a slash command or an @file, a line that begins with ! runs in the shell. "
-        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript."
+        "Ctrl+g opens the draft in $EDITOR. Page up and page down scroll the transcript; end, at the end of what is "
+        "typed, goes to its last line."
     )
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
 
@@ -87,6 +91,9 @@ class Prompt(TextArea):
         self._mentions = MentionSearch(self._offer_names)
         self._aside: _Aside | None = None
         self._offered_for: tuple[str, Location] = ("", (0, 0))
+        self._typed_at = -PAUSE
+        self.take_back: Callable[[], bool] = lambda: False
+        """Called at up where nothing is typed; says whether something that was queued has come back."""
 
     @property
     def files(self) -> Files:
@@ -109,6 +116,11 @@ class Prompt(TextArea):
         """What is typed, with what its markers stand for; during a search, what was typed before it."""
         return self._aside.draft if self._aside else Draft(self.text, self._pastes.named_in(self.text))
 
+    @property
+    def typing(self) -> bool:
+        """Whether something was typed a moment ago, and more may be on its way."""
+        return monotonic() - self._typed_at < PAUSE
+
     def put(self, what: Draft | str) -> None:
         """Replace what is typed; a text too large to be edited is kept aside as a paste is."""
         self._leave_search()
@@ -121,7 +133,7 @@ class Prompt(TextArea):
         draft, outgoing = self.draft, self._outgoing()
         if self._history.add(draft):
             self.run_worker(asyncio.to_thread(self._history.write, draft.text))
-        self.text = ""
+        self.text, self._typed_at = "", -PAUSE
         self._pastes.clear()
         self._close_completions()
         return outgoing
@@ -200,6 +212,8 @@ class Prompt(TextArea):
         """Up; from the first line to what was sent before."""
         if select or not self.cursor_at_first_line:
             super().action_cursor_up(select)
+        elif not self.text and self.take_back():
+            return
         elif (entry := self._history.back(self.draft)) is not None:
             self._recall(entry)
 
@@ -210,7 +224,15 @@ class Prompt(TextArea):
         elif (entry := self._history.forward()) is not None:
             self._recall(entry)
 
+    def action_cursor_line_end(self, select: bool = False) -> None:
+        """To the end of the line; from the end of what is typed, to the end of the transcript."""
+        if not select and self.cursor_location == self.document.end:
+            self.call_later(self.run_action, "app.end_of_transcript")
+        super().action_cursor_line_end(select)
+
     async def _on_key(self, event: events.Key) -> None:
+        if event.is_printable or event.key == "backspace":
+            self._typed_at = monotonic()
         if event.key in _STEERING and await self._steer(event.key):
             handled = True
         elif handled := event.key == "enter":

@@ -30,7 +30,7 @@ class ChoicePicker(Picker[str]):
         return item
 
     def row(self, item: str) -> Row:
-        return Row((item, "✔" if item == self._now else ""))
+        return Row((item, "√" if item == self._now else ""))
 
     def detail(self, item: str) -> str:
         return self._said

@@ -230,20 +230,20 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         """Make a setting that was written hold, where that can be; says what came of it."""
         if key == THEME:
             self.app.wear(settings.tui.theme or DEFAULT_THEME)
-            return f"✔ written; it {_AT_ONCE}"
+            return f"√ written; it {_AT_ONCE}"
         if self._what_runs.take_up is None or key not in self._what_runs.keys:
-            return f"✔ written; it {_LATER}"
+            return f"√ written; it {_LATER}"
         try:
             taken = await self._what_runs.take_up(settings, key)
         except EcoshellError as error:
-            return f"✔ written, but it does not hold now: {error}"
-        return f"✔ written; it {_AT_ONCE if taken else _LATER}"
+            return f"√ written, but it does not hold now: {error}"
+        return f"√ written; it {_AT_ONCE if taken else _LATER}"
 
 
 def _asked(row: "SettingRow", wrong: str) -> str:
     """What is asked for: the key and its form, or what is wrong with what is typed."""
     if wrong:
-        return f"{row.key}\n✖ {wrong}"
+        return f"{row.key}\n× {wrong}"
     if row.description.kind == "list":
         return f'{row.key}\na list such as ["read_file", "run_command:git status*"]; nothing gives the default'
     return f"{row.key}\nenter writes it, nothing gives the default, esc leaves it as it is"

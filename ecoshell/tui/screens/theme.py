@@ -53,7 +53,7 @@ class ThemePicker(Picker[Look | Broken]):
 
     def key(self, item: Look | Broken) -> str:
         """Its name; a broken one may bear the name of one that works."""
-        return item.name if isinstance(item, Look) else f"{item.file.stem} ✖"
+        return item.name if isinstance(item, Look) else f"{item.file.stem} ×"
 
     def row(self, item: Look | Broken) -> Row:
         """Its name and kind."""

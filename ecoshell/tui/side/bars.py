@@ -14,17 +14,22 @@ from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
-    from ecoshell.tui.side.role_use import Thinker
 
 _TITLE = 24
 """Cells that the session's title keeps beside what stands on the right."""
 _MODEL = 28
-_UNNAMED = "single"
-"""The role of one model alone, which is not worth a word."""
+_MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
+_STRATEGIES = {
+    "react": "step by step",
+    "dfsdt": "trying again from earlier steps",
+    "tot": "comparing steps",
+    "graph": "a plan of branches",
+}
+"""What the names of modes and strategies mean; others stand as they are."""
 
 
 class TitleBar(Static):
-    """Which session this is and what it is doing; who thinks in it, and with which model."""
+    """Which session this is and how it stands; who thinks in it, and with which model."""
 
     DEFAULT_CSS = """
     TitleBar { height: 1; padding: 0 1; background: $panel; color: $foreground; text-wrap: nowrap; }
@@ -35,9 +40,6 @@ class TitleBar(Static):
         super().__init__("", markup=False)
         self._title = ""
         self._state = visible_line(state)
-        self._working = False
-        self._estimate = ""
-        self._thinker: Thinker | None = None
         self._who = ("", "")
         self._shown = ""
 
@@ -50,28 +52,13 @@ class TitleBar(Static):
         self._state = visible_line(state)
         self._set()
 
-    def work(self, working: bool) -> None:
-        """Show whether a turn is under way."""
-        self._working, self._estimate, self._thinker = working, "", None
-        self._set()
-
-    def estimate(self, price: str) -> None:
-        """Show what the turn that is under way was estimated at before its first step."""
-        self._estimate = price
-        self._set()
-
-    def think(self, thinker: "Thinker | None") -> None:
-        """Show which role thinks, and its model where that is not the one that leads; None while nobody does."""
-        if thinker != self._thinker:
-            self._thinker = thinker
-            self._set()
-
     def show(self, standing: "Standing") -> None:
         """Show the session's title, mode, strategy and model."""
         if not self._title:
             self._state = ""  # it is open now
         self._title = visible_line(standing.title) or "new session"
-        self._who = (f"{standing.mode} · {standing.strategy}", visible_line(standing.model))
+        how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
+        self._who = (how, visible_line(standing.model))
         self._set()
 
     def _set(self) -> None:
@@ -84,37 +71,14 @@ class TitleBar(Static):
             self.update(line)
 
     def _right(self, room: int) -> str:
-        """What is done, who thinks and with which model; where there is not room for all, first the mode goes."""
+        """How it stands, who thinks and with which model; where there is not room for all, first the mode goes."""
         how, model = self._who
         short = model_name(model, _MODEL)
         whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
-        pairs = [(state, who) for state in self._elsewhere() for who in (*whos[:-1], how, "")]
-        pairs += [(state, who) for state in self._states() for who in whos]
+        pairs = ((self._state, who) for who in whos)
         said = ("  ".join(word for word in pair if word) for pair in pairs)
-        least = self._states()[-1] or short
+        least = self._state or short
         return next((one for one in said if cell_len(one) <= room), fit(least, max(0, room)))
-
-    def _elsewhere(self) -> list[str]:
-        """Who thinks and with which model, where that is another than the one that leads."""
-        model = visible_line(self._thinker[1]) if self._thinker else self._who[1]
-        if not self._working or model == self._who[1]:
-            return []
-        return self._with_state(f"{self._thinks} · {model_name(model, _MODEL)}")
-
-    def _states(self) -> list[str]:
-        """What is done, with what it may cost where that is known, and without it."""
-        return self._with_state(self._thinks) if self._working else [self._state]
-
-    def _with_state(self, doing: str) -> list[str]:
-        priced = [f"{doing}, {self._estimate}"] if self._estimate else []
-        return ["  ".join(word for word in (words, self._state) if word) for words in (*priced, doing)]
-
-    @property
-    def _thinks(self) -> str:
-        """That a turn is under way or, of several roles, which of them thinks."""
-        if self._thinker is None or self._thinker[0] == _UNNAMED:
-            return "◇ working"
-        return f"◇ {visible_line(self._thinker[0])} is thinking"
 
 
 class SummaryLine(Static):

@@ -81,7 +81,7 @@ class Board:
         self.turn = 0
         self.running = False
         self.saved_tokens = 0
-        """Input tokens not sent in this session because documents were not registered."""
+        """Input tokens not paid for in this session because documents were not registered."""
         self.plan: PlanChanged | None = None
         """The plan of the turn that runs or, until it has one, of the last that was planned."""
         self.branching: Branching | None = None
@@ -247,7 +247,7 @@ class Board:
         if isinstance(event, TurnStarted):
             self.turn, self.branching, self.turn_roles = event.turn, None, {}
         else:
-            self.saved_tokens += event.saved_tokens
+            self.saved_tokens += event.saved_tokens if event.spent_nano else 0
         return self._between(running=isinstance(event, TurnStarted))
 
     def _between(self, *, running: bool) -> frozenset[Section]:

@@ -139,6 +139,11 @@ class Body(Horizontal):
         self.summary.plan(self.side.planned)
 
     @property
+    def beside(self) -> bool:
+        """Whether the panels stand beside the transcript."""
+        return not self._narrow and not self.has_class("-hidden")
+
+    @property
     def thinking(self) -> "Thinker | None":
         """Who thinks at this moment, and with which model."""
         return self.side.board.thinking

@@ -17,6 +17,7 @@ _TONES: Mapping[Look, Tone] = {
     "running": "accent",
     "done": "good",
     "failed": "reached",
+    "denied": "near",
     "skipped": "near",
     "stopped": "near",
 }
@@ -31,7 +32,8 @@ def progress(branching: Branching) -> str:
     """How far a plan of branches has come: `1 of 3 done, 2 running`."""
     counts = branching.counts
     done = f"{counts.get('done', 0):,} of {len(branching.plan.nodes):,} done"
-    others = [f"{counts[state]:,} {state}" for state in ("running", "failed", "skipped", "stopped") if state in counts]
+    told = ("running", "failed", "denied", "skipped", "stopped")
+    others = [f"{counts[state]:,} {state}" for state in told if state in counts]
     return ", ".join((done, *others))
 
 

@@ -157,7 +157,7 @@ class Panel(ScrollView, can_focus=True):
             event.prevent_default()
 
     def _show_title(self) -> None:
-        sign = "▸" if self.folded else "▾"
+        sign = "►" if self.folded else "▼"
         gist = visible_line(self.gist())
         name, rest = f" {sign} {self.NAME.upper()} ", f" {gist} " if gist else ""
         if name + rest != self.title:

@@ -53,7 +53,7 @@ def heading_lines(board: Board, width: int) -> list[Line]:
         slim: Line = (("to go ", "muted"), (fit(price.removeprefix("about "), width - 6), "text"))
         lines.append(row("to go", price, width) if width >= _ROOMY_FROM else slim)
     if plan.number > 1:
-        lines.append(((fit(f"↻ {visible_line(plan.reason)}", width), "muted"),))
+        lines.append(((fit(f"↔ {visible_line(plan.reason)}", width), "muted"),))
     return lines
 
 
@@ -80,7 +80,7 @@ class PlanPanel(ListPanel[PlanRow]):
 
     NAME = "plan"
     HELP = (
-        "What the budget allows of each tool. ✔ is planned, ✘ blocked, ! advised against, · not in the plan; used "
+        "What the budget allows of each tool. √ is planned, × blocked, ! advised against, · not in the plan; used "
         "stands before how often it may be used. Enter shows the arithmetic of a tool, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]

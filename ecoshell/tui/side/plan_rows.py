@@ -99,10 +99,10 @@ class Columns:
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
     """The sign, the word and the tone of a row's state; where nothing is forbidden, it is advised against."""
     if row.state == "planned":
-        return "✔", "new" if row.why == "new" else "ok", "good"
+        return "√", "new" if row.why == "new" else "ok", "good"
     if row.state == "unplanned":
         return "·", row.why, "muted"
-    return ("✘", row.why, "reached") if enforced else ("!", row.why, "near")
+    return ("×", row.why, "reached") if enforced else ("!", row.why, "near")
 
 
 def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:

@@ -19,9 +19,9 @@ _TABLE_FROM = 72
 _ROOMY_FROM = 34
 """Columns from which on it is said why shares are not of the price."""
 _HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
-_SIGNS: Mapping[str, str] = {"planner": "◆", "caller": "▸", "summarizer": "✔", "single": "◆"}
+_SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
 """As the transcript shows what comes of them: a thought, a call, an answer."""
-_THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◇"
+_THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
 _NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
@@ -121,7 +121,7 @@ class RolesPanel(Panel):
 
     NAME = "roles"
     HELP = (
-        "Who thinks: ◇ marks who does now. ◆ thinks ahead, ▸ makes the calls, ✔ writes the answer. "
+        "Who thinks: ◦ marks who does now. ◊ thinks ahead, ► makes the calls, √ writes the answer. "
         "Numbers are those of the last turn; t shows the session's. Enter folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "scope", "scope")]

@@ -8,7 +8,7 @@ from ecoshell.options import ROLES
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.blocks import Block, Tone, rows_of
 
-THINKING, WRITING = "◇", "…"
+THINKING, WRITING = "◦", "…"
 """Signs of a thought and of an answer that are still arriving."""
 _REASONING = "reasoning"
 """The key of what is being reasoned."""

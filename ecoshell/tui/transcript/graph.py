@@ -17,6 +17,7 @@ _TONES: Mapping[Look, Tone] = {
     "running": "tool",
     "done": "good",
     "failed": "error",
+    "denied": "warning",
     "skipped": "warning",
     "stopped": "warning",
 }
@@ -28,7 +29,7 @@ def graph(branching: Branching, name: str) -> Block:
     head = row(Piece(what, "thought"), Piece(f" · {about}", "muted"))
     end = row(Piece(outcome(branching, amount), "muted"), lead="└ ")
     bodies = (Body("", 0, head=end),) if branching.settled else ()
-    return Block("◇", "thought", (head,), picture=_Drawn(Drawing(branching)), bodies=bodies, name=name)
+    return Block("◦", "thought", (head,), picture=_Drawn(Drawing(branching)), bodies=bodies, name=name)
 
 
 class _Drawn:

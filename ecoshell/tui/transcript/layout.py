@@ -8,7 +8,7 @@ from ecoshell.tui.transcript.blocks import Block, Body, Picture, Piece, Row, Ton
 from ecoshell.tui.transcript.sections import LONGEST, MOST_LINES, Drawn, Rows, Section
 
 GAP = Rows((Row(()),))
-FOLDING = Rows((Row((Piece("▴ fold", "muted"),), lead="  ", folds=True),))
+FOLDING = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
 
 
 def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:

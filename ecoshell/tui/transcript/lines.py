@@ -1,11 +1,12 @@
 """From an event to the block that shows it: pure functions, so that what is said can be tested without a screen."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, words_text
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, refusal, trust_line, words_text
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -46,6 +47,10 @@ OBSERVATION_LINES = 4
 CHANGED_LINES = 24
 COMMAND_LINES = 12
 _WIDEST_VALUE = 60
+_GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
+"""What stands between two columns."""
+_WIDEST_LEAD = 44
+"""Characters before a column that goes on below itself."""
 _ENDINGS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("", "muted"),
     "limit": ("limit reached", "warning"),
@@ -54,11 +59,11 @@ _ENDINGS: Mapping[Status, tuple[str, Tone]] = {
     "interrupted": ("stopped", "warning"),
 }
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
-    "answered": ("✔", "good"),
-    "limit": ("◐", "warning"),
-    "gave_up": ("∅", "warning"),
-    "error": ("◐", "error"),
-    "interrupted": ("◐", "warning"),
+    "answered": ("√", "good"),
+    "limit": ("≈", "warning"),
+    "gave_up": ("Ø", "warning"),
+    "error": ("≈", "error"),
+    "interrupted": ("≈", "warning"),
 }
 """The signs of answers: whole, partial, and none that was found."""
 _CHOICES = {
@@ -78,9 +83,9 @@ _DECISIONS = {
     "once": "approved, this once",
     "session": "approved for this session",
     "project": "approved for this project",
-    "no": "not approved",
+    "no": "denied",
 }
-_DECIDERS = {"person": "by you", "rule": "by a rule in the settings", "nobody": "nobody was there to ask"}
+_DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody": ": nobody was there to ask"}
 
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
@@ -88,27 +93,27 @@ def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] 
     bodies = (Body(visible(text), QUESTION_LINES, tone="question", indent=""), *map(_attached, attachments))
     if waiting:
         bodies = (*bodies, Body("", 0, head=row(Piece(waiting, "muted"))))
-    return Block("❯", "question", bodies=bodies, gap=True, turn=True)
+    return Block("›", "question", bodies=bodies, gap=True, turn=True)
 
 
 def _attached(attachment: Attachment) -> Body:
     text = visible(attachment.text).rstrip("\n")
     size = counted(text.count("\n") + 1, "line")
-    head = row(Piece(f"⎘ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
+    head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
     return Body(text, 0, tone="muted", head=head)
 
 
 def rationale(event: Rationale) -> Block:
     """A finished thought, and whose it is."""
     first, *others = rows_of(event.text.strip(), "thought")
-    return Block("◆", "thought", (row(*_by(event.role), *first.pieces), *others))
+    return Block("◊", "thought", (row(*_by(event.role), *first.pieces), *others))
 
 
 def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
     """What was reasoned before a reply, or is being, folded away."""
     told = f"thinking … {words_text(event.text)}" if arriving else reasoned_line(event)
     head = row(*_by(event.role), Piece(told, "muted"))
-    return Block("◇", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
+    return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 
 
 def _by(role: str) -> tuple[Piece, ...]:
@@ -119,24 +124,24 @@ def _by(role: str) -> tuple[Piece, ...]:
 def proposed(event: StepProposed) -> Block:
     """A step that is compared with another before one is taken."""
     said = [Piece(f"  {visible_line(event.rationale)}", "thought")] if event.rationale.strip() else []
-    return Block("◇", "muted", (row(Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said),))
+    return Block("◦", "muted", (row(Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said),))
 
 
 def branch_left(event: BranchLeft) -> Block:
     """Where a search goes back to, and why."""
     where = f"back to step {len(event.path)}" if event.path else "back to the beginning"
-    return Block("↩", "warning", (row(Piece(f"{where}  ", "warning"), Piece(visible_line(event.reason), "muted")),))
+    return Block("←", "warning", (row(Piece(f"{where}  ", "warning"), Piece(visible_line(event.reason), "muted")),))
 
 
 def mode_chosen(event: ModeChosen) -> Block:
     """Who thinks from here on, and why; louder where another has given up."""
     tone: Tone = "warning" if event.after else "muted"
-    return Block("⇄", tone, (row(Piece(mode_line(event), tone)),))
+    return Block("↔", tone, (row(Piece(mode_line(event), tone)),))
 
 
 def plan_scored(event: PlanScored) -> Block:
     """What a turn's plan of branches was worth."""
-    return Block("◇", "muted", (row(Piece(f"plan of turn {event.turn}: {worth_line(event, amount)}", "muted")),))
+    return Block("◦", "muted", (row(Piece(f"plan of turn {event.turn}: {worth_line(event, amount)}", "muted")),))
 
 
 def offered(event: ToolsOffered) -> Block:
@@ -171,14 +176,20 @@ def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
 
 
+def book(name: str, said: Sequence[str], details: Sequence[str]) -> Block:
+    """What is kept account of in a turn: what is new of it in a line, all of it folded away."""
+    head = row(Piece(" · ".join(said), "muted"))
+    return Block("·", "muted", bodies=(Body("\n".join(details), 0, tone="muted", head=head),), name=name)
+
+
 def verdict(judged: bool | None, marked: bool | None) -> tuple[Piece, ...]:
     """What was thought of a call's result, for the end of its line; the person's own word outweighs a judge's."""
     if marked is not None:
-        sign: Piece = Piece("  ✔ helpful", "good") if marked else Piece("  ✘ unhelpful", "error")
+        sign: Piece = Piece("  √ helpful", "good") if marked else Piece("  × unhelpful", "error")
         return (sign, Piece(", marked by you", "muted"))
     if judged is None:
         return ()
-    return (Piece("  ✔", "good") if judged else Piece("  ✘ unhelpful", "warning"),)
+    return (Piece("  √", "good") if judged else Piece("  × unhelpful", "warning"),)
 
 
 def registered(event: ToolRegistered) -> Block:
@@ -187,7 +198,7 @@ def registered(event: ToolRegistered) -> Block:
     by = " by you" if event.by == "user" else ""
     name = Piece(visible_line(event.name), "tool")
     size = Piece(f"{by}  +{approx}{event.tokens:,} tok", "muted")
-    return Block("＋", "good", (row(Piece("registered ", "good"), name, size),))
+    return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
 def unregistered(name: str) -> Block:
@@ -195,20 +206,32 @@ def unregistered(name: str) -> Block:
     return Block("−", "warning", (row(Piece("unregistered ", "warning"), Piece(visible_line(name), "tool")),))
 
 
-def call(started: CallStarted | None, finished: CallFinished | None = None) -> Block:
-    """A call as it runs or, once finished, with its time, its price, its observation and what it changed."""
-    if finished is None:
-        head = _signature(started) if started else ()
-        return Block("▸", "tool", (row(*head, Piece("  running …", "muted")),))
+def under_way(started: CallStarted, *, waits: bool = False) -> Block:
+    """A call as it runs or, with `waits`, before anybody has allowed it."""
+    ending = Piece("  waits for your approval", "warning") if waits else Piece("  running …", "muted")
+    return Block("►", "tool", (row(*_signature(started), ending),))
+
+
+def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
+    """A finished call with its time, its price, its observation and what it changed; or who has denied it."""
     head = _signature(started) if started else (Piece(visible_line(finished.name), "tool"),)
     tone: Tone = "tool"
+    if denied is not None and finished.refused:
+        by = _DECIDERS.get(denied.by, "")
+        said = (
+            ()
+            if not denied.instead
+            else (row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead))),)
+        )
+        bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
+        return Block("►", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *said), bodies=bodies)
     if finished.refused:
-        ending, tone = Piece(f"  refused: {visible_line(finished.refused)}", "warning"), "warning"
+        ending, tone = Piece(f"  {refusal(finished.refused)}", "warning"), "warning"
     elif not finished.ok:
         ending, tone = Piece(f"  failed after {duration(finished.seconds)}{_price(finished)}", "error"), "error"
     else:
         ending = Piece(f"  {duration(finished.seconds)}  {money(finished.spent_nano)}", "muted")
-    return Block("▸", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
+    return Block("►", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
 
 
 def _price(finished: CallFinished) -> str:
@@ -217,7 +240,7 @@ def _price(finished: CallFinished) -> str:
 
 def stopped(started: CallStarted) -> Block:
     """A call of which nobody heard the end."""
-    return Block("▸", "warning", (row(*_signature(started), Piece("  stopped", "warning")),))
+    return Block("►", "warning", (row(*_signature(started), Piece("  stopped", "warning")),))
 
 
 def command_ran(event: CommandRan) -> Block:
@@ -236,7 +259,7 @@ def undone(event: TurnUndone) -> Block:
         rows.append(row(Piece("restored  ", "muted"), Piece(_names(event.restored))))
     if event.kept:
         rows.append(row(Piece("left alone, because they were changed since  ", "warning"), Piece(_names(event.kept))))
-    return Block("↶", "warning", tuple(rows))
+    return Block("«", "warning", tuple(rows))
 
 
 def compacted(event: Compacted) -> Block:
@@ -263,7 +286,7 @@ def cost_chosen(event: CostChosen) -> Block:
 def approval(name: str, event: ApprovalGiven) -> Block:
     """Who decided on a call, and how."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
-    words = f"{_DECISIONS.get(event.decision, event.decision)}, {_DECIDERS.get(event.by, event.by)}"
+    words = f"{_DECISIONS.get(event.decision, event.decision)}{_DECIDERS.get(event.by, event.by)}"
     rows = (row(Piece(visible_line(name), "tool"), Piece(f"  {words}", tone)),)
     if event.arguments is not None:
         rows = (*rows, row(Piece("with arguments edited by you:", "muted")), *arguments_rows(event.arguments))
@@ -286,8 +309,14 @@ def notice(text: str) -> Block:
 
 
 def plain(text: str) -> Block:
-    """What a command printed."""
-    return Block("", "text", rows_of(text), gap=True)
+    """What a command printed; a line of a table goes on below its last column."""
+    return Block("", "text", tuple(map(_hanging, visible(text).split("\n"))), gap=True)
+
+
+def _hanging(line: str) -> Row:
+    """A line of a table: what there is no room for stands below the last column that begins early enough."""
+    at = max((found.end() for found in _GAP.finditer(line) if found.end() <= _WIDEST_LEAD), default=0)
+    return row(Piece(line[at:]), lead=line[:at])
 
 
 def answer(event: Answer, status: Status = "answered") -> Block:
@@ -300,7 +329,7 @@ def answer(event: Answer, status: Status = "answered") -> Block:
 def error(event: ErrorHappened) -> Block:
     """What went wrong, what was kept, and what to do."""
     more = [line for text in (event.kept, event.fix) if text for line in rows_of(text)]
-    return Block("✖", "error", (*rows_of(event.message, "error"), *more))
+    return Block("×", "error", (*rows_of(event.message, "error"), *more))
 
 
 def settled(event: BudgetSettled) -> Block | None:
@@ -318,7 +347,7 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending, tone = _ENDINGS[event.status]
     sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
-    if event.saved_tokens > 0:
+    if event.saved_tokens > 0 and event.spent_nano:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:
         sums.append(f"by the {by}")
@@ -331,7 +360,7 @@ def welcome(version: str) -> Block:
     promise = "Ask anything. The agent knows its tools by name, registers those it needs, and never overspends."
     keys = (("/help", "lists the commands · "), ("/budget 0.50", "sets a cap · "), ("esc", "stops a turn"))
     pieces = [piece for key, use in keys for piece in (Piece(key, "tool"), Piece(f" {use}", "muted"))]
-    return Block("◆", "good", (row(Piece(f"ecoshell {version}", "question")), row(Piece(promise)), row(*pieces)))
+    return Block("◊", "good", (row(Piece(f"ecoshell {version}", "question")), row(Piece(promise)), row(*pieces)))
 
 
 def arguments_rows(arguments: Mapping[str, Any], *, lines: int = 6) -> tuple[Row, ...]:

@@ -40,7 +40,7 @@ class SearchBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         """Sign, text, count."""
-        yield Static("⌕", id="search-sign", markup=False)
+        yield Static("?", id="search-sign", markup=False)
         yield Input(placeholder="Search the transcript", id="search-text", compact=True)
         yield Static("", id="search-count", markup=False)
 

@@ -119,27 +119,27 @@ class Transcript(Viewport, can_focus=True):
     def add(self, *blocks: Block) -> None:
         """Close what is open and put finished blocks below."""
         self._column.add(*blocks)
-        self._changed()
+        self._changed(arrived=True)
 
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is open."""
         self._column.insert(*blocks)
-        self._changed()
+        self._changed(arrived=True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
         """Put a block that is replaced when its key is settled."""
         self._column.open(block, key)
-        self._changed()
+        self._changed(arrived=True)
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
         """Add streamed text to the open end."""
         self._column.stream(text, sign, tone)
-        self._changed(whole=False)
+        self._changed(whole=False, arrived=True)
 
     def settle(self, block: Block | None = None, key: str = STREAM) -> None:
         """Close what is open under this key: as this block or, without one, as it stands."""
         self._column.settle(block, key)
-        self._changed()
+        self._changed(arrived=block is not None)
 
     def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
         """Show what was thought of a call's result, beside it."""

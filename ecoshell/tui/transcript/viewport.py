@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from time import monotonic, perf_counter
 
 from textual.geometry import Size
+from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
@@ -21,10 +22,13 @@ _SLICE = 0.006
 class Viewport(ScrollView):
     """A view of a column of lines; it stays at the column's end for as long as it is there."""
 
+    news = var(False)
+    """Whether something has arrived below what is seen, while the view does not follow the end."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         super().__init__(id=id)
         self._column = Column()
-        self._due = self._ahead_due = self._moving = self._stale = False
+        self._due = self._ahead_due = self._moving = self._stale = self._arrived = False
         self._shown_at = 0.0
         self._following = True
         self._anchor: Spot | None = None
@@ -45,9 +49,10 @@ class Viewport(ScrollView):
             self._due = due
             self._changed()
 
-    def _changed(self, *, whole: bool = True) -> None:
+    def _changed(self, *, whole: bool = True, arrived: bool = False) -> None:
         """Show what has changed, soon, at most 22 times a second; not the whole when only text arrived."""
         self._stale = self._stale or whole
+        self._arrived = self._arrived or arrived
         if not self._due:
             self._due = True
             wait = self._shown_at + _REPAINT - monotonic()
@@ -71,7 +76,8 @@ class Viewport(ScrollView):
             self.refresh()
         elif first < self._view.stop:
             self.refresh_lines(first, self._view.stop - first)
-        self._stale = False
+        self.news = not self._following and (self.news or self._arrived)
+        self._stale = self._arrived = False
 
     def _fit(self, top: int) -> None:
         """Take the column's height as the content's, and stand at this line of it."""
@@ -94,7 +100,7 @@ class Viewport(ScrollView):
         if self._moving:
             return
         if new_value >= self.max_scroll_y:
-            self._following = True
+            self._following, self.news = True, False
         elif new_value < old_value:
             self._following = False
         top, height = round(new_value), self.scrollable_content_region.height
@@ -129,6 +135,7 @@ class Viewport(ScrollView):
         self._column.reveal(top, self.scrollable_content_region.height)
         self._fit(top)
         self._following = self.scroll_offset.y >= self.max_scroll_y
+        self.news = self.news and not self._following
         self.refresh()
 
     def action_home(self) -> None:
