@@ -121,6 +121,14 @@ class PromptBar(Vertical):
         """Say why the editor gave nothing back."""
         self.hint(visible_line(event.reason))
 
+    @on(Prompt.Unkept)
+    def unkept(self, event: Prompt.Unkept) -> None:
+        """Say that what was sent is not remembered."""
+        self.hint(f"The history of what you typed is not kept any more: {event.failure.strerror or event.failure}.")
+
+    def _undrafted(self, failure: OSError) -> None:
+        self.hint(f"What you type is only here, and would be lost in a crash: {failure.strerror or failure}.")
+
     async def restore(self) -> None:
         """Put the draft of the last time before what has been typed since, and the history behind the prompt."""
         draft, entries = await asyncio.to_thread(lambda: (self._draft.read(), self._history.load()))
@@ -128,7 +136,7 @@ class PromptBar(Vertical):
         if draft.text:
             since = self.prompt.draft
             self.prompt.put(Draft(draft.text + since.text, draft.attachments + since.attachments))
-        self._keeper = DraftKeeper(self._draft, lambda: self.prompt.draft)
+        self._keeper = DraftKeeper(self._draft, lambda: self.prompt.draft, self._undrafted)
 
     def _keep(self) -> None:
         if self._keeper is not None:
