@@ -220,14 +220,14 @@ def test_a_network_tool_fails_at_once(play: Bench) -> None:
 
 
 def test_a_task_that_takes_too_long_is_stopped_on_both_sides(play: Bench) -> None:
-    wait = {"name": "run_command", "arguments": {"command": "sleep 60"}}
+    wait = {"name": "run_command", "arguments": {"command": "sleep 600"}}
     register = {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}}
     loop = play.script("loop.jsonl", {"call": wait})
     found = play.run(
         (SUM,), "--baseline", "--baseline-model", loop, "--task-seconds", "2", script=[register, {"call": wait}]
     )
     assert found["rows"][0]["status"] == found["baseline"]["rows"][0]["status"] == "timeout"
-    assert found["seconds"] < 30
+    assert found["seconds"] < 300
 
 
 def test_what_happened_in_each_task_can_be_written_down(play: Bench) -> None:
