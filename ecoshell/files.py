@@ -1,5 +1,6 @@
-"""Files that are replaced whole or not at all."""
+"""Files that are replaced whole or not at all, and disks that are full."""
 
+import errno
 import fcntl
 import os
 import re
@@ -10,8 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says where a file cannot grow."""
 _SETTLED = 5.0
 """Seconds of age from which a temporary that nobody has locked is nobody's: a younger one may be locked in a moment."""
+
+
+def remedy(error: OSError, otherwise: str) -> str:
+    """What to do about a file that could not be written: make room where that is missing, else what is said here."""
+    return "Free some space and try again." if error.errno in NO_ROOM else otherwise
 
 
 @contextmanager

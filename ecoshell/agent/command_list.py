@@ -19,6 +19,8 @@ from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.untrusted import visible
 
+_UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."
+
 
 async def _help(shell: Shell, argument: str) -> Printed:
     return Printed(table(("command", "what it does"), COMMANDS.overview()))
@@ -152,7 +154,8 @@ async def _resume(shell: Shell, argument: str) -> Printed:
 
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
-    return Printed(f"A new session: {shell.session}. The old one is kept; /sessions lists it.", effect="session")
+    old = "The old one is kept; /sessions lists it." if await shell.write_down() is None else _UNWRITTEN
+    return Printed(f"A new session: {shell.session}. {old}", effect="session")
 
 
 async def _export(shell: Shell, argument: str) -> Printed:
@@ -174,7 +177,7 @@ async def _clear(shell: Shell, argument: str) -> Printed:
 
 
 async def _quit(shell: Shell, argument: str) -> Printed:
-    return Printed("", effect="quit")
+    return Printed("" if await shell.write_down() is None else _UNWRITTEN, effect="quit")
 
 
 def _wanted(argument: str, example: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from ecoshell.agent.archive import Archive
@@ -313,17 +313,34 @@ class Shell:
             context=self.conversation.memory.shown.context,
         )
 
+    async def write_down(self) -> StoreError | None:
+        """Write what could not be written before; gives why it still cannot be, None when all is on disk."""
+        try:
+            await self.kit.log.flush()
+        except StoreError as failure:
+            return failure
+        return None
+
     async def aclose(self) -> None:
-        """Stop what runs, write what could not be written before, let the model go and close the files."""
+        """Stop what runs, write what could not be written before, let the model go and close the files.
+
+        Raises StoreError, once all that is done, where something of the session could not be written and is lost.
+        """
+        unwritten = None
         if self._conversation is not None:
             await self._conversation.stop()
-            with suppress(StoreError):  # told when it happened
-                await self.kit.log.record(self.session, [])
+            unwritten = await self.write_down()
             await asyncio.to_thread(self.kit.planning.keep)
         await self.kit.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
         await asyncio.to_thread(self.kit.planning.records.close)
+        if unwritten is not None:
+            raise StoreError(
+                f"What happened last could not be written down, and is lost: {unwritten.message}",
+                kept=f"What stands of session {self.session} on the disk is kept.",
+                fix=unwritten.fix,
+            ) from unwritten
 
 
 def _row(document: ToolDocument, sizes: dict[str, int], library: SkillLibrary) -> ToolRow:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ecoshell.errors import StoreError
+from ecoshell.files import NO_ROOM
 from ecoshell.paths import make_private
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -131,10 +132,13 @@ class Database:
         """Make the folder and the file, readable for their person alone, where they are not there."""
         try:
             make_private(self.path.parent)
+            with suppress(FileExistsError):
+                self.path.touch(mode=0o600, exist_ok=False)
         except OSError as error:
-            raise _unwritable(self.path, "Nothing was changed.") from error
-        with suppress(OSError):  # it is there, or SQLite says why it cannot be
-            self.path.touch(mode=0o600, exist_ok=False)
+            if error.errno in NO_ROOM:
+                raise _full(self.path, "Nothing was changed.") from error
+            if not self.path.parent.is_dir():  # otherwise SQLite says why the file cannot be made
+                raise _unwritable(self.path, "Nothing was changed.") from error
 
     def _wait_at_most(self, seconds: float) -> None:
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1_000)}")
@@ -239,14 +243,18 @@ def _explained(error: sqlite3.Error, path: Path, kept: str) -> StoreError:
             f"{path} is locked by another process.", kept=kept, fix="Close the other ecoshell or try again."
         )
     if code in _FULL:
-        return StoreError(
-            f"{path} cannot grow: the disk is full or failing.", kept=kept, fix="Free some space and try again."
-        )
+        return _full(path, kept)
     if code in _UNWRITABLE:
         return _unwritable(path, kept)
     if code in _DAMAGED:
         return _damaged(path, kept)
     return StoreError(f"{path} failed: {error}.", kept=kept)
+
+
+def _full(path: Path, kept: str) -> StoreError:
+    return StoreError(
+        f"{path} cannot grow: the disk is full or failing.", kept=kept, fix="Free some space and try again."
+    )
 
 
 def _damaged(path: Path, kept: str) -> StoreError:

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Callable
 
 from ecoshell.errors import EcoshellError
+from ecoshell.files import NO_ROOM
 from ecoshell.secrecy import masked
 from ecoshell.untrusted import visible
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 """What a shell reports of a program that SIGPIPE ended."""
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
 def fenced(command: Callable[[], int]) -> int:
@@ -33,10 +33,14 @@ def fenced(command: Callable[[], int]) -> int:
         _drop_output()
         return PIPE_CLOSED
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM | {errno.EIO}:
             raise
         _drop_output()
-        print(f"ecoshell: The output could not be written: {error.strerror}.\nFree some space.", file=sys.stderr)
+        what = error.filename or "The output"
+        print(
+            told(EcoshellError(f"{what} could not be written: {error.strerror}.", fix="Free some space.")),
+            file=sys.stderr,
+        )
         return 1
     except EcoshellError as error:
         with contextlib.suppress(BrokenPipeError):

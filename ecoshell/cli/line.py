@@ -99,7 +99,7 @@ class LineShell:
                 pass
         except EOFError:
             pass
-        if self._person is not None and (kept := self._shell.farewell):
+        if self._person is not None and (kept := self._shell.farewell) and await self._shell.write_down() is None:
             self._printer.line(kept, "dim")
         return self._status if self._person is None else 0
 

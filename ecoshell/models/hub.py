@@ -5,7 +5,6 @@ and check no more than the size, so the bytes are fetched here: into `FILE.part`
 which gets its name once it has the SHA-256 that the hub says.
 """
 
-import errno
 import hashlib
 import os
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
+from ecoshell.files import NO_ROOM, remedy
 from ecoshell.models.gguf import MAGIC
 from ecoshell.models.gguf_places import pulled_folder
 from ecoshell.models.hub_names import HubName, model_of
@@ -37,7 +37,6 @@ _PATIENCE = 15.0
 """Seconds in which the hub must say something."""
 _TRIES = 4
 """Times in a row that a download may break without having brought anything."""
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +149,8 @@ class Hub:
             need = sum(file.size_bytes - min(_there(folder / file.name), file.size_bytes) for file in pull.files)
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            raise ModelMissing(
-                f"{folder} cannot be written: {error.strerror}.", fix="Check the folder and its permissions."
-            ) from error
+            fix = remedy(error, "Check the folder and its permissions.")
+            raise ModelMissing(f"{folder} cannot be written: {error.strerror}.", fix=fix) from error
         if need and need + _SPARE > free:
             raise ModelMissing(
                 f"There is no room for {pull.name.short}: {size(need)} are to come, {folder} has {size(free)} left.",
@@ -238,7 +236,7 @@ class Hub:
                 billed=False,
             ) from error
         except OSError as error:
-            full = error.errno in _NO_ROOM
+            full = error.errno in NO_ROOM
             raise ModelMissing(
                 f"{name.short} could not be written: {error.strerror or error}.",
                 kept=_kept(part),

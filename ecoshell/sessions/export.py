@@ -38,6 +38,7 @@ from ecoshell.events import (
     TurnUndone,
     to_json,
 )
+from ecoshell.files import remedy
 from ecoshell.messages import Call
 from ecoshell.sessions.branching import Branching, branchings
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
@@ -100,18 +101,25 @@ def iso_time(at: float) -> str:
 
 
 def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode: int = 0o666) -> None:
-    """Write a new file; `mode` is its permissions, less the umask.
+    """Write a new file, whole or not at all; `mode` is its permissions, less the umask.
 
     Raises UsageError when there is one already, and StoreError when it cannot be written.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
+                opened.write(text)
+                opened.flush()
+                os.fsync(descriptor)  # some disks say only now that they are full
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
     except FileExistsError:
         raise UsageError(f"{file} exists already.", fix="Name a file that does not.") from None
     except OSError as error:
-        raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix="Name another file.") from error
+        fix = remedy(error, "Name another file.")
+        raise StoreError(f"{file} cannot be written: {error.strerror}.", kept=kept, fix=fix) from error
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:

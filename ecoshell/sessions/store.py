@@ -30,7 +30,7 @@ CREATE TABLE events (
 )
 """
 
-_NOTHING_LOST = "What happened so far is in memory and is written with the next event."
+_IN_MEMORY = "What happened since is in memory only: it is written with the next event, or lost when ecoshell ends."
 _AS_BEFORE = "Everything stays as it was."
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 """No letters that are read as one another."""
@@ -116,7 +116,7 @@ class SessionStore:
         started = [event for event in events if isinstance(event, TurnStarted)]
         question, model = (started[0].question, _storable(started[-1].model)) if started else ("", "")
         lines = [json.dumps(to_json(event), separators=(",", ":")) for event in events]
-        with self._database.writing(_NOTHING_LOST) as db:
+        with self._database.writing(_IN_MEMORY) as db:
             self._write_begun(db, session)
             db.execute(
                 """INSERT INTO sessions VALUES (?, ?, ?, ?, '', ?) ON CONFLICT DO UPDATE

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from ecoshell.errors import SettingsError
-from ecoshell.files import replacement
+from ecoshell.files import remedy, replacement
 from ecoshell.paths import make_private
 from ecoshell.settings import keys
 from ecoshell.settings.describe import description_of
@@ -164,7 +164,7 @@ def _replace(target: Path, before: bytes, text: str) -> bool:
         raise SettingsError(
             f"{target} cannot be written ({error.strerror}).",
             kept="It is as it was.",
-            fix="Make the file and its folder writable.",
+            fix=remedy(error, "Make the file and its folder writable."),
         ) from error
     return True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
-from ecoshell.files import replacement
+from ecoshell.files import remedy, replacement
 from ecoshell.paths import make_private
 
 _INSTRUCTIONS = "AGENTS.md:"
@@ -85,7 +85,7 @@ class ProjectRules:
             raise StoreError(
                 f"{self._file} cannot be written ({error.strerror}).",
                 kept="What you said holds until this session ends.",
-                fix="Make the folder writable and say it again.",
+                fix=remedy(error, "Make the folder writable and say it again."),
             ) from error
 
     def _damaged(self) -> StoreError:

@@ -68,7 +68,8 @@ def _by_file(writes: Iterable[Kept]) -> dict[str, list[Kept]]:
 def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None, *, over: bool) -> Outcome:
     """Give one file what it was before the first of these writes, unless (but for `over`) it is not what they left."""
     first = writes[0]
-    if first.lost or workspace.name(workspace.resolve(first.path)) != first.path:  # no copy, or a link leads elsewhere
+    no_copy = first.lost or (first.existed and copy is None)
+    if no_copy or workspace.name(workspace.resolve(first.path)) != first.path:  # or a link leads elsewhere
         return "kept"
     now = workspace.read_bytes(first.path)
     if not over and now != copy and (now is None or digest(now) not in {write.after for write in writes}):

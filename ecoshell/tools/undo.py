@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ecoshell.errors import StoreError
 from ecoshell.paths import make_private
@@ -82,8 +82,8 @@ class UndoLog:
         self._lock = threading.Lock()
         self._session = ""
         self._copies = ""
-        self._known: set[str] = set()
-        """Files of the turn of the moment whose first state is kept, or lost for good."""
+        self._known: dict[str, str] = {}
+        """Files of the turn of the moment, each with why its first state is lost; empty where it is kept."""
         self._lost: list[str] = []
 
     @property
@@ -95,7 +95,7 @@ class UndoLog:
         """From now on writes belong to this turn of this session; gives the name its copies are found by."""
         with self._lock:
             self._session, self._copies = session, f"{turn}.{self._owner}" if self._owner else str(turn)
-            self._known, self._lost = set(), []
+            self._known, self._lost = {}, []
             return self._copies
 
     def keep(self, before: Before, after: bytes) -> None:
@@ -106,27 +106,26 @@ class UndoLog:
             try:
                 self._keep(before, digest(after))
             except OSError as error:
-                self._lose(before.path, f"no copy could be kept ({error.strerror or error})")
+                why = f"no copy could be kept ({error.strerror or error})"
+                if not self._known.get(before.path):
+                    self._lost.append(f"/undo will not restore {before.path}: {why}.")
+                self._known[before.path] = why
 
     @contextmanager
     def writing(self, folder: Path, temporary: str) -> Generator[None]:
         """While it lasts, a temporary file stands in the folder that `sweep` removes should this process be killed."""
-        note = self._folder / temporary
+        note, descriptor = self._folder / temporary, None
         try:
-            descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600) if self._session else None
-        except OSError:  # nothing can be kept there, which `keep` has said
-            descriptor = None
-        if descriptor is None:
+            if self._session:
+                with suppress(OSError):  # nothing can be kept there, which `keep` has said
+                    descriptor = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    os.write(descriptor, os.fsencode(folder))
             yield
-            return
-        with os.fdopen(descriptor, "wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(os.fsencode(folder))
-            file.flush()
-            try:
-                yield
-            finally:
+        finally:
+            if descriptor is not None:
                 note.unlink(missing_ok=True)
+                os.close(descriptor)
 
     def sweep(self) -> None:
         """Remove the temporary files that killed processes have left in workspaces."""
@@ -162,21 +161,23 @@ class UndoLog:
 
     def _keep(self, before: Before, after: str) -> None:
         place = self._place(self._session, self._copies)
-        if not self._known:
+        if not self._known or not place.is_dir():
             self._begin(place)
-        lost = copy = ""
+        lost, copy = self._known.get(before.path, ""), ""
         if before.path not in self._known and before.data is not None:
             lost = self._too_large(place, len(before.data))
             copy = "" if lost else str(len(self._known) + 1)
             if copy:
-                with _private(place / copy) as file:
-                    file.write(before.data)
-        self._known.add(before.path)
+                try:
+                    _add(place / copy, before.data)
+                except OSError:
+                    (place / copy).unlink(missing_ok=True)
+                    raise
         kept = Kept(before.root, before.path, before.data is not None, before.mode, copy, after, before.folders, lost)
-        with _private(place / _INDEX) as index:
-            index.write(json.dumps(asdict(kept)).encode() + b"\n")
-        if lost:
-            self._lose(before.path, lost)
+        _add(place / _INDEX, b"\n" + json.dumps(asdict(kept)).encode() + b"\n")  # before it may stand half a line
+        if lost and before.path not in self._known:
+            self._lost.append(f"/undo will not restore {before.path}: {lost}.")
+        self._known[before.path] = lost
 
     def _begin(self, place: Path) -> None:
         """Make room for the turn's copies."""
@@ -218,19 +219,16 @@ class UndoLog:
     def _place(self, session: str, copies: str) -> Path:
         return self._folder / session / copies
 
-    def _lose(self, path: str, why: str) -> None:
-        self._known.add(path)
-        self._lost.append(f"/undo will not restore {path}: {why}.")
-
 
 def digest(data: bytes) -> str:
     """What tells one content from another."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _private(file: Path) -> BinaryIO:
-    """A file to add bytes to, its owner's alone from before the first."""
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
+def _add(file: Path, data: bytes) -> None:
+    """Add bytes to a file, which is its owner's alone from before the first."""
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as opened:
+        opened.write(data)
 
 
 def _read_index(file: Path) -> Iterator[Kept]:

@@ -343,6 +343,7 @@ _REASONS = {
     errno.EPERM: "permission denied",
     errno.EROFS: "the disk is read-only",
     errno.ENOSPC: "the disk is full",
+    errno.EFBIG: "the file would become too large for the disk",
     errno.EDQUOT: "the disk quota is used up",
     errno.ELOOP: "symbolic links lead in a circle, or one was put there just now",
     errno.ENAMETOOLONG: "the name is too long",

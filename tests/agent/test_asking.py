@@ -9,6 +9,7 @@ from ecoshell.agent.person import Approval, CostChoice, LimitChoice
 from ecoshell.budget.money import Amount
 from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, TurnFinished
 from ecoshell.paths import user_paths
+from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.function import FunctionTool
 
 WRITE = say("The second line is wanted in capitals.", "write_file", path="notes.txt", content="one\nTWO\nthree\n")
@@ -184,7 +185,10 @@ async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
     assert events[-1].spent_nano == PRICE_NANO
 
 
-async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play):
+async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, monkeypatch):
+    monkeypatch.setattr(
+        "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
+    )
     asked = asyncio.Event()
 
     class Waits(Approves):
@@ -198,7 +202,7 @@ async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play):
         lock = sqlite3.connect(user_paths().sessions_file)
         lock.execute("BEGIN IMMEDIATE")
         reading = asyncio.ensure_future(_drained(events))
-        await asyncio.wait_for(asked.wait(), 8)  # the store would be given up after ten seconds
+        await asyncio.wait_for(asked.wait(), 60)
         waits_for_the_store = not reading.done()
         lock.close()
         await shell.stop()

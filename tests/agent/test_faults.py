@@ -21,7 +21,7 @@ from ecoshell.events import (
 
 LOCKED = StoreError("ledger.db is locked by another process.", fix="Close the other ecoshell or try again.")
 PRICE = (Decimal(1), Decimal(4))
-LONG_WAIT = say("", "run_python", code="import time; time.sleep(60)")
+LONG_WAIT = say("", "run_python", code="import time; time.sleep(600)")
 
 
 class OneChoice:
@@ -41,7 +41,7 @@ async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkey
     async def locked():
         raise LOCKED
 
-    async with asyncio.timeout(20), play([finish("ok"), finish("ok")]) as shell:
+    async with asyncio.timeout(120), play([finish("ok"), finish("ok")]) as shell:
         monkeypatch.setattr(shell.kit.purse, "caps", locked)
         events = await turn(shell)
         again = await turn(shell)
@@ -54,10 +54,10 @@ async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
 
     async def slow():
         stuck.set()
-        await asyncio.sleep(30)
+        await asyncio.sleep(600)
         return ()
 
-    async with asyncio.timeout(20), play([LONG_WAIT], registration="all", yes=True) as shell:
+    async with asyncio.timeout(120), play([LONG_WAIT], registration="all", yes=True) as shell:
         events = []
         stops = []
         async for event in shell.ask("Wait."):

@@ -35,6 +35,14 @@ def impatient(monkeypatch):
     )
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Stores that wait for a lock for longer than any test."""
+    monkeypatch.setattr(
+        "ecoshell.assembly.shell.open_store", lambda paths: SessionStore(paths.sessions_file, busy_seconds=120)
+    )
+
+
 def write(number):
     return say("", "write_file", path=f"{number}.txt", content="x")
 
@@ -59,7 +67,7 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
             events.append(event)
             if isinstance(event, CallStarted):  # what was seen of it is on disk, so that this one may run
                 with locked():
-                    await asyncio.sleep(1)
+                    await asyncio.wait([shell.conversation._running], timeout=60)
     assert [file.name for file in home.glob("[0-9]*.txt")] == ["0.txt"]
     assert events[-1].status == "error"
     assert "was not run, because its start could not be written down" in of(events, ErrorHappened)[0].message
@@ -90,7 +98,7 @@ async def test_every_paid_call_and_every_write_finds_its_start_on_disk(play, hom
     assert [len(of(events, BudgetHeld)) for events in found] == [1, 2]
 
 
-async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch):
+async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch, patient):
     streamed, asked = Recorder.stream, asyncio.Event()
 
     async def stream(self, request):
@@ -104,7 +112,7 @@ async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch):
         async for event in shell.ask("Count!"):
             if isinstance(event, CallStarted):
                 with locked():
-                    await asyncio.wait_for(asked.wait(), 8)  # the store would be given up after ten seconds
+                    await asyncio.wait_for(asked.wait(), 60)
     assert event.status == "answered"
 
 

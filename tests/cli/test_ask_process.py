@@ -230,12 +230,12 @@ def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never
     assert workers
     process.send_signal(number)
     try:
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()
     assert process.returncode == 130, err
     assert json.loads(out.splitlines()[-1])["status"] == "interrupted"
-    deadline = time.monotonic() + 10  # a worker ends by its shell's end, which is a moment later
+    deadline = time.monotonic() + LIMIT_S  # a worker ends by its shell's end, which is a moment later
     while left := [pid for pid in workers if _runs(pid)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)

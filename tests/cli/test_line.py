@@ -66,6 +66,8 @@ class PlayedShell:
 
     farewell = ""
 
+    async def write_down(self) -> None: ...
+
     async def introduction(self) -> str:
         return "tiny answers. A better one is near."
 

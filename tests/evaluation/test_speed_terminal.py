@@ -48,9 +48,9 @@ def start() -> Iterator[Start]:
 def test_what_is_typed_is_shown_and_it_is_known_when(start: Start) -> None:
     terminal = start(ECHO)
     ready = terminal.wait_for("ready")
-    typed = time.monotonic()
+    typed, since = time.monotonic(), terminal.length
     terminal.type("ø")
-    shown = terminal.wait_for("<ø>", terminal.length)
+    shown = terminal.wait_for("<ø>", since)
     assert terminal.started < ready <= typed < shown <= time.monotonic()
 
 

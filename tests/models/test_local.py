@@ -117,8 +117,8 @@ async def test_closing_the_stream_stops_the_generation_and_the_next_call_works(m
         heard += bool(piece.text)
         if heard == 3:
             break
-    await asyncio.wait_for(stream.aclose(), 5)
-    assert (await asyncio.wait_for(reply_of(model, asking("Hello")), 30)).text
+    await asyncio.wait_for(stream.aclose(), 60)
+    assert (await asyncio.wait_for(reply_of(model, asking("Hello")), 120)).text
 
 
 async def test_cancelling_during_a_long_prompt_stops_within_a_bite(model):
@@ -133,7 +133,7 @@ async def test_cancelling_during_a_long_prompt_stops_within_a_bite(model):
 
     task = asyncio.ensure_future(listen())
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 120)
     assert len(seen) == 1
     assert 0 < seen[0].input < 1900
     assert seen[0].output == 0

@@ -1,5 +1,7 @@
 """A damaged GGUF file costs a message, never the shell: it is tried in a process of its own."""
 
+import json
+import os
 import random
 import shutil
 import subprocess
@@ -13,7 +15,9 @@ from ecoshell.models import trial
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import Vocabulary
 
-DAMAGED = 12
+ROOT = Path(__file__).parents[2]
+FLIPPED = 4
+"""Files that are tried as the shell does it, each in a process that imports llama.cpp anew."""
 
 
 @pytest.fixture
@@ -41,6 +45,26 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
         trial.try_file(copy)
 
 
+def test_of_two_hundred_damaged_files_none_ends_the_process_and_each_is_told_of_or_works(tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="the package gguf is not installed")
+    done = subprocess.run(
+        [sys.executable, "tests/support/damaged_gguf.py", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ECOSHELL_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    sound, *rows = map(json.loads, done.stdout.splitlines())
+    assert (sound["tried"], sound["said"]) == (0, "answered")
+    assert len(rows) == 200
+    assert [row for row in rows if row["opened"]] == [], "it ended the process that opened it"
+    others = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("told: ", "answered"))]
+    assert others == []
+    assert sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows) > 100, "these are not damaged"
+
+
 def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
     """The bytes before the weights, where what is read decides what is done."""
     chance, sound = random.Random(7), copy.read_bytes()
@@ -50,7 +74,7 @@ def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
         "try: load_model(Path(sys.argv[1]))\n"
         "except EcoshellError: pass\n"
     )
-    for _ in range(DAMAGED):
+    for _ in range(FLIPPED):
         place = int(10 ** chance.uniform(0.7, 6))
         with copy.open("r+b") as file:
             file.seek(place)

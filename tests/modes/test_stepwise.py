@@ -195,10 +195,10 @@ async def test_what_the_request_does_not_decide_is_asked_under_a_grammar_of_its_
 async def test_a_huge_paste_is_searched_for_its_request_in_no_time(root):
     run = Run(StandIn("count_text", Reply("")), root)
     paste = "How many words has notes.txt?\n" + " " * 5_000_000 + "1 and " * 100_000
-    started = time.monotonic()
+    started = time.process_time()
     await run.ask(paste)
     assert run.calls[1] == Call("count_text", {"path": "notes.txt"})
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10, "it takes the square of what was pasted"
 
 
 async def test_a_failed_call_is_tried_once_more_with_the_error_and_then_given_up(root):

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from full_disk import no_file_over
 
 from ecoshell.errors import StoreError
 from ecoshell.settings.project import ProjectRules
@@ -76,3 +77,14 @@ def test_a_new_word_on_instructions_takes_the_place_of_the_old_one(tmp_path: Pat
     rules.trust(tmp_path, "Use blanks.", trusted=False)
     assert rules.trusts(tmp_path, "Use blanks.") is False
     assert rules.trusts(tmp_path, "Use tabs.") is None
+
+
+def test_a_rule_that_does_not_fit_on_the_disk_is_not_kept_and_the_others_are(tmp_path: Path) -> None:
+    rules = ProjectRules(tmp_path / "approvals.json")
+    rules.allow(tmp_path, "write_file")
+    with no_file_over(8), pytest.raises(StoreError, match="cannot be written") as failed:
+        rules.allow(tmp_path, "edit_file")
+    assert failed.value.kept == "What you said holds until this session ends."
+    assert failed.value.fix == "Free some space and try again."
+    assert rules.rules(tmp_path) == ("write_file",)
+    assert [file.name for file in tmp_path.iterdir()] == ["approvals.json"]

@@ -1,17 +1,20 @@
 """Patterns, queries, expressions and texts that would take all time or all memory, given to the tools that take them.
 
-As a program: runs them all and prints for each, as a line of JSON, what the tool said and how long that took; at last
-what memory was taken at most.
+As a program: runs them all and prints for each, as a line of JSON, what the tool said, by how many seconds it was over
+its limit, and for how many of those a small process, which has nothing to do with it, had to wait for the machine; at
+last what memory was taken at most.
 """
 
 import asyncio
 import itertools
 import json
 import resource
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,15 @@ AT_ONCE = 3
 PREVIEW_SECONDS = 3.0
 """For what would change in a file."""
 Bomb = tuple[str, Mapping[str, Any]]
+_NAP, _WORK = 0.04, 0.01
+_BYSTANDER = f"""
+import time
+while True:
+    began, until = time.monotonic(), time.process_time() + {_WORK}
+    time.sleep({_NAP})
+    while time.process_time() < until: pass
+    print(began, time.monotonic(), flush=True)
+"""
 
 _LOOPS = (
     "(a|a)*b",
@@ -126,14 +138,37 @@ async def main() -> None:
         slower = builtin_tools(workspace, options=ToolOptions(file_seconds=UNITS_SECONDS))
         tools = {tool.document.name: tool for tool in found}
         tools["convert_units"] = next(tool for tool in slower if tool.document.name == "convert_units")
-        room = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs()))
+        room, turns = asyncio.Semaphore(AT_ONCE), list[tuple[float, float]]()
+        with _bystander(turns):
+            rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs()))
+    for bomb, limit, ended, said in rows:
+        waited = sum(max(0.0, min(end, ended) - max(began, limit) - _NAP - _WORK) for began, end in turns)
+        print(json.dumps({"bomb": bomb, "over": ended - limit, "waited": waited, "said": said}))
     shell = int((peak_mb("self") or 0) * 1e6)  # not of getrusage, which has what started this process in it
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     print(json.dumps({"shell_bytes": shell, "worker_bytes": workers}))
 
 
-async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore) -> None:
+@contextmanager
+def _bystander(turns: list[tuple[float, float]]) -> Iterator[None]:
+    """A process that wants a little of the machine again and again: afterwards, from when to when it took each time."""
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen([sys.executable, "-c", _BYSTANDER], stdout=out)
+        try:
+            yield
+            time.sleep(2 * (_NAP + _WORK))
+        finally:
+            process.kill()
+            process.wait()
+        out.seek(0)
+        for line in out.read().decode().splitlines(keepends=True):
+            if line.endswith("\n"):
+                began, ended = map(float, line.split())
+                turns.append((began, ended))
+
+
+async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphore) -> tuple[str, float, float, str]:
+    """The call, when its time was up, when it ended, and what was said."""
     name, arguments = bomb
     tool = tools[name.removeprefix("preview ")]
     async with room:
@@ -143,8 +178,7 @@ async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphor
         else:
             said = (await contained(tool, arguments, limits_of(tool))).text
         limit = PREVIEW_SECONDS if name.startswith("preview") else limits_of(tool).seconds
-        over = time.monotonic() - started - limit
-    print(json.dumps({"bomb": f"{name} {arguments}"[:200], "over": over, "said": said[:300]}), flush=True)
+        return f"{name} {arguments}"[:200], started + limit, time.monotonic(), said[:300]
 
 
 if __name__ == "__main__":

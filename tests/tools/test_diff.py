@@ -1,6 +1,6 @@
 import re
-import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,10 +55,9 @@ def test_changed_line_ends_are_not_passed_over():
     assert unified("a.txt", "a\r\n", "a\n").endswith("only line ends changed")
 
 
-def test_a_large_change_is_bounded_and_quick():
-    started = time.monotonic()
+def test_a_large_change_is_bounded_and_needs_no_comparison_of_every_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ecoshell.tools.builtin.diff._SECONDS", 60.0)  # comparing them all would take hours
     shown = unified("a.txt", "x\n" * 500_000, "y\n" * 500_000)
     assert shown.endswith("[truncated: the diff goes on]")
     assert len(shown) < 50_000
     assert unified("a.txt", None, "x" * 1_000_000).count("…") == 1
-    assert time.monotonic() - started < 5

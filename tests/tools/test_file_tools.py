@@ -1,14 +1,23 @@
+import io
+import itertools
 import os
+import signal
+import tracemalloc
+from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.builtin import files as files_module
 from ecoshell.tools.builtin.files import FileTools
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.workspace import Workspace
+from ecoshell.worker import in_worker
 
 
 @pytest.fixture
@@ -181,3 +190,60 @@ def test_an_edit_that_does_not_fit_exactly_once_changes_nothing(files: FileTools
     assert "no such file" in refusal(files.edit_file, "b.txt", "a", "x")
     assert "too long" in refusal(files.edit_file, "a.txt", "other", "x" * 20_000)
     assert (workspace.root / "a.txt").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "many.txt", "start_line": 900_000}),
+        ("edit_file", {"path": "many.txt", "old": "zzz", "new": ""}),
+        ("write_file", {"path": "new.txt", "content": "ab\n" * 1_000_000}),
+    ],
+)
+def test_a_file_of_many_short_lines_is_not_made_into_as_many_texts(
+    workspace: Workspace, tool: str, arguments: dict[str, Any]
+):
+    """They would be made in one go, and hold up Ctrl-C and the screen meanwhile."""
+    write(workspace, many_txt="ab\n" * 1_000_000)
+    files = FileTools(workspace, ToolOptions())
+    tracemalloc.start()
+    try:
+        with suppress(ToolError):
+            getattr(files, tool)(**arguments)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(
+    lines=st.lists(st.sampled_from(["", "x", "yy\r", "é", "z" * 90]), min_size=1, max_size=60),
+    size=st.integers(1, 200),
+    data=st.data(),
+)
+def test_any_lines_are_those_of_the_text(lines: list[str], size: int, data: st.DataObject):
+    text = "\n".join(lines)
+    known = [*io.StringIO(text, newline="\n")]
+    first = data.draw(st.integers(1, max(1, len(known))))
+    last = data.draw(st.integers(first, max(first, len(known))))
+    if not known:
+        return
+    with patch.object(files_module, "_SLICE", size):
+        assert files_module._page(text, len(known), first, last, 10_000).text.startswith(
+            "".join(known[first - 1 : last])
+        )
+        cut = files_module._page(text, len(known), first, last, 100).text
+    wanted = known[first - 1 : last]
+    fits = [length for length in itertools.accumulate(map(len, wanted)) if length <= 100]
+    assert cut.startswith("".join(wanted)[: fits[-1] if fits else 100])
+
+
+async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
+    worker = in_worker(os.getpid)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        tools = {tool.document.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
+        seen = await tools["list_files"].run({})
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGCONT)
+    assert "stopped: it took longer than 0.3 s" in seen.text

@@ -33,7 +33,7 @@ async def python(code: str) -> str:
 
 async def program(megabytes: int) -> str:
     """Run a program that takes memory until it may end."""
-    code = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(0.3)"
+    code = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
     seen = await run_process(
         [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99
     )
@@ -42,7 +42,7 @@ async def program(megabytes: int) -> str:
 
 async def family(megabytes: int) -> str:
     """Run a program whose child takes memory."""
-    child = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(0.3)"
+    child = f"held = b'x' * ({megabytes} << 20); import time; time.sleep(1)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     seen = await run_process(
         [sys.executable, "-c", code], folder=Path.cwd(), environment=os.environ, seconds=20, window=99

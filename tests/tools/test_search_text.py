@@ -1,5 +1,4 @@
 import threading
-import time
 
 import pytest
 
@@ -77,15 +76,13 @@ def test_what_cannot_be_searched_for_is_told(search: SearchTool, pattern: str, w
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
     search: SearchTool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 0.3)
+    monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1.0)
     (workspace.root / "evil.txt").write_text("a" * 60 + "b")
-    done, pauses = threading.Event(), [0.0]
+    done, turns = threading.Event(), list[None]()
 
     def watch() -> None:
-        last = time.perf_counter()
         while not done.wait(0.001):
-            pauses.append(time.perf_counter() - last)
-            last = time.perf_counter()
+            turns.append(None)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -95,4 +92,4 @@ def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_ru
     finally:
         done.set()
         watcher.join()
-    assert len(pauses) > 10
+    assert len(turns) > 3

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from full_disk import fill, no_file_over, tiny_disk
 
 from ecoshell.tools.restore import restore
 from ecoshell.tools.undo import UndoLog
@@ -166,6 +167,36 @@ def test_a_copy_that_cannot_be_written_does_not_stop_the_write(tmp_path):
     assert log.take_lost()[0].startswith("/undo will not restore a.txt: no copy could be kept")
 
 
+def test_a_file_of_which_a_full_disk_took_no_copy_is_left_alone_however_often_it_is_written(ground, log):
+    (ground.root / "a.txt").write_text("x" * 900)
+    with no_file_over(600):
+        for text in ("new", "newer"):
+            ground.write_text("a.txt", text)
+    assert [said.partition(":")[0] for said in log.take_lost()] == ["/undo will not restore a.txt"]
+    done = restore(log, SESSION, "1")
+    assert (done.restored, done.kept) == ((), ("a.txt",))
+    assert (ground.root / "a.txt").read_text() == "newer"
+
+
+def test_what_is_kept_after_a_disk_was_full_for_a_moment_is_found(ground, log, tmp_path):
+    ground.write_text("a.txt", "x")
+    index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
+    with no_file_over(index.stat().st_size + 20):  # half a line fits
+        ground.write_text("b.txt", "x")
+    ground.write_text("c.txt", "x")
+    assert [said.partition(":")[0] for said in log.take_lost()] == ["/undo will not restore b.txt"]
+    assert restore(log, SESSION, "1").restored == ("a.txt", "c.txt")
+    assert everything(ground.root) == {"b.txt"}
+
+
+def test_a_disk_that_is_full_for_copies_does_not_stop_a_write_to_another(ground, log, tmp_path):
+    with tiny_disk(tmp_path / "undo", 64 * 1024) as disk:
+        fill(disk, 0)
+        ground.write_text("a.txt", "x")
+        assert log.take_lost()
+    assert everything(ground.root) == {"a.txt"}
+
+
 def test_copies_are_for_their_owner_and_go_with_their_session(ground, log, tmp_path):
     ground.write_text("a.txt", "x")
     assert (tmp_path / "undo").stat().st_mode & 0o077 == 0
@@ -177,7 +208,7 @@ def test_every_write_is_noted_before_it_is_made(ground, log, tmp_path, monkeypat
     monkeypatch.setattr("os.replace", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         ground.write_text("a.txt", "x")
-    (line,) = (tmp_path / "undo" / SESSION / "1" / "index.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "undo" / SESSION / "1" / "index.jsonl").read_text().strip().splitlines()
     assert json.loads(line)["path"] == "a.txt"
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -16,12 +17,12 @@ from ecoshell.tools.base import limits_of
 from ecoshell.tools.builtin import ToolOptions, builtin_tools
 from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.containing import contained
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.limits import Limits
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import MEMORY, in_worker
 
 ROOT = Path(__file__).parents[2]
-ENDLESS = {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}
-"""A query whose result doubles a hundred times."""
 
 
 def tools_of(workspace: Workspace, seconds: float):
@@ -33,8 +34,26 @@ async def run(tool, **arguments):
     return await contained(tool, arguments, limits_of(tool))
 
 
+def waiting_for(pipe: Path) -> FunctionTool:
+    """A tool that works in a worker for longer than any test."""
+
+    def wait() -> str:
+        """Wait for what never comes."""
+        return str(in_worker(Path.read_bytes, pipe, seconds=600))
+
+    return FunctionTool(wait, effects=(), limits=Limits(seconds=600))
+
+
+async def at_work(pipe: Path) -> int:
+    """Return when a worker reads from the pipe: what holds the other end."""
+    while True:
+        with contextlib.suppress(OSError):
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        await asyncio.sleep(0.01)
+
+
 def until(met: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not met():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -56,7 +75,7 @@ def workers_of(pid: int) -> set[int]:
     return {child for child in children if b"worker import serve" in Path(f"/proc/{child}/cmdline").read_bytes()}
 
 
-def test_of_three_hundred_bombs_each_ends_soon_after_its_limit_and_in_512_mb():
+def test_of_three_hundred_bombs_each_ends_within_its_limit_and_a_second_and_in_512_mb():
     ended = subprocess.run(
         [sys.executable, "tests/support/bombs.py"],
         cwd=ROOT,
@@ -67,7 +86,8 @@ def test_of_three_hundred_bombs_each_ends_soon_after_its_limit_and_in_512_mb():
     )
     *rows, memory = map(json.loads, ended.stdout.splitlines())
     assert len(rows) == 300
-    assert [row for row in rows if row["over"] > 10] == []  # a busy machine is late, too
+    late = [row for row in rows if row["over"] > 1 + 3 * row["waited"]]  # on a busy machine everything waits
+    assert late == []
     assert memory["worker_bytes"] < MEMORY
     assert memory["shell_bytes"] < MEMORY
     stopped = sum("stopped" in row["said"] for row in rows)
@@ -133,23 +153,29 @@ async def test_the_memory_of_a_call_is_that_of_its_worker(workspace: Workspace):
     assert seen.footprint.cpu_instant_mb > 5
 
 
-async def test_a_call_that_is_called_off_ends_its_worker(workspace: Workspace):
+async def test_a_call_that_is_called_off_ends_its_worker(tmp_path: Path):
     worker = in_worker(os.getpid)
-    calling = asyncio.create_task(run(tools_of(workspace, 60)["json_query"], **ENDLESS))
-    await asyncio.sleep(0.3)
+    os.mkfifo(tmp_path / "pipe")
+    calling = asyncio.create_task(run(waiting_for(tmp_path / "pipe")))
+    held = await at_work(tmp_path / "pipe")
     calling.cancel()
     await asyncio.wait([calling])
     until(lambda: not runs(worker))
+    os.close(held)
     assert in_worker(abs, -3) == 3
 
 
-async def test_calls_at_the_same_time_have_workers_of_their_own(workspace: Workspace):
-    tools = tools_of(workspace, 2)
-    bombs = [asyncio.create_task(run(tools["json_query"], **ENDLESS)) for _ in range(2)]
-    seen = await run(tools["calculate"], expression="6 * 7")
+async def test_calls_at_the_same_time_have_workers_of_their_own(workspace: Workspace, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    waiting = [asyncio.create_task(run(waiting_for(tmp_path / "pipe"))) for _ in range(2)]
+    held = await at_work(tmp_path / "pipe")
+    seen = await run(tools_of(workspace, 60)["calculate"], expression="6 * 7")
     assert seen.text == "6 * 7 = 42"
-    assert not any(bomb.done() for bomb in bombs)
-    assert all("stopped" in seen.text for seen in await asyncio.gather(*bombs))
+    assert not any(one.done() for one in waiting)
+    for one in waiting:
+        one.cancel()
+    await asyncio.wait(waiting)
+    os.close(held)
 
 
 def test_a_worker_knows_nothing_of_the_environment_that_could_be_a_key():

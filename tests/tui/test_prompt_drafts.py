@@ -5,9 +5,11 @@ import os
 import threading
 
 import pytest
+from full_disk import no_file_over
 from hypothesis import given
 from hypothesis import strategies as st
 from prompt_play import LONG, PromptApp, until
+from textual.widgets import Static
 
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
@@ -137,3 +139,18 @@ async def test_what_is_typed_before_the_draft_is_read_comes_behind_it(tmp_path):
         app.prompt.put("typed")
         await bar.restore()
         assert app.prompt.text == "from before, typed"
+
+
+async def test_on_a_full_disk_the_person_is_told_that_what_they_type_is_not_kept(tmp_path):
+    app = PromptApp(tmp_path)
+    async with app.run_test() as pilot:
+        bar, hint = app.query_one(PromptBar), app.query_one("#hint", Static)
+        await until(pilot, lambda: bar.is_restored)
+        with no_file_over(0):
+            await pilot.press(*"why")
+            await until(pilot, lambda: "would be lost in a crash: File too large" in str(hint.render()))
+            await pilot.press("enter")
+            await until(pilot, lambda: "is not kept any more: File too large" in str(hint.render()))
+            assert app.sent == [Draft("why")]
+            assert [*tmp_path.glob("*draft*")] == []
+            assert (tmp_path / "history.txt").read_bytes() == b""

@@ -23,7 +23,7 @@ def shown(pilot) -> str:
 
 
 async def answered(answer: "asyncio.Future[object]") -> object:
-    return await asyncio.wait_for(answer, 10)
+    return await asyncio.wait_for(answer, 60)
 
 
 async def click(pilot, words: str) -> None:

@@ -7,14 +7,16 @@ was being written when the process died is dropped; a result of a task that was 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.evaluation.tasks.suite import Task
 from ecoshell.evaluation.trajectories import read_objects
+from ecoshell.files import remedy
 from ecoshell.messages import FINISH, META_TOOLS, Usage
 
 Side = Literal["ecoshell", "baseline"]
@@ -116,7 +118,8 @@ class ResultsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # of what could not be written, as was said then
+            self._file.close()
 
     def add(self, result: Result) -> None:
         """Write a result down before anything else is asked."""
@@ -129,8 +132,15 @@ class ResultsFile:
         return [result for task, result in found if result is not None and result.task == task.digest]
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record, default=str).encode() + b"\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(record, default=str).encode() + b"\n")
+            self._file.flush()
+        except OSError as failure:
+            fix = remedy(failure, "Name another file.")
+            message = f"{self.path} cannot be written: {failure.strerror}."
+            raise StoreError(
+                message, kept="What stands there is kept, and a further run can go on there.", fix=fix
+            ) from failure
 
     def _drop_torn_line(self) -> None:
         self._file.seek(0)

@@ -11,6 +11,7 @@ from ecoshell.errors import UsageError
 from ecoshell.evaluation.trajectories import RecordedRun, RecordedStep, Tools, read_objects, read_runs, read_tools
 from ecoshell.evaluation.umi.reference import ReferenceStep, Trajectory
 from ecoshell.messages import ToolDocument
+from ecoshell.sessions.export import write_new
 
 Kind = Literal["livemcp", "bfcl"]
 BESIDE: Mapping[Kind, str] = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
@@ -31,14 +32,9 @@ def convert(kind: Kind, runs: Path, documents: Path | None, pool: int) -> list[T
 
 
 def write(trajectories: Iterable[Trajectory], path: Path) -> None:
-    """A new file of trajectories; raises UsageError for one that exists or cannot be written."""
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(one.as_record(), ensure_ascii=False)}\n" for one in trajectories)
-    except FileExistsError:
-        raise UsageError(f"{path} exists.", kept="It stays as it is.", fix="Name a new file.") from None
-    except OSError as failure:
-        raise UsageError(f"{path} cannot be written: {failure.strerror}.", fix="Name another file.") from failure
+    """A new file of trajectories; raises UsageError for one that exists, StoreError for one that cannot be written."""
+    lines = (f"{json.dumps(one.as_record(), ensure_ascii=False)}\n" for one in trajectories)
+    write_new(path, "".join(lines), kept="Nothing was written.")
 
 
 def _livemcp(runs: Path, documents: Path, pool: int) -> list[Trajectory]:

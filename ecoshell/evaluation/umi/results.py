@@ -7,14 +7,16 @@ its number. A line that was being written when the process died is dropped, and 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
 from ecoshell.evaluation.trajectories import read_objects
 from ecoshell.evaluation.umi.metrics import Prediction
+from ecoshell.files import remedy
 from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ class ResultsFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # of what could not be written, as was said then
+            self._file.close()
 
     def add(self, answered: Answered) -> None:
         """Write an answer down before anything else is asked."""
@@ -102,8 +105,15 @@ class ResultsFile:
         self.path.unlink(missing_ok=True)
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record).encode() + b"\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(record).encode() + b"\n")
+            self._file.flush()
+        except OSError as failure:
+            fix = remedy(failure, "Name another file.")
+            message = f"{self.path} cannot be written: {failure.strerror}."
+            raise StoreError(
+                message, kept="What stands there is kept, and a further run can go on there.", fix=fix
+            ) from failure
 
     def _drop_torn_line(self) -> None:
         self._file.seek(0)

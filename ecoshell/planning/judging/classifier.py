@@ -13,7 +13,7 @@ from typing import Any, cast
 from zlib import crc32
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.files import replacement
+from ecoshell.files import remedy, replacement
 from ecoshell.messages import Call, Observation
 from ecoshell.paths import make_private
 from ecoshell.planning.judging.judges import Verdict, by_rules
@@ -97,8 +97,9 @@ def save(classifier: Classifier, file: Path) -> None:
         with replacement(file) as fresh:
             fresh.write(f"{json.dumps(record)}\n".encode())
     except OSError as error:
+        fix = remedy(error, "Make the file and its folder writable.")
         raise StoreError(
-            f"{file} cannot be written: {error.strerror}.", kept="The judge is as it was.", fix="Make some room there."
+            f"{file} cannot be written: {error.strerror}.", kept="The judge is as it was.", fix=fix
         ) from error
 
 

@@ -33,7 +33,7 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     web = Limits(options.fetch_seconds, options.output_characters)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
     return [
-        FunctionTool(files.list_files, effects=_READ, limits=quick),
+        WorkerTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
         WorkerTool(SearchTool(workspace, options).search_text, effects=_READ, limits=quick),
         FunctionTool(CountTool(workspace).count_text, effects=_READ, limits=quick),

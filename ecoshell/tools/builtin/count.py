@@ -9,7 +9,8 @@ from ecoshell.tools.base import Subject
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import checkpoint
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
+"""Bytes or characters that are looked at before others get their turn."""
 _SHOWN = 60
 
 
@@ -78,7 +79,9 @@ class CountTool:
         if text is None:
             raise ToolError("Give `path` (a file) or `text`.")
         count = _Count(size=len(text.encode("utf-8", "surrogatepass")))
-        count.add(text)
+        for at in range(0, len(text), _CHUNK):
+            checkpoint()
+            count.add(text[at : at + _CHUNK])
         return str(count)
 
     def _count_file(self, path: str, text: str) -> str:

@@ -60,7 +60,7 @@ def _changed(before: str, after: str) -> tuple[int, int]:
     head = _most(room, lambda size: before[:size] == after[:size])
     head = before.rfind("\n", 0, head) + 1
     tail = _most(room - head, lambda size: before[len(before) - size :] == after[len(after) - size :])
-    return _lines(before[head : len(before) - tail]), _lines(after[head : len(after) - tail])
+    return line_count(before[head : len(before) - tail]), line_count(after[head : len(after) - tail])
 
 
 def _most(room: int, holds: Callable[[int], bool]) -> int:
@@ -68,7 +68,8 @@ def _most(room: int, holds: Callable[[int], bool]) -> int:
     return bisect.bisect_left(range(room), True, key=lambda size: not holds(size + 1))
 
 
-def _lines(text: str) -> int:
+def line_count(text: str) -> int:
+    """How many lines a text has; the last needs no end."""
     return text.count("\n") + (text[-1:] not in ("", "\n"))
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import io
 import itertools
 import os
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
 from ecoshell.tools.base import Subject
-from ecoshell.tools.builtin.diff import unified
+from ecoshell.tools.builtin.diff import line_count, unified
 from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
 from ecoshell.tools.limits import truncation_mark
@@ -24,6 +23,8 @@ RESTORABLE = frozenset({"write_file", "edit_file"})
 _LISTED = 200
 _COUNTED = 20_000
 _MARK_ROOM = 200
+_SLICE = 1 << 16
+"""Characters whose line ends are counted at a time."""
 _COMPARED = 5_000
 """Lines looked at for the one that is nearest to a text, for _COMPARING seconds."""
 _COMPARING = 2.0
@@ -70,15 +71,15 @@ class FileTools:
     ) -> Observation:
         """Read a text file: open it and show what it says, or some of its lines."""
         file = self._workspace.read_text(path, self._options.file_bytes)
-        lines = list(io.StringIO(file.text, newline="\n"))
+        lines = line_count(file.text)
         if not lines:
             return Observation(f"The file {file.name} is empty.")
-        if not 1 <= start_line <= len(lines):
-            raise ToolError(f"{file.name} has lines 1 to {len(lines)}; `start_line` {start_line} is not one of them.")
-        last = len(lines) if end_line is None else min(end_line, len(lines))
+        if not 1 <= start_line <= lines:
+            raise ToolError(f"{file.name} has lines 1 to {lines}; `start_line` {start_line} is not one of them.")
+        last = lines if end_line is None else min(end_line, lines)
         if last < start_line:
             raise ToolError(f"`end_line` {end_line} is before `start_line` {start_line}.")
-        return _page(lines, start_line, last, self._options.output_characters - _MARK_ROOM)
+        return _page(file.text, lines, start_line, last, self._options.output_characters - _MARK_ROOM)
 
     def write_file(
         self, path: FilePath, content: Annotated[str, "The whole new text of the file.", Subject.CONTENT]
@@ -103,7 +104,7 @@ class FileTools:
         self._require_writable_size(edited)
         self._require_no_mark(path, edited)
         self._workspace.write_text(path, edited)
-        line = file.text[:place].count("\n") + 1
+        line = file.text.count("\n", 0, place) + 1
         said = f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
         return Observation(said, changes=unified(file.name, file.text, edited))
 
@@ -166,25 +167,38 @@ def _named(path: str) -> str:
     return repr(path) if any(character < " " for character in path) else path
 
 
-def _page(lines: list[str], first: int, last: int, characters: int) -> Observation:
-    """The lines that fit whole, and how to read on; one line that does not fit alone is cut."""
-    wanted = lines[first - 1 : last]
-    total = sum(map(len, wanted))
-    if total <= characters and last < len(lines):  # a model that asked for ten lines is to know that there are more
-        shown = f"[lines {first} to {last} of {len(lines)}; go on with start_line={last + 1}]"
-        return Observation(f"{''.join(wanted)}{shown}")
+def _page(text: str, lines: int, first: int, last: int, characters: int) -> Observation:
+    """Those of all lines that fit whole, and how to read on; one line that does not fit alone is cut."""
+    begin = _behind(text, first - 1)
+    end = len(text) if last == lines else _behind(text, last, first - 1, begin)
+    total = end - begin
+    if total <= characters and last < lines:  # a model that asked for ten lines is to know that there are more
+        shown = f"[lines {first} to {last} of {lines}; go on with start_line={last + 1}]"
+        return Observation(f"{text[begin:end]}{shown}")
     if total <= characters:
-        return Observation("".join(wanted))
-    fits = sum(1 for length in itertools.accumulate(map(len, wanted)) if length <= characters)
-    text = "".join(wanted[:fits]) if fits else wanted[0][:characters] + "\n"
-    until = first + max(fits, 1) - 1
-    more = f" Lines {first} to {until} of {len(lines)}."
+        return Observation(text[begin:end])
+    cut = text.rfind("\n", begin, begin + characters) + 1
+    shown = text[begin:cut] if cut else text[begin : begin + characters] + "\n"
+    until = first + max(text.count("\n", begin, cut), 1) - 1
+    more = f" Lines {first} to {until} of {lines}."
     more += f" Go on with start_line={until + 1}." if until < last else ""
-    return Observation(f"{text}{truncation_mark(min(len(text), total), total)}{more}", truncated=True)
+    return Observation(f"{shown}{truncation_mark(min(len(shown), total), total)}{more}", truncated=True)
+
+
+def _behind(text: str, lines: int, known: int = 0, at: int = 0) -> int:
+    """Where so many lines have ended, in a text that has more; so many as are known end at a place.
+
+    Counted by the slice: one object for each line of a large file would hold up all other threads.
+    """
+    while (there := known + text.count("\n", at, at + _SLICE)) < lines:
+        known, at = there, at + _SLICE
+    for _ in range(lines - known):
+        at = text.index("\n", at) + 1
+    return at
 
 
 def _lines(text: str) -> str:
-    count = len(list(io.StringIO(text, newline="\n")))
+    count = line_count(text)
     return "1 line" if count == 1 else f"{count} lines"
 
 
@@ -196,7 +210,8 @@ def _not_unique(text: str, old: str, found: int, name: str) -> str:
     wanted = next((line for line in old.splitlines() if line.strip()), old)
     near: list[str] = []
     with contextlib.suppress(ToolError):  # long lines take long to compare
-        near = in_worker(difflib.get_close_matches, wanted, text.splitlines()[:_COMPARED], 1, seconds=_COMPARING)
+        lines = [line.rstrip("\r") for line in text.split("\n", _COMPARED)[:_COMPARED]]
+        near = in_worker(difflib.get_close_matches, wanted, lines, 1, seconds=_COMPARING)
     hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
     return f"`old` does not occur in {name}.{hint}"
 

@@ -179,6 +179,14 @@ class PromptBar(Vertical):
         """Say why the editor gave nothing back."""
         self.hint(visible_line(event.reason))
 
+    @on(Prompt.Unkept)
+    def unkept(self, event: Prompt.Unkept) -> None:
+        """Say that what was sent is not remembered."""
+        self.hint(f"The history of what you typed is not kept any more: {event.failure.strerror or event.failure}.")
+
+    def _undrafted(self, failure: OSError) -> None:
+        self.hint(f"What you type is only here, and would be lost in a crash: {failure.strerror or failure}.")
+
     async def restore(self) -> None:
         """Put the draft of the last time before what has been typed since, and the history behind the prompt."""
         draft, entries = await asyncio.to_thread(lambda: (self._draft.read(), self._history.load()))
@@ -186,7 +194,7 @@ class PromptBar(Vertical):
         if draft.text:
             since = self.prompt.draft
             self.prompt.put(Draft(draft.text + since.text, draft.attachments + since.attachments))
-        self._keeper = DraftKeeper(self._draft, self._kept)
+        self._keeper = DraftKeeper(self._draft, self._kept, self._undrafted)
 
     def _kept(self) -> Draft:
         """What waits and what is typed: should the program end, the next start has it in the prompt."""

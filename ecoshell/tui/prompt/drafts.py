@@ -41,7 +41,7 @@ class _Part(TypedDict):
 
 
 class DraftFile:
-    """One draft on disk. A file that cannot be read or written is no error: the draft is then only on the screen.
+    """One draft on disk. A file that cannot be read or written stops nothing: the draft is then only on the screen.
 
     A draft without attachments is its plain text. One with attachments begins with a line that lists its parts, and the
     parts follow one after the other.
@@ -65,16 +65,20 @@ class DraftFile:
         except (ValueError, TypeError, KeyError):
             return Draft(kept.removeprefix(_MARK))
 
-    def write(self, draft: Draft) -> None:
-        """Keep the draft, whole or not at all; an empty one removes the file."""
-        with self._lock, suppress(OSError):
-            if not draft.text.strip():
-                self._file.unlink(missing_ok=True)
-                return
-            make_private(self._file.parent)
-            with replacement(self._file) as fresh:
-                for piece in _pieces(draft):
-                    fresh.write(piece.encode(errors="backslashreplace"))
+    def write(self, draft: Draft) -> OSError | None:
+        """Keep the draft, whole or not at all; an empty one removes the file. Gives why it is not kept."""
+        with self._lock:
+            try:
+                if draft.text.strip():
+                    make_private(self._file.parent)
+                    with replacement(self._file) as fresh:
+                        for piece in _pieces(draft):
+                            fresh.write(piece.encode(errors="backslashreplace"))
+                else:
+                    self._file.unlink(missing_ok=True)
+            except OSError as failure:
+                return failure
+        return None
 
 
 def _pieces(draft: Draft) -> Iterator[str]:
@@ -104,9 +108,14 @@ def _parted(kept: str) -> Draft:
 class DraftKeeper:
     """Keeps the draft of the moment in its file while a person types: off the event loop, one write after the other."""
 
-    def __init__(self, file: DraftFile, current: Callable[[], Draft]) -> None:
+    def __init__(
+        self, file: DraftFile, current: Callable[[], Draft], complain: Callable[[OSError], None] = lambda _: None
+    ) -> None:
+        """`complain` is told once, while a person types, that the draft cannot be kept."""
         self._file = file
         self._current = current
+        self._complain = complain
+        self._complained = False
         self._changed_at = 0.0
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -129,7 +138,10 @@ class DraftKeeper:
         while kept_at < self._changed_at:
             await self._pause()
             kept_at = asyncio.get_running_loop().time()
-            await asyncio.to_thread(self._file.write, self._current())
+            failure = await asyncio.to_thread(self._file.write, self._current())
+            if failure is not None and not self._complained and not self._closing.is_set():
+                self._complained = True
+                self._complain(failure)
 
     async def _pause(self) -> None:
         """Wait until the person pauses or has typed for long enough, or until the end."""

@@ -21,7 +21,7 @@ _ATTACHED = 20_000_000
 class History:
     """Questions from oldest to newest, and a place in them while a person looks back.
 
-    A file that cannot be read or written is no error: the history then lasts as long as the chat.
+    A file that cannot be read or written stops nothing: the history then lasts as long as the chat.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -79,18 +79,20 @@ class History:
         self._place = len(self._entries)
         return is_new
 
-    def write(self, text: str) -> None:
-        """Add an entry to the file; takes its time."""
+    def write(self, text: str) -> OSError | None:
+        """Add an entry to the file; takes its time. Gives why this one and those after it are not kept, once."""
         if self._file is None:
-            return
+            return None
         lines = "".join(f"+{line}\n" for line in text.split("\n"))
         try:
             make_private(self._file.parent)
             self._file.touch(mode=0o600)
             with self._file.open("a", encoding="utf-8", errors="backslashreplace") as out:
                 out.write(f"\n# {datetime.now()}\n{lines}")
-        except OSError:
+        except OSError as failure:
             self._file = None  # a full disk or a read-only home must not stop the chat
+            return failure
+        return None
 
     def _forget_the_oldest_attachments(self) -> None:
         sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}

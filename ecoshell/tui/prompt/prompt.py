@@ -72,6 +72,13 @@ class Prompt(TextArea):
     )
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
 
+    class Unkept(Message):
+        """The history of what is sent is not kept any more."""
+
+        def __init__(self, failure: OSError) -> None:
+            super().__init__()
+            self.failure = failure
+
     class Unedited(Message):
         """The editor gave nothing back; `reason` says why, and what to do."""
 
@@ -132,11 +139,16 @@ class Prompt(TextArea):
         self._leave_search()
         draft, outgoing = self.draft, self._outgoing()
         if self._history.add(draft):
-            self.run_worker(asyncio.to_thread(self._history.write, draft.text))
+            self.run_worker(self._remember(draft.text))
         self.text, self._typed_at = "", -PAUSE
         self._pastes.clear()
         self._close_completions()
         return outgoing
+
+    async def _remember(self, text: str) -> None:
+        failure = await asyncio.to_thread(self._history.write, text)
+        if failure is not None:
+            self.post_message(self.Unkept(failure))
 
     def refresh_completions(self) -> None:
         """Offer what the text at the cursor could become, if that has changed."""

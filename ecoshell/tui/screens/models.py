@@ -91,7 +91,7 @@ class ModelPicker(Picker[ModelRow]):
         try:
             await self._shell.keep_key(item.provider, key)
         except StoreError as error:
-            self.app.notify(str(error), severity="warning", timeout=20, markup=False)
+            self.notify(str(error), severity="warning", timeout=20, markup=False)
         except UsageError as error:
             self.complain(str(error))
             return

@@ -1,12 +1,12 @@
 """How the person arranged the screen, kept in a file from one run to the next."""
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from ecoshell.files import replacement
 from ecoshell.paths import make_private
 
 _LONGEST = 64 * 1024
@@ -46,9 +46,8 @@ class ArrangementFile:
         """Keep the arrangement, whole or not at all."""
         with suppress(OSError):
             make_private(self._file.parent)
-            fresh = self._file.with_suffix(f".{os.getpid()}")
-            fresh.write_text(json.dumps(asdict(arrangement)) + "\n", encoding="utf-8")
-            fresh.replace(self._file)
+            with replacement(self._file) as fresh:
+                fresh.write(json.dumps(asdict(arrangement)).encode() + b"\n")
 
 
 def _sane(found: dict[str, Any]) -> Arrangement:

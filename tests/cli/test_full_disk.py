@@ -1,0 +1,159 @@
+"""On a full disk nothing is said to be kept that is not, and what a turn does never runs ahead of its log."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from full_disk import fill, limit_files, tiny_disk
+
+from ecoshell.events import CallStarted, TurnFinished
+from ecoshell.sessions.store import SessionStore
+
+KB = 1024
+WRITES = tuple({"call": {"name": "write_file", "arguments": {"path": f"{n}.txt", "content": "x"}}} for n in range(3))
+ANSWER = {"text": "All three are written."}
+LONG = {"text": "A long answer. " * 8_000}
+ALL_IS_KEPT = 4_000 * KB
+Ended = subprocess.CompletedProcess[str]
+
+
+class Place:
+    """A home and a workspace, and the program in them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.workspace, self.script = folder / "home", folder / "workspace", folder / "script.jsonl"
+        self.workspace.mkdir()
+
+    def run(self, *arguments: str, typed: str = "", no_file_over: int | None = None) -> Ended:
+        return subprocess.run(
+            [sys.executable, "-m", "ecoshell", *arguments],
+            input=typed,
+            env={**os.environ, "ECOSHELL_HOME": str(self.home), "PYTHONPATH": str(Path(__file__).parents[2])},
+            cwd=self.workspace,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            preexec_fn=None if no_file_over is None else lambda: limit_files(no_file_over),
+            check=False,
+        )
+
+    def play(
+        self,
+        command: str,
+        *arguments: str,
+        replies: Sequence[object],
+        typed: str = "",
+        no_file_over: int | None = None,
+    ) -> Ended:
+        self.script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+        shared = ("--model", f"script:{self.script}", "--registration", "all", "--yes")
+        return self.run(command, *shared, *arguments, typed=typed, no_file_over=no_file_over)
+
+    def logged(self) -> list[object]:
+        """Every event on the disk."""
+        file = self.home / "data" / "sessions.sqlite"
+        if not file.exists():
+            return []
+        store = SessionStore(file)
+        events = [event for one in store.list() for _, event in store.events(one.id)]
+        store.close()
+        return events
+
+    @property
+    def written(self) -> set[str]:
+        return {file.name for file in self.workspace.iterdir()}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def require_honesty(place: Place, ended: Ended) -> bool:
+    """What was done has its start on the disk, and what was answered is there whole; says whether it was answered."""
+    events = place.logged()
+    started = [event.arguments["path"] for event in events if isinstance(event, CallStarted)]
+    assert place.written <= set(started), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "is written with the next event" not in ended.stderr, "there is no next one"
+    if ended.returncode == 0:
+        assert isinstance(events[-1], TurnFinished)
+        return True
+    assert ended.stderr.startswith("ecoshell: ") or "\necoshell: " in ended.stderr
+    assert "cannot grow: the disk is full" in ended.stderr
+    assert "Free some space" in ended.stderr
+    assert ended.stdout == ""
+    return False
+
+
+@pytest.mark.parametrize("size", [0, 30 * KB, 60 * KB, 120 * KB, 250 * KB, 400 * KB, ALL_IS_KEPT])
+def test_a_question_on_a_disk_that_fills_ends_in_words(place: Place, size: int) -> None:
+    ended = place.play("ask", "Write!", replies=(*WRITES, ANSWER), no_file_over=size)
+    assert require_honesty(place, ended) == (size == ALL_IS_KEPT)
+
+
+def test_a_question_on_a_tiny_disk_ends_in_words(place: Place, tmp_path: Path) -> None:
+    with tiny_disk(tmp_path / "disk", 2_000 * KB) as disk:
+        place.home = disk / "home"
+        assert require_honesty(place, place.play("ask", "Write!", replies=(*WRITES, ANSWER)))
+        stopped = 0
+        for free in (0, 40 * KB, 300 * KB, 500 * KB):
+            for file in place.workspace.iterdir():
+                file.unlink()
+            place.home = disk / f"home-{free}"
+            fill(disk, free)
+            stopped += not require_honesty(place, place.play("ask", "Write!", replies=(*WRITES, ANSWER)))
+            (disk / "filler").unlink()
+        assert stopped >= 3
+
+
+def test_what_is_lost_at_the_end_of_a_chat_is_said_and_no_session_is_said_to_be_kept(place: Place) -> None:
+    assert place.play("ask", "Write!", replies=(ANSWER,)).returncode == 0
+    ended = place.play("line", replies=(LONG, ANSWER), typed="Write!\n/new\n/quit\n", no_file_over=80 * KB)
+    assert ended.returncode == 1
+    assert "What happened since is in memory only" in ended.stdout
+    assert "The old one is kept" not in ended.stdout
+    assert "goes on with it" not in ended.stdout
+    assert "What happened last could not be written down, and is lost" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_export_that_does_not_fit_leaves_no_file(place: Place) -> None:
+    large = {"call": {"name": "count_text", "arguments": {"text": "tea " * 40_000}}}
+    assert place.play("ask", "Go", replies=(large, ANSWER)).returncode == 0
+    session = json.loads(place.run("sessions", "list", "--json").stdout)["rows"][0]["id"]
+    for name in ("whole.md", "whole.json"):
+        ended = place.run("sessions", "export", session, name, no_file_over=50 * KB)
+        assert ended.returncode == 1
+        assert f"{name} cannot be written" in ended.stderr
+        assert "The session is kept.\nFree some space and try again." in ended.stderr
+    assert place.written == set()
+
+
+def test_settings_that_do_not_fit_stay_as_they_were(place: Place) -> None:
+    assert place.run("config", "set", "agent.max_steps", "7").returncode == 0
+    before = (place.home / "config" / "config.toml").read_bytes()
+    ended = place.run("config", "set", "agent.max_steps", "8", no_file_over=4)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[1:] == ["It is as it was.", "Free some space and try again."]
+    assert {file.name: file.read_bytes() for file in (place.home / "config").iterdir()} == {"config.toml": before}
+
+
+def test_an_edit_that_does_not_fit_leaves_the_file_and_is_told_to_the_model(place: Place) -> None:
+    text = "tea\n" + "x" * 3_000 * KB
+    (place.workspace / "big.txt").write_text(text)
+    edit = {"call": {"name": "edit_file", "arguments": {"path": "big.txt", "old": "tea", "new": "coffee"}}}
+    ended = place.play("ask", "--json", "Edit!", replies=(edit, ANSWER), no_file_over=2_000 * KB)
+    assert ended.returncode == 0, ended.stderr
+    events = [json.loads(line) for line in ended.stdout.splitlines()]
+    (told,) = [event for event in events if event["type"] == "call_finished"]
+    assert not told["ok"]
+    assert told["observation"] == "big.txt: the file would become too large for the disk."
+    notices = [event["text"] for event in events if event["type"] == "notice"]
+    assert any(text.startswith("/undo will not restore big.txt: no copy could be kept") for text in notices)
+    assert place.written == {"big.txt"}
+    assert (place.workspace / "big.txt").read_text() == text
