@@ -8,12 +8,12 @@ from pathlib import Path
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.plan.commands import PLAN_COMMAND
-from ecoshell.agent.printing import amount, caps_table, context_line, dollars, mode_line, roles_table, table
+from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
 from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget.money import about, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.sessions.export import as_json, as_markdown, write_new
@@ -129,10 +129,11 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
     if row is None:
         return Printed("Nothing was spent in this session.")
-    used = f"{row.usage.input:,} in ({row.usage.cached:,} cached), {row.usage.output:,} out"
-    spent = (
-        f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; calls {row.calls}; tokens {used}"
-    )
+    used = f"{row.shown_usage.input:,} in ({row.usage.cached:,} cached), {row.shown_usage.output:,} out"
+    tokens = about(used, estimated=row.estimate is not None)
+    spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
+    if row.estimate is not None or row.estimate_nano is not None:
+        spent += "\n≈: some calls reported no usage, so a tokenizer counted; caps count their whole reservation."
     roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
     parts = (spent, roles_table(roles) if len(roles) > 1 else "", caps_table(await shell.caps()))
     return Printed("\n\n".join(part for part in parts if part))

@@ -8,7 +8,7 @@ from ecoshell.agent.kit import Cast, Kit
 from ecoshell.agent.memory import Memory, summary_messages
 from ecoshell.budget.price import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError
-from ecoshell.events import BudgetSettled, Compacted, Emit, Event, TextArrived
+from ecoshell.events import BudgetSettled, Compacted, Emit, Event, Taken, TextArrived
 from ecoshell.messages import Message
 from ecoshell.models.base import Request
 
@@ -27,7 +27,7 @@ class Compaction:
 
     def __init__(self, kit: Kit, memory: Memory, keep: Emit) -> None:
         self._keep = keep
-        self._costs: list[int | None] = []
+        self._taken = Taken()
         self._kit = kit
         self._memory = memory
         self._history = memory.messages
@@ -35,8 +35,7 @@ class Compaction:
     @property
     def spent_nano(self) -> int | None:
         """What it has cost; None when a part of it is unknown."""
-        costs = self._costs
-        return sum(cost for cost in costs if cost is not None) if None not in costs else None
+        return self._taken.nano
 
     async def run(self) -> Compacted:
         """The summary in the place of the turns; raises UsageError, BudgetError and ModelError, and nothing is lost.
@@ -74,7 +73,7 @@ class Compaction:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):
-            self._costs.append(event.spent_nano)
+            self._taken = self._taken.plus(event)
         if not isinstance(event, TextArrived):
             self._keep(event)
 

@@ -526,4 +526,6 @@ def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
         registered=tuple(dict.fromkeys(tally.registered)),
         seconds=time.monotonic() - tally.started,
         saved_tokens=tally.saved_tokens,
+        estimate=tally.taken.usage if tally.taken.estimated else None,
+        estimate_nano=tally.taken.nano if tally.taken.estimated_nano else None,
     )

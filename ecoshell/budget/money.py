@@ -18,6 +18,8 @@ MOST_TOKENS = 1_000_000_000_000
 _AMOUNT = re.compile(
     r"(?P<dollar>\$?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<tokens>(?: ?tok(?:ens?)?)?)", re.ASCII
 )
+_DIGITS = 4
+"""Significant digits that a person is shown."""
 _LONGEST = 64
 _ALLOWED = "Give dollars, such as 0.50 or $2, or tokens, such as 20000tok."
 
@@ -42,12 +44,21 @@ class Amount:
 
 
 def amount_text(value: int, unit: Unit) -> str:
-    """A value as a person reads it: `$0.50` or `20,000 tokens`."""
+    """A value as a person reads it: `$0.50`, `$0.003142`, `1 token`, `20,000 tokens`.
+
+    Dollars to the cent, and beyond it to four significant digits.
+    """
     if unit == "tokens":
-        return f"{value:,} tokens"
-    text = nano_to_usd_text(value)
-    whole, point, decimals = text.partition(".")
-    return f"${whole}.{decimals:0<2}" if point else f"${whole}"
+        return f"{value:,} token{'' if value == 1 else 's'}"
+    step = min(10 ** max(0, len(str(abs(value))) - _DIGITS), NANO // 100)
+    text = nano_to_usd_text((value + step // 2) // step * step)
+    sign, (whole, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    return f"{sign}${int(whole):,}.{decimals:0<2}" if point else f"{sign}${int(whole):,}"
+
+
+def about(text: str, *, estimated: bool) -> str:
+    """A figure that is marked where it is an estimate, or a part of it is."""
+    return f"≈ {text}" if estimated else text
 
 
 def rounded_up(value: int, digits: int = 2) -> int:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import BudgetSettled, Event, Status, StepStarted, TextArrived, ToolRegistered, TurnFinished
+from ecoshell.events import BudgetSettled, Event, Status, StepStarted, Taken, TextArrived, ToolRegistered, TurnFinished
 from ecoshell.messages import Usage
 
 EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
@@ -19,6 +19,8 @@ class Outcome:
     answer: str = ""
     spent_nano: int | None = 0
     usage: Usage = field(default_factory=Usage)
+    taken: Taken = field(default_factory=Taken)
+    """What it took as people are shown it."""
     steps: int = 0
     registered: tuple[str, ...] = ()
     session: str | None = None
@@ -33,7 +35,7 @@ class Outcome:
         match event:
             case TurnFinished():
                 self.status, self.answer = event.status, event.answer or self.answer
-                self.spent_nano, self.usage = event.spent_nano, event.usage
+                self.spent_nano, self.usage, self.taken = event.spent_nano, event.usage, event.taken
                 self.steps, self.registered = event.steps, event.registered
             case TextArrived(channel="answer"):
                 self.answer += event.text
@@ -45,6 +47,7 @@ class Outcome:
                 unknown = self.spent_nano is None or event.spent_nano is None
                 self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
                 self.usage += event.usage
+                self.taken = self.taken.plus(event)
             case _:
                 pass
 
@@ -56,7 +59,15 @@ class Outcome:
             "answer": self.answer,
             "cost_usd": None if self.spent_nano is None else nano_to_usd_text(self.spent_nano),
             "usage": asdict(self.usage),
+            "estimate": self._estimate(),
             "steps": self.steps,
             "registered": list(self.registered),
             "session": self.session,
         }
+
+    def _estimate(self) -> dict[str, Any] | None:
+        """Cost and usage with calls that reported none as a tokenizer counts them; None where all have reported."""
+        taken = self.taken
+        if not (taken.estimated or taken.estimated_nano):
+            return None
+        return {"cost_usd": None if taken.nano is None else nano_to_usd_text(taken.nano), "usage": asdict(taken.usage)}

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line
-from ecoshell.budget.money import amount_text
+from ecoshell.agent.printing import context_line, dollars, mode_line, reasoned_line, trust_line, unreported_line
+from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
     Answer,
@@ -352,7 +352,7 @@ class EventLines:
                 told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
             case BudgetSettled(reported=False):
-                line(f"{signs.dot} note: no usage was reported; the whole reservation counts as spent", "yellow")
+                line(f"{signs.dot} note: {unreported_line(event)}", "yellow")
             case _:
                 pass
 
@@ -384,12 +384,13 @@ def where_to(event: BranchLeft) -> str:
 
 def summary(event: TurnFinished, signs: Signs) -> str:
     """One line on how a turn ended and what it took."""
+    taken = event.taken
     parts = [
         ENDINGS[event.status],
-        "cost unknown" if event.spent_nano is None else amount_text(event.spent_nano, "usd"),
+        "cost unknown" if taken.nano is None else about(dollars(taken.nano), estimated=taken.estimated_nano),
         f"{event.steps} step{'' if event.steps == 1 else 's'}",
         duration(event.seconds),
-        f"{event.usage.input:,} tokens in, {event.usage.output:,} out",
+        about(f"{taken.usage.input:,} tokens in, {taken.usage.output:,} out", estimated=taken.estimated),
     ]
     if event.saved_tokens:
         parts.append(f"{event.saved_tokens:,} saved")

@@ -84,6 +84,7 @@ async def test_json_tells_every_event_and_the_result_last(capsys: pytest.Capture
         "answer": "391",
         "cost_usd": "0.0031",
         "usage": {"input": 120, "output": 30, "cached": 100, "cache_write": 0, "reasoning": 0},
+        "estimate": None,
         "steps": 1,
         "registered": ["calculate"],
         "session": "abc123",

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, words_text
+from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, unreported_line, words_text
+from ecoshell.budget.money import about
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -308,16 +309,14 @@ def settled(event: BudgetSettled) -> Block | None:
     if event.overrun_nano:
         over = f"{visible_line(event.model)} billed {money(event.overrun_nano)} more than was reserved for the call"
         return notice(f"{over}: the overrun is recorded, and no more calls go to it under a cap.")
-    if not event.reported:
-        whole = money(event.spent_nano) if event.spent_nano else f"{event.usage.total:,} tokens"
-        return notice(f"No usage was reported for this call: its whole reservation ({whole}) counts as spent.")
-    return None
+    return None if event.reported else notice(unreported_line(event))
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending, tone = _ENDINGS[event.status]
-    sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
+    cost = about(money(event.taken.nano), estimated=event.taken.estimated_nano)
+    sums = [cost, counted(event.steps, "step"), duration(event.seconds)]
     if event.saved_tokens > 0:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:
