@@ -13,7 +13,7 @@ from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
-from ecoshell.budget.money import about, parse_amount
+from ecoshell.budget.money import about, counted, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.sessions.export import as_json, as_markdown, write_new
@@ -25,20 +25,18 @@ async def _help(shell: Shell, argument: str) -> Printed:
 
 
 async def _budget(shell: Shell, argument: str) -> Printed:
-    """`/budget`, `/budget 0.50`, `/budget 20000tok`, `/budget day 2.00`, `/budget off`, `/budget day off`."""
-    words = argument.split()
-    if words:
-        named: list[Scope] = [known for known in SCOPES if known == words[0]]
-        scope = named[0] if named else "session"
-        words = words[len(named) :]
-        if len(words) != 1:
-            raise UsageError(
-                f"/budget {argument} cannot be read.",
-                fix="Say /budget 0.50, /budget 20000tok, /budget day 2.00, /budget month 20 or /budget off.",
-            )
-        cap = None if words[0] == "off" else parse_amount(words[0])
-        await shell.set_cap(scope, cap)
-    return Printed(caps_table(await shell.caps()))
+    """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget day`, `/budget day 2`, `/budget day off`."""
+    first, _, rest = argument.partition(" ")
+    named: Scope | None = next((known for known in SCOPES if known == first.lower()), None)
+    typed = rest.strip() if named else argument
+    if typed:
+        await shell.set_cap(named or "session", None if typed.lower() == "off" else parse_amount(typed))
+    caps = await shell.caps()
+    if named and not typed:
+        caps = tuple(cap for cap in caps if cap.scope == named)
+        if not caps:
+            return Printed(f"No cap is set for the {named}. /budget {named} 2.00 sets one.")
+    return Printed(caps_table(caps))
 
 
 async def _tools(shell: Shell, argument: str) -> Printed:
@@ -67,7 +65,7 @@ def _registered_line(standing: Standing) -> str:
 
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
-    return Printed(f"＋ registered {argument}  +{getattr(event, 'tokens', 0)} tokens")
+    return Printed(f"＋ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
 async def _unregister(shell: Shell, argument: str) -> Printed:

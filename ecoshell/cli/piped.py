@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ecoshell.agent.mentions import FILE_BYTES
+from ecoshell.budget.money import counted
 from ecoshell.cli.decoding import decoded
 from ecoshell.errors import UsageError
 from ecoshell.messages import Attachment
@@ -70,7 +71,7 @@ def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
 def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
     """The text, which says where it was cut."""
     head, size = heard.head, heard.size
-    whole = f"{size:,} bytes" if heard.ended else f"more than {min(size, MOST):,} bytes"
+    whole = counted(size, "byte") if heard.ended else f"more than {min(size, MOST):,} bytes"
     if len(head) < size:  # a character that was cut in two goes
         head = head.decode("utf-8", "ignore").encode() if _cut_in_two(head) else head
     text = decoded(head, say)

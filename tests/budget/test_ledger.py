@@ -304,7 +304,7 @@ def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> 
     ledger.settle(hold, Usage(1500, 20, cached=1000))
     assert ledger.entry(hold.entry).arithmetic() == (
         "500 fresh input × $3/M = $0.0015",
-        "1,000 cached input × $0.3/M = $0.0003",
+        "1,000 cached input × $0.30/M = $0.0003",
         "20 output text × $15/M = $0.0003",
         "total $0.0021",
     )

@@ -11,7 +11,7 @@ from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import Amount, about, amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
 from ecoshell.cli.manage.show import print_json, print_table, seconds_text
 from ecoshell.errors import UsageError
@@ -181,7 +181,7 @@ def _likely(entry: Entry) -> str:
     if entry.estimate is None:
         return "unknown"
     nano = entry.estimate_nano
-    return about(_shown(nano) if nano is not None else f"{entry.estimate.total:,} tokens", estimated=True)
+    return about(_shown(nano) if nano is not None else counted(entry.estimate.total, "token"), estimated=True)
 
 
 def _shown(nano: int | None) -> str:

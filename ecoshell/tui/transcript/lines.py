@@ -6,7 +6,7 @@ from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.agent.printing import context_line, mode_line, reasoned_line, trust_line, unreported_line, words_text
-from ecoshell.budget.money import about
+from ecoshell.budget.money import about, counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -39,7 +39,7 @@ from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.figures import amount, duration, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, counted, folded, row, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
 QUESTION_LINES = 12
@@ -143,7 +143,7 @@ def plan_scored(event: PlanScored) -> Block:
 def offered(event: ToolsOffered) -> Block:
     """What the model knows of its tools as the turn starts, and why."""
     approx = "" if event.exact else "≈ "
-    count = f"{len(event.names)} tools by name"
+    count = f"{counted(len(event.names), 'tool')} by name"
     upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
