@@ -20,6 +20,8 @@ from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.untrusted import visible
 
+_HOW_TO_ALLOW = "--yes allows what no rule forbids, [approval] allow in the settings this one."
+
 
 class Report(Protocol):
     """How a one-shot question is told to whoever asked."""
@@ -56,6 +58,8 @@ def run(options: Options, words: Sequence[str], json: bool) -> int:
         except KeyboardInterrupt:
             outcome.status = "interrupted"
     report.end(outcome)
+    for call in outcome.refused:
+        _complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
 
 

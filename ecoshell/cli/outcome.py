@@ -5,8 +5,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import BudgetSettled, Event, Status, StepStarted, Taken, TextArrived, ToolRegistered, TurnFinished
-from ecoshell.messages import Usage
+from ecoshell.events import (
+    ApprovalGiven,
+    ApprovalWanted,
+    BudgetSettled,
+    Event,
+    Status,
+    StepStarted,
+    Taken,
+    TextArrived,
+    ToolRegistered,
+    TurnFinished,
+)
+from ecoshell.messages import Call, Usage
+from ecoshell.untrusted import visible_line
 
 EXIT_STATUS: Mapping[Status, int] = {"answered": 0, "error": 1, "limit": 3, "gave_up": 4, "interrupted": 130}
 
@@ -24,11 +36,14 @@ class Outcome:
     steps: int = 0
     registered: tuple[str, ...] = ()
     session: str | None = None
+    refused: tuple[str, ...] = ()
+    """Calls that needed an approval while nobody was there to ask."""
+    _asked: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def exit_status(self) -> int:
-        """What the process ends with."""
-        return EXIT_STATUS[self.status]
+        """What the process ends with; an answer beside a call that nobody could approve is not all that was asked."""
+        return EXIT_STATUS["gave_up" if self.refused and self.status == "answered" else self.status]
 
     def see(self, event: Event) -> None:
         """Take one event into account."""
@@ -41,6 +56,10 @@ class Outcome:
                 self.answer += event.text
             case StepStarted():
                 self.steps, self.answer = event.step, ""
+            case ApprovalWanted():
+                self._asked[event.id] = visible_line(Call(event.name, event.arguments).signature())
+            case ApprovalGiven(by="nobody"):
+                self.refused += (self._asked.get(event.id, event.id),)
             case ToolRegistered():
                 self.registered += (event.name,)
             case BudgetSettled():
@@ -62,6 +81,7 @@ class Outcome:
             "estimate": self._estimate(),
             "steps": self.steps,
             "registered": list(self.registered),
+            "refused": list(self.refused),
             "session": self.session,
         }
 

@@ -87,6 +87,7 @@ async def test_json_tells_every_event_and_the_result_last(capsys: pytest.Capture
         "estimate": None,
         "steps": 1,
         "registered": ["calculate"],
+        "refused": [],
         "session": "abc123",
     }
 

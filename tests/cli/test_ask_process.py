@@ -245,10 +245,20 @@ def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(start: Start) 
 
 
 def test_without_a_person_what_needs_approval_does_not_run(start: Start) -> None:
-    status, out, _ = end(start("--json", "sleep", replies=SLEEP))
-    finished = [line for line in map(json.loads, out.splitlines()) if line["type"] == "call_finished"]
-    assert status == 0
+    status, out, err = end(start("--json", "sleep", replies=SLEEP))
+    lines = [json.loads(line) for line in out.splitlines()]
+    finished = [line for line in lines if line["type"] == "call_finished"]
+    assert status == 4
     assert finished[-1]["refused"] == "unapproved"
+    assert (lines[-1]["status"], len(lines[-1]["refused"])) == ("answered", 1)
+    assert err.startswith("ecoshell: run_command(command=")
+    assert "was not run: it needs an approval, and nobody was there to ask. --yes allows" in err
+    assert end(start("sleep", replies=SLEEP))[:2] == (4, "slept\n")
+
+
+def test_what_a_rule_refuses_is_no_question_that_nobody_answered(start: Start) -> None:
+    status, out, err = end(start("--read-only", "sleep", replies=SLEEP))
+    assert (status, out, err) == (0, "slept\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
