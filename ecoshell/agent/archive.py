@@ -15,7 +15,7 @@ from ecoshell.tools.undo import UndoLog
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A session and what it has cost; `spent_nano` is None when no price of it is known."""
+    """A session and what it has cost, as people are shown it; `spent_nano` is None when no price of it is known."""
 
     info: SessionInfo
     spent_nano: int | None
@@ -23,6 +23,8 @@ class SessionRow:
     """Model calls."""
     current: bool
     """Whether it is the one being talked in."""
+    estimated: bool = False
+    """Whether a part of what it has cost is an estimate."""
 
 
 class Archive:
@@ -57,7 +59,7 @@ class Archive:
         costs = {row.key: row for row in self._ledger.rows("session")}
         current = self._current()
         return [
-            SessionRow(info, cost.spent_nano, cost.calls, info.id == current)
+            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
             if (cost := costs.get(info.id))
             else SessionRow(info, 0, 0, info.id == current)
             for info in self._store.list(limit)

@@ -9,7 +9,7 @@ from ecoshell.agent.alternatives import alternatives
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import ForeseenCall, Mode, View
 from ecoshell.agent.outlook import of_conclusion, of_step, unpriced, used
-from ecoshell.agent.person import CostChoice, LimitChoice
+from ecoshell.agent.person import CostChoice, LimitChoice, Nobody
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.limits import fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
@@ -45,6 +45,13 @@ class Cashier:
         self._kit = kit
         self._trusted: set[str] = set()
         """Models whose expensive steps go on unasked in this session."""
+        self._asking = asyncio.Lock()
+        self._ending: AnswerNow | StopNow | None = None
+        """How the person wants the turn to end, said beside a call; the next step does it."""
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._ending = None
 
     @property
     def mode(self) -> Mode:
@@ -53,6 +60,8 @@ class Cashier:
 
     async def before_step(self, view: View, emit: Emit) -> None:
         """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown."""
+        if self._ending is not None:
+            raise self._ending
         await self._require_prices(view)
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
@@ -82,6 +91,22 @@ class Cashier:
             choice = await self._kit.person.at_limit(wanted)
             emit(LimitChosen(choice.kind))
             done = await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope))
+
+    async def for_tool(self, hit: LimitReached, view: View, emit: Emit) -> bool:
+        """Ask as at a limit about a tool that is refused for money while some is left; true where it may be tried anew.
+
+        Where nobody is there it stays refused. Calls that run side by side ask one after another, and none of them ends
+        the turn under the others: the next step does.
+        """
+        async with self._asking:
+            if isinstance(self._kit.person, Nobody) or self._ending is not None or hit.left <= 0:
+                return False
+            try:
+                await self.at_limit(hit, view, emit)
+            except (AnswerNow, StopNow) as ending:
+                self._ending = ending
+                return False
+            return True
 
     async def _carry_out(self, choice: LimitChoice | CostChoice, emit: Emit, scope: Scope = "session") -> bool:
         """Do as the person chose; false when that cannot be done, and they are to be asked once more."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.plan.commands import PLAN_COMMAND
-from ecoshell.agent.printing import amount, caps_table, context_line, dollars, mode_line, roles_table, table
+from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
 from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget.money import about, counted, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.untrusted import visible
@@ -27,20 +27,18 @@ async def _help(shell: Shell, argument: str) -> Printed:
 
 
 async def _budget(shell: Shell, argument: str) -> Printed:
-    """`/budget`, `/budget 0.50`, `/budget 20000tok`, `/budget day 2.00`, `/budget off`, `/budget day off`."""
-    words = argument.split()
-    if words:
-        named: list[Scope] = [known for known in SCOPES if known == words[0]]
-        scope = named[0] if named else "session"
-        words = words[len(named) :]
-        if len(words) != 1:
-            raise UsageError(
-                f"/budget {argument} cannot be read.",
-                fix="Say /budget 0.50, /budget 20000tok, /budget day 2.00, /budget month 20 or /budget off.",
-            )
-        cap = None if words[0] == "off" else parse_amount(words[0])
-        await shell.set_cap(scope, cap)
-    return Printed(caps_table(await shell.caps()))
+    """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget day`, `/budget day 2`, `/budget day off`."""
+    first, _, rest = argument.partition(" ")
+    named: Scope | None = next((known for known in SCOPES if known == first.lower()), None)
+    typed = rest.strip() if named else argument
+    if typed:
+        await shell.set_cap(named or "session", None if typed.lower() == "off" else parse_amount(typed))
+    caps = await shell.caps()
+    if named and not typed:
+        caps = tuple(cap for cap in caps if cap.scope == named)
+        if not caps:
+            return Printed(f"No cap is set for the {named}. /budget {named} 2.00 sets one.")
+    return Printed(caps_table(caps))
 
 
 async def _tools(shell: Shell, argument: str) -> Printed:
@@ -69,7 +67,7 @@ def _registered_line(standing: Standing) -> str:
 
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
-    return Printed(f"+ registered {argument}  +{getattr(event, 'tokens', 0)} tokens")
+    return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
 async def _unregister(shell: Shell, argument: str) -> Printed:
@@ -131,10 +129,11 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     row = await asyncio.to_thread(shell.ledger.session_row, shell.session)
     if row is None:
         return Printed("Nothing was spent in this session.")
-    used = f"{row.usage.input:,} in ({row.usage.cached:,} cached), {row.usage.output:,} out"
-    spent = (
-        f"spent {dollars(row.spent_nano)}, held {amount(row.held_nano or 0, 'usd')}; calls {row.calls}; tokens {used}"
-    )
+    used = f"{row.shown_usage.input:,} in ({row.usage.cached:,} cached), {row.shown_usage.output:,} out"
+    tokens = about(used, estimated=row.estimate is not None)
+    spent = f"spent {spent_text(row)}, held {dollars(row.held_nano)}; calls {row.calls}; tokens {tokens}"
+    if row.estimate is not None or row.estimate_nano is not None:
+        spent += "\n≈: some calls reported no usage, so a tokenizer counted; caps count their whole reservation."
     roles = await asyncio.to_thread(shell.ledger.rows, "role", shell.session)
     parts = (spent, roles_table(roles) if len(roles) > 1 else "", caps_table(await shell.caps()))
     return Printed("\n\n".join(part for part in parts if part))

@@ -1,4 +1,4 @@
-"""Compacting: the turns so far become one summary, written by the cheapest model that will do, through the gate."""
+"""Compacting: the turns so far become one summary, written by a model that the person has chosen, through the gate."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from ecoshell.agent.kit import Cast, Kit
 from ecoshell.agent.memory import Memory, summary_messages
 from ecoshell.budget.price import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError
-from ecoshell.events import BudgetSettled, Compacted, Emit, Event, TextArrived
+from ecoshell.events import BudgetSettled, Compacted, Emit, Event, Taken, TextArrived
 from ecoshell.messages import Message
 from ecoshell.models.base import Request
 
@@ -27,7 +27,7 @@ class Compaction:
 
     def __init__(self, kit: Kit, memory: Memory, keep: Emit) -> None:
         self._keep = keep
-        self._costs: list[int | None] = []
+        self._taken = Taken()
         self._kit = kit
         self._memory = memory
         self._history = memory.messages
@@ -35,8 +35,7 @@ class Compaction:
     @property
     def spent_nano(self) -> int | None:
         """What it has cost; None when a part of it is unknown."""
-        costs = self._costs
-        return sum(cost for cost in costs if cost is not None) if None not in costs else None
+        return self._taken.nano
 
     async def run(self) -> Compacted:
         """The summary in the place of the turns; raises UsageError, BudgetError and ModelError, and nothing is lost.
@@ -45,14 +44,27 @@ class Compaction:
         """
         if not self._memory.turns:
             raise UsageError("There is nothing to compact.", fix="Ask something first.")
-        others = await asyncio.to_thread(self._others)
+        named = await asyncio.to_thread(self._named)
         try:
-            writer = await asyncio.to_thread(self._cheapest, [*self._own(), *others])
+            casts = [*([named] if named else []), *self._own()]
+            writer = await asyncio.to_thread(self._writer, casts)
+            if writer is not None and writer is named:
+                self._name(writer.model.traits.name)
             summary = extract(self._memory) if writer is None else await self._written(writer)
             return await self._settled(summary, "" if writer is None else writer.model.traits.name)
         finally:
-            for other in others:
-                await other.aclose()
+            if named is not None:
+                await named.aclose()
+
+    def _name(self, model: str) -> None:
+        """Name a model that is not the session's before it reads the conversation, once; raises UsageError then."""
+        if model not in self._kit.readers:
+            self._kit.readers.add(model)
+            raise UsageError(
+                f"{model}, which [agent] compact_model names, would read the whole conversation to summarise it.",
+                kept="Nothing was sent.",
+                fix="Type /compact again to have it so, or change the setting.",
+            )
 
     async def _written(self, writer: Cast) -> str:
         reply = await writer.model.ask(_request(self._history), self._hear, role=ROLE)
@@ -74,7 +86,7 @@ class Compaction:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, BudgetSettled):
-            self._costs.append(event.spent_nano)
+            self._taken = self._taken.plus(event)
         if not isinstance(event, TextArrived):
             self._keep(event)
 
@@ -88,35 +100,27 @@ class Compaction:
         leading = self._kit.cast
         return [leading, *(Cast(model, leading.mode) for model in leading.models[1:])]
 
-    def _others(self) -> list[Cast]:
-        """The models beside those of the session that may be asked; nothing of them is loaded.
+    def _named(self) -> Cast | None:
+        """The model that `compact_model` names, where it is not the session's and can be had; nothing is loaded."""
+        name = self._kit.compact_model
+        if not name or name in {model.traits.name for model in self._kit.cast.models}:
+            return None
+        try:
+            return self._kit.caster.cast(name)
+        except EcoshellError:  # no key, no file: it cannot be reached
+            return None
 
-        What was said to a model on this machine goes to none elsewhere, unless `compact_model` names it.
-        """
-        kit, casts = self._kit, list[Cast]()
-        own = {model.traits.name for model in kit.cast.models}
-        named = [kit.compact_model] if kit.compact_model else []
-        for name in dict.fromkeys((*named, *kit.named_models)):
-            if name in own:
-                continue
-            try:
-                other = kit.caster.cast(name)
-            except EcoshellError:  # no key, no file: it cannot be reached
-                continue
-            if name == kit.compact_model or other.model.traits.local or not kit.cast.model.traits.local:
-                casts.append(other)
-        return casts
-
-    def _cheapest(self, casts: Sequence[Cast]) -> Cast | None:
-        """The model that will do for the least, the session's among equals; None where only an extract is left.
+    def _writer(self, casts: Sequence[Cast]) -> Cast | None:
+        """The first model that will do, the cheapest of the session's; None where only an extract is left.
 
         Raises UsageError when no model can take the whole conversation.
         """
         barred = self._kit.purse.gate.ledger.barred()
         able = [cast for cast in casts if not cast.model.traits.small and cast.model.traits.name not in barred]
         costs = {at: cost for at, cast in enumerate(able) if (cost := self._most(cast)) is not None}
+        own = {model.traits.name for model in self._kit.cast.models}
         if costs:
-            return able[min(costs, key=lambda at: costs[at])]
+            return able[min(costs, key=lambda at: (able[at].model.traits.name in own, costs[at]))]
         if self._kit.cast.model.traits.small:
             return None
         raise UsageError(
@@ -128,14 +132,14 @@ class Compaction:
     def _most(self, cast: Cast) -> int | None:
         """What the summary may cost at most; None for a model that will not do.
 
-        The session's own model will do whatever it costs: the gate knows what to say of an unknown price.
+        One whose price is unknown will do where there is no other: the gate knows what to say of it.
         """
         traits, request = cast.model.traits, _request(self._history)
         size = cast.model.size(request)
         if traits.context is not None and size.count + SUMMARY_TOKENS > traits.context:
             return None
         if traits.price is None:
-            return UNBOUNDED if cast is self._kit.cast else None
+            return UNBOUNDED
         return traits.price.worst(size.bound, SUMMARY_TOKENS)
 
 

@@ -41,7 +41,7 @@ from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
 from ecoshell.catalog.skills import SkillLibrary
-from ecoshell.errors import EcoshellError, StoreError, UsageError
+from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
     CallFinished,
@@ -401,6 +401,7 @@ class Conversation:
     async def _turn(self, asked: Asked, emit: Emit) -> Ended:
         kit, memory = self._kit, self.memory
         history = memory.messages
+        self._cashier.begin()
         attempts = Attempts(kit, self.session, self._turns, asked.question, emit)
         await attempts.begin()
         context = await self._context(emit)
@@ -484,8 +485,9 @@ class Conversation:
         row = Approved(
             row, kit.catalog, kit.approvals, caller=lambda: kit.cast.caller.traits, searching=kit.way.searches
         )
-        row = Affordable(row, kit.catalog, kit.purse)
-        row = Known(Repeated(Planned(Registered(row), plan), kit.catalog), kit.catalog)
+        row = Affordable(row, kit.catalog, kit.purse, self._ask_for_money)
+        planned = Planned(Registered(row), plan, self._ask_for_money)
+        row = Known(Repeated(planned, kit.catalog), kit.catalog)
         recorder = Recorder(kit, self.session, self._turns, plan.outset.question)
         return Meta(
             Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),
@@ -493,8 +495,11 @@ class Conversation:
             ranker=kit.ranker,
             presentation=offer.presentation,
             measure=self._measure,
-            plan=plan,
+            plan=planned,
         )
+
+    async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
+        return await self._cashier.for_tool(short, self.ahead, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
@@ -537,4 +542,6 @@ def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
         registered=tuple(dict.fromkeys(tally.registered)),
         seconds=time.monotonic() - tally.started,
         saved_tokens=tally.saved_tokens,
+        estimate=tally.taken.usage if tally.taken.estimated else None,
+        estimate_nano=tally.taken.nano if tally.taken.estimated_nano else None,
     )

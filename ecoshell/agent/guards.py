@@ -6,7 +6,7 @@ Order: meta-tools → judged → told → known → not made before → in the p
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
@@ -72,6 +72,10 @@ class Scene:
     def step(self) -> int:
         """The number of the step this call belongs to, from 1."""
         return len(self.path.steps) + 1
+
+
+AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
+"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
 
 
 class Source(Protocol):
@@ -208,20 +212,26 @@ class Registered:
 
 
 class Affordable:
-    """Refuses a tool that has a price of its own when no cap has room for it, before anybody is asked about it."""
+    """Refuses a tool that has a price of its own when no cap has room for it, before anybody is asked to approve it.
 
-    def __init__(self, inner: Source, catalog: Catalog, purse: Purse) -> None:
+    The person may make room; nodes of a parallel plan are refused unasked.
+    """
+
+    def __init__(self, inner: Source, catalog: Catalog, purse: Purse, ask: AskForMoney) -> None:
         self._inner = inner
         self._catalog = catalog
         self._purse = purse
+        self._ask = ask
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         price = self._catalog.tool(call.name).price_nano
-        if price:
+        while price:
             try:
                 await self._purse.require(price)
+                break
             except LimitReached as limit:
-                return _unaffordable(call, limit)
+                if scene.node or not await self._ask(limit, scene.emit):
+                    return _unaffordable(call, limit)
         return await self._inner.act(call, scene)
 
 

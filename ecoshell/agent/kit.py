@@ -220,7 +220,9 @@ class Kit:
     ask_above_nano: int | None = None
     """A step that may cost more is asked about first; None is never."""
     compact_model: str | None = None
-    """A model that may write the summary of /compact beside the session's."""
+    """A model that writes the summary of /compact in the place of the session's."""
+    readers: set[str] = field(default_factory=set[str])
+    """Models beside the session's that were named to the person before they read the conversation."""
     named_models: Sequence[str] = ()
     """Models the settings speak of."""
     names_share: float = 0.1

@@ -236,7 +236,7 @@ class Memory:
             case TurnStarted():
                 self._begin(event)
             case TurnFinished():
-                self._close(event.status, event.spent_nano)
+                self._close(event.status, event.taken.nano)
             case CommandRan():
                 self.commands += (event,)
             case TurnUndone():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool, unwrap
-from ecoshell.agent.steering import Steering
+from ecoshell.agent.plan.guard import Planned
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
@@ -27,7 +27,7 @@ class Meta:
         ranker: Ranker,
         presentation: Presentation,
         measure: Callable[[ToolDocument], tuple[int, bool]],
-        plan: Steering,
+        plan: Planned,
     ) -> None:
         """`measure` counts the tokens of a document and says whether the count is exact."""
         self._plan = plan
@@ -53,8 +53,7 @@ class Meta:
             return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
         if name in scene.registered:
             return self._told(call, scene, Observation(f"{name} is registered already; call it."))
-        refusal = await asyncio.to_thread(self._plan.refusal, name)
-        if refusal:
+        if refusal := await self._plan.refusal(name, scene):
             return self._told(call, scene, refuse("forbidden", refusal))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)

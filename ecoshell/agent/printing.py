@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
-from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import ContextPart, ContextTold, ModeChosen, Reasoned, TrustGiven
+from ecoshell.budget.money import about, amount_text
+from ecoshell.events import BudgetSettled, ContextPart, ContextTold, ModeChosen, Reasoned, TrustGiven
 from ecoshell.untrusted import visible_line
 
 
@@ -20,12 +20,32 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def dollars(nano: int | None) -> str:
     """An amount for people; what is not known says so."""
-    return "unknown" if nano is None else f"${nano_to_usd_text(nano)}"
+    return "unknown" if nano is None else amount_text(nano, "usd")
 
 
 def amount(value: int, unit: str) -> str:
     """Nano-dollars or tokens for people."""
-    return dollars(value) if unit == "usd" else f"{value:,} tokens"
+    return amount_text(value, "usd" if unit == "usd" else "tokens")
+
+
+def spent_text(row: CostRow) -> str:
+    """What was spent, marked where calls reported no usage, and of how many calls nobody knows the price."""
+    spent = about(dollars(row.shown_nano), estimated=row.estimate_nano is not None)
+    return spent if not row.unpriced or row.shown_nano is None else f"{spent} + {row.unpriced} unknown"
+
+
+def unreported_line(event: BudgetSettled) -> str:
+    """Why nobody knows what a call took, what it likely took, and what counts until somebody does."""
+    whole = amount(event.spent_nano, "usd") if event.spent_nano else amount(event.usage.total, "tokens")
+    why = event.why or "no usage was reported"
+    likely = ""
+    if event.estimate is not None:
+        price = "" if event.estimate_nano is None else f", ≈ {dollars(event.estimate_nano)}"
+        likely = f": ≈ {event.estimate.input:,} tokens in and {event.estimate.output:,} out by a tokenizer{price}"
+    return (
+        f"{why[:1].upper()}{why[1:]}, so nobody knows what it took{likely}. Under a cap the whole reservation "
+        f"({whole}) counts until `ecoshell cost --reconcile {event.entry}=AMOUNT` says what it was."
+    )
 
 
 def mode_line(chosen: ModeChosen) -> str:
@@ -80,10 +100,10 @@ def roles_table(rows: Iterable[CostRow]) -> str:
         (
             row.key or "-",
             f"{row.calls:,}",
-            f"{row.usage.input:,}",
+            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
             f"{row.usage.cached:,}",
-            f"{row.usage.output:,}",
-            dollars(row.spent_nano) if not row.unpriced else "unknown",
+            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
+            spent_text(row) if not row.unpriced else "unknown",
             "unknown" if row.seconds is None or row.untimed else f"{row.seconds:,.1f}",
         )
         for row in rows

@@ -49,7 +49,7 @@ class Standing:
     strategy: str
     caps: tuple[CapState, ...]
     spent_nano: int | None
-    """Spent in this session; None when a part of it is unknown."""
+    """Spent in this session, as people are shown it; None when a part of it is unknown."""
     used_tokens: int
     tools: tuple[ToolRow, ...]
     context_tokens: int
@@ -69,6 +69,10 @@ class Standing:
     """What the model was told of where it works; None before it was."""
     planned: PlanChanged | None = None
     """The plan of the turn that ran last, by the caps as they are now; None before the first, and while one runs."""
+    estimated: bool = False
+    """Whether a part of `used_tokens` is an estimate, as of calls that reported no usage."""
+    estimated_nano: bool = False
+    """Whether a part of `spent_nano` is."""
 
 
 class Shell:
@@ -300,8 +304,8 @@ class Shell:
             mode=kit.thinks,
             strategy=kit.strategy,
             caps=self.ledger.caps(session, self.conversation.turn),
-            spent_nano=spent.spent_nano if spent else 0,
-            used_tokens=spent.usage.total if spent else 0,
+            spent_nano=spent.shown_nano if spent else 0,
+            used_tokens=spent.shown_usage.total if spent else 0,
             tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
@@ -311,6 +315,8 @@ class Shell:
             plan=kit.planning.mode,
             players=kit.cast.seats,
             context=self.conversation.memory.shown.context,
+            estimated=spent is not None and spent.estimate is not None,
+            estimated_nano=spent is not None and spent.estimate_nano is not None,
         )
 
     async def write_down(self) -> StoreError | None:

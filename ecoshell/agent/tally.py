@@ -3,7 +3,16 @@
 import time
 from dataclasses import dataclass, field
 
-from ecoshell.events import BranchLeft, BudgetSettled, CallFinished, Event, StepStarted, ToolRegistered, ToolsOffered
+from ecoshell.events import (
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    Event,
+    StepStarted,
+    Taken,
+    ToolRegistered,
+    ToolsOffered,
+)
 from ecoshell.messages import Usage
 
 
@@ -14,6 +23,8 @@ class Tally:
     started: float = field(default_factory=time.monotonic)
     spent_nano: int | None = 0
     usage: Usage = field(default_factory=Usage)
+    taken: Taken = field(default_factory=Taken)
+    """The same as people are shown it."""
     steps: int = 0
     worked: float = 0.0
     """Seconds of models and tools, one after another; the person's own are not in it."""
@@ -31,9 +42,11 @@ class Tally:
                 unknown = self.spent_nano is None or event.spent_nano is None
                 self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
                 self.usage += event.usage
+                self.taken = self.taken.plus(event)
                 self.worked += event.seconds
             case CallFinished():
                 self.spent_nano = None if self.spent_nano is None else self.spent_nano + event.spent_nano
+                self.taken = self.taken.paid(event.spent_nano)
                 self.worked += event.seconds
             case StepStarted():
                 self.steps = event.step

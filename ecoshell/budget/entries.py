@@ -13,7 +13,7 @@ from ecoshell.messages import Usage
 
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
-VERSION = 2
+VERSION = 3
 SCHEMA = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
@@ -40,6 +40,11 @@ CREATE TABLE barred (model TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT N
 """
 WITH_SECONDS = "ALTER TABLE entries ADD COLUMN seconds REAL"
 """How long each call took; unknown of those that were made before version 2."""
+WITH_ESTIMATES = (
+    "ALTER TABLE entries ADD COLUMN estimate_nano INTEGER;ALTER TABLE entries ADD COLUMN estimate_input INTEGER;"
+    "ALTER TABLE entries ADD COLUMN estimate_output INTEGER"
+)
+"""What calls that reported no usage have likely taken: shown to people, never counted for a cap."""
 
 Counted = tuple[int, int, int, int]
 """Nano-dollars spent and held, tokens spent and held: what one row adds to the totals."""
@@ -70,6 +75,8 @@ class Entry:
     usage: Usage | None
     overrun_nano: int
     overrun_tokens: int
+    estimate: Usage | None = None
+    estimate_nano: int | None = None
 
     @property
     def held_usage(self) -> Usage:
@@ -83,7 +90,8 @@ class Entry:
         if self.usage is None:
             return (f"{self.state}: the worst case is reserved", *self._worst_case())
         if self.state == "unreported":
-            return ("no usage was reported, so the whole reservation counts", *self._worst_case())
+            head = "no usage was reported, so under the caps the whole reservation counts"
+            return (head, *self._worst_case(), *self._likely())
         if self.price is None:
             return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
         lines = self.price.arithmetic(self.usage)
@@ -92,6 +100,13 @@ class Entry:
         if self.overrun_nano or self.overrun_tokens:
             lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
         return lines
+
+    def _likely(self) -> tuple[str, ...]:
+        if self.estimate is None:
+            return ()
+        counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
+        price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
+        return (f"≈ {counts}, by a tokenizer{price}",)
 
     def _worst_case(self) -> tuple[str, ...]:
         if self.price is None:
@@ -110,7 +125,12 @@ def entry_from_row(row: sqlite3.Row) -> Entry:
     names = ("id", "at", "day", "session", "turn", "role", "model", "purpose", "tool", "state", "pid", "held_nano")
     more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
     price = None if row["price"] is None else price_from_json(row["price"])
-    return Entry(**{name: row[name] for name in (*names, *more)}, price=price, usage=usage)
+    columns: dict[str, Any] = {**{name: row[name] for name in (*names, *more)}, "price": price, "usage": usage}
+    if "estimate_nano" in row.keys():  # noqa: SIM118 - a file that cannot be written may be of an older version
+        columns["estimate_nano"] = row["estimate_nano"]
+        if row["estimate_input"] is not None:
+            columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
+    return Entry(**columns)
 
 
 def find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:

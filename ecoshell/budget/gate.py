@@ -60,11 +60,18 @@ class Gate:
         return hold
 
     async def settle(
-        self, hold: Hold, usage: Usage | None, *, tool: str = "", seconds: float | None = None
+        self,
+        hold: Hold,
+        usage: Usage | None,
+        *,
+        tool: str = "",
+        seconds: float | None = None,
+        estimate: Usage | None = None,
     ) -> Settlement:
-        """End a hold with the reported usage; without one the whole hold counts as spent."""
+        """End a hold with the reported usage; without one the whole hold counts as spent, and `estimate` is shown."""
+        ended = partial(self.ledger.settle, hold, usage, tool, seconds=seconds, estimate=estimate)
         try:
-            return await finished(asyncio.to_thread(self.ledger.settle, hold, usage, tool, seconds=seconds))
+            return await finished(asyncio.to_thread(ended))
         finally:
             shared().ended(hold)
 

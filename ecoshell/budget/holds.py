@@ -69,6 +69,10 @@ class Settlement:
     reported: bool
     overrun_nano: int = 0
     overrun_tokens: int = 0
+    estimate: Usage | None = None
+    """Of a call that reported no usage: what a tokenizer counts in what was sent and received, for people to see."""
+    estimate_nano: int | None = None
+    """The price of that; None where it is unknown, and where it is no other than what is counted."""
 
     @property
     def overran(self) -> bool:

@@ -47,7 +47,7 @@ class Ledger:
             path,
             schema=entries.SCHEMA,
             version=entries.VERSION,
-            upgrades=(entries.WITH_SECONDS,),
+            upgrades=(entries.WITH_SECONDS, entries.WITH_ESTIMATES),
             busy_seconds=busy_seconds,
         )
         self._clock = clock
@@ -98,8 +98,16 @@ class Ledger:
             caps = self._caps_for(db, ask.account, row["day"])
             return self._place(db, ask, exchanged_output(ask, caps, old), "held", day=row["day"])
 
-    def settle(self, hold: Hold, usage: Usage | None, tool: str = "", *, seconds: float | None = None) -> Settlement:
-        """End a hold with the reported usage; without one the whole hold counts as spent.
+    def settle(
+        self,
+        hold: Hold,
+        usage: Usage | None,
+        tool: str = "",
+        *,
+        seconds: float | None = None,
+        estimate: Usage | None = None,
+    ) -> Settlement:
+        """End a hold with the reported usage; without one the whole hold counts as spent, and `estimate` is shown.
 
         A report of more than was held is recorded as an overrun and bars the model. `seconds` is what the call took.
         """
@@ -107,7 +115,7 @@ class Ledger:
             row = entries.find(db, hold.entry)
             if row["state"] != "held":
                 raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
-            settlement = _settlement(row, hold, usage)
+            settlement = _settlement(row, hold, usage, estimate)
             entries.change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
             if settlement.overran:
                 self._bar(db, hold.account.model, _overrun_reason(settlement))
@@ -303,10 +311,13 @@ class Ledger:
                     entries.change(db, row, {"state": "released"})
 
 
-def _settlement(row: sqlite3.Row, hold: Hold, usage: Usage | None) -> Settlement:
+def _settlement(row: sqlite3.Row, hold: Hold, usage: Usage | None, estimate: Usage | None) -> Settlement:
     if usage is None:
         worst = Usage(input=row["held_input"], output=row["held_output"])
-        return Settlement(hold.entry, hold.nano, worst, reported=False)
+        likely = estimate and Usage(min(estimate.input, worst.input), min(estimate.output, worst.output))
+        nano = None if likely is None or hold.price is None else hold.price.cost(likely)
+        likely_nano = None if nano == hold.nano else nano
+        return Settlement(hold.entry, hold.nano, worst, reported=False, estimate=likely, estimate_nano=likely_nano)
     spent = None if hold.price is None else hold.price.cost(usage)
     over = 0 if spent is None or hold.nano is None else max(0, spent - hold.nano)
     return Settlement(hold.entry, spent, usage, True, over, max(0, usage.total - hold.tokens))
@@ -324,6 +335,9 @@ def _settled(settlement: Settlement) -> dict[str, Any]:
         "reasoning": usage.reasoning,
         "overrun_nano": settlement.overrun_nano,
         "overrun_tokens": settlement.overrun_tokens,
+        "estimate_nano": settlement.estimate_nano,
+        "estimate_input": settlement.estimate and settlement.estimate.input,
+        "estimate_output": settlement.estimate and settlement.estimate.output,
     }
 
 
@@ -333,8 +347,9 @@ def _reconciled(kept: Entry, actual: Amount | Usage) -> Settlement:
     if isinstance(actual, Usage):
         return Settlement(kept.id, None if kept.price is None else kept.price.cost(actual), actual, reported=True)
     if actual.unit == "usd":
-        return Settlement(kept.id, actual.value, counted, reported=True)
-    return Settlement(kept.id, spent, Usage(input=actual.value), reported=True)
+        return Settlement(kept.id, actual.value, counted, reported=True, estimate=kept.estimate)
+    tokens = Usage(input=actual.value)
+    return Settlement(kept.id, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
 
 
 def _overrun_reason(settlement: Settlement) -> str:

@@ -16,10 +16,18 @@ MOST_USD = 1_000_000
 MOST_TOKENS = 1_000_000_000_000
 
 _AMOUNT = re.compile(
-    r"(?P<dollar>\$?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<tokens>(?: ?tok(?:ens?)?)?)", re.ASCII
+    r"(?P<dollar>\$?) ?(?P<number>[0-9][0-9.,]*|[.,][0-9]+) ?(?P<size>[km]?) ?"
+    r"(?P<unit>tok(?:ens?)?|c|ct|cents?|¢|\$|usd|dollars?)?",
+    re.ASCII,
 )
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]*", re.ASCII)
+_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?", re.ASCII)
+_TWO_WAYS = re.compile(r"[1-9][0-9]{0,2},[0-9]{3}", re.ASCII)
+_SIZES = {"": 1, "k": 1_000, "m": 1_000_000}
 _LONGEST = 64
-_ALLOWED = "Give dollars, such as 0.50 or $2, or tokens, such as 20000tok."
+_STRICT = Context(prec=90, traps=[Inexact])
+"""Exact for every number of so many signs."""
+_ALLOWED = "Give dollars, such as 0.50, $2 or 50c, or tokens, such as 20000tok or 20k tok."
 
 
 def nano_to_usd_text(nano: int) -> str:
@@ -41,13 +49,27 @@ class Amount:
         return amount_text(self.value, self.unit)
 
 
-def amount_text(value: int, unit: Unit) -> str:
-    """A value as a person reads it: `$0.50` or `20,000 tokens`."""
+def amount_text(value: int, unit: Unit, *, digits: int = 4) -> str:
+    """A value as a person reads it: `$0.50`, `$0.003142`, `1 token`, `20,000 tokens`.
+
+    Dollars to the cent, and beyond it to so many significant digits.
+    """
     if unit == "tokens":
-        return f"{value:,} tokens"
-    text = nano_to_usd_text(value)
-    whole, point, decimals = text.partition(".")
-    return f"${whole}.{decimals:0<2}" if point else f"${whole}"
+        return counted(value, "token")
+    step = min(10 ** max(0, len(str(abs(value))) - digits), NANO // 100)
+    text = nano_to_usd_text((value + step // 2) // step * step)
+    sign, (whole, point, decimals) = "-" if text.startswith("-") else "", text.removeprefix("-").partition(".")
+    return f"{sign}${int(whole):,}.{decimals:0<2}" if point else f"{sign}${int(whole):,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words: `1 line`, `1,204 lines`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def about(text: str, *, estimated: bool) -> str:
+    """A figure that is marked where it is an estimate, or a part of it is."""
+    return f"≈ {text}" if estimated else text
 
 
 def rounded_up(value: int, digits: int = 2) -> int:
@@ -57,32 +79,53 @@ def rounded_up(value: int, digits: int = 2) -> int:
 
 
 def parse_amount(text: str) -> Amount:
-    """The amount a person typed; raises UsageError for what is negative, zero, absurd, or not an amount."""
+    """The amount a person typed: `0.50`, `$2`, `1,50`, `50c`, `20000tok`, `20k tok`, `20,000 tokens`.
+
+    A comma before three digits is one of thousands for tokens, and beside a point or another comma; in dollars alone it
+    could be either, and is refused. Raises UsageError for that, and what is negative, zero, absurd, or not an amount.
+    """
     shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
     cleaned = text.strip().lower()
     found = _AMOUNT.fullmatch(cleaned) if len(cleaned) <= _LONGEST else None
     if found is None:
         why = "is negative" if cleaned.startswith(("-", "$-")) else "is not an amount"
         raise UsageError(f"{shown!r} {why}.", fix=_ALLOWED)
-    if found["tokens"]:
-        return _tokens(found["dollar"], found["number"], shown)
-    return _dollars(found["number"], shown)
+    unit, size = found["unit"] or "", _SIZES[found["size"]]
+    tokens, cents = unit.startswith("tok"), unit.startswith(("c", "¢")) and not found["dollar"]
+    number = _number(found["number"], shown, whole=tokens and size == 1)
+    if tokens:
+        return _tokens(_STRICT.multiply(number, size), shown, priced=bool(found["dollar"]))
+    if size > 1 and not (found["dollar"] or unit):
+        raise UsageError(f"{shown!r} could be dollars or tokens.", fix=f"Say ${cleaned} or {cleaned} tok. {_ALLOWED}")
+    if (found["dollar"] and unit) or (cents and size > 1):
+        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+    return _dollars(_STRICT.multiply(number, size), NANO // 100 if cents else NANO, shown)
 
 
-def _tokens(dollar: str, number: str, shown: str) -> Amount:
-    if dollar or not number.isdigit():
+def _number(text: str, shown: str, *, whole: bool) -> Decimal:
+    """A number with a point or a comma; `whole` where it can only be one without decimals."""
+    if _TWO_WAYS.fullmatch(text) and not whole:
+        head, _, tail = text.partition(",")
+        fix = f"Write {head}{tail} or {head}.{tail}."
+        raise UsageError(f"{shown!r} can be read in two ways.", fix=f"{fix} {_ALLOWED}")
+    plain = text.replace(",", "") if _THOUSANDS.fullmatch(text) else text.replace(",", ".")
+    if not _NUMBER.fullmatch(plain):
+        raise UsageError(f"{shown!r} is not an amount.", fix=_ALLOWED)
+    return Decimal(plain)
+
+
+def _tokens(number: Decimal, shown: str, *, priced: bool) -> Amount:
+    if priced or number != number.to_integral_value():
         raise UsageError(f"{shown!r} is not a whole number of tokens.", fix=_ALLOWED)
-    value = int(number)
-    _refuse_absurd(value, MOST_TOKENS, shown, f"{MOST_TOKENS:,} tokens")
-    return Amount(value, "tokens")
+    _refuse_absurd(number, MOST_TOKENS, shown, f"{MOST_TOKENS:,} tokens")
+    return Amount(int(number), "tokens")
 
 
-def _dollars(number: str, shown: str) -> Amount:
-    dollars = Decimal(number)
-    _refuse_absurd(dollars, MOST_USD, shown, f"${MOST_USD:,}")
-    strict = Context(prec=60, traps=[Inexact])
+def _dollars(number: Decimal, nano: int, shown: str) -> Amount:
+    value = _STRICT.multiply(number, nano)
+    _refuse_absurd(value, MOST_USD * NANO, shown, f"${MOST_USD:,}")
     try:
-        value = strict.quantize(strict.multiply(dollars, Decimal(NANO)), Decimal(1))
+        value = _STRICT.quantize(value, Decimal(1))
     except Inexact:
         raise UsageError(f"{shown!r} has more than nine decimals.", fix=_ALLOWED) from None
     return Amount(int(value), "usd")

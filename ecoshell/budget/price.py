@@ -86,10 +86,10 @@ class Price:
         rates = self.rates
         if not rates.dearest_input and not rates.dearest_output and not self.request:
             return "free"
-        parts = [f"${plain(rates.input)} in"]
+        parts = [f"{_usd(rates.input)} in"]
         if rates.cached_input != rates.input:
-            parts.append(f"${plain(rates.cached_input)} cached")
-        return f"{', '.join(parts)}, ${plain(rates.output)} out per million tokens"
+            parts.append(f"{_usd(rates.cached_input)} cached")
+        return f"{', '.join(parts)}, {_usd(rates.output)} out per million tokens"
 
     def worst_arithmetic(self, prompt_tokens: int, output_tokens: int) -> tuple[str, ...]:
         """The sum behind the worst case, line by line."""
@@ -118,12 +118,12 @@ class Price:
 
     def _lines(self, parts: tuple[Part, ...]) -> tuple[str, ...]:
         lines = [
-            f"{count:,} {name} × ${plain(rate)}/M = ${plain(_EXACT.multiply(Decimal(count), rate).scaleb(-6))}"
+            f"{count:,} {name} × {_usd(rate)}/M = {_usd(_EXACT.multiply(Decimal(count), rate).scaleb(-6))}"
             for name, count, rate in parts
             if count
         ]
-        fee = [f"1 request × ${plain(self.request)}"] if self.request else []
-        return (*lines, *fee, f"total ${nano_to_usd_text(self._nano(parts))}")
+        fee = [f"1 request × {_usd(self.request)}"] if self.request else []
+        return (*lines, *fee, f"total {_usd(Decimal(nano_to_usd_text(self._nano(parts))))}")
 
 
 UNBOUNDED = 1 << 62
@@ -131,6 +131,12 @@ UNBOUNDED = 1 << 62
 
 ZERO_PRICE = Price(Rates(*[Decimal(0)] * 5), source="runs here and costs nothing")
 """The price of a local model."""
+
+
+def _usd(amount: Decimal) -> str:
+    """Dollars to the last digit, as sums that are to be checked need them: `$0.30`, `$0.000185`."""
+    whole, point, decimals = plain(amount).partition(".")
+    return f"${whole}.{decimals:0<2}" if point else f"${whole}"
 
 
 def plain(number: Decimal) -> str:

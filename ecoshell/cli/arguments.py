@@ -64,8 +64,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def _refusal(told: str, typed: str, known: list[str]) -> UsageError:
-    near = difflib.get_close_matches(typed.partition("=")[0], known, n=1)
-    return UsageError(told, fix=f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}.")
+    word = typed.partition("=")[0]
+    close = difflib.get_close_matches(word, known, n=3)
+    near = min(close, key=lambda one: sorted(one) != sorted(word), default=None)  # letters are swapped easily
+    return UsageError(told, fix=f"Did you mean {near}?" if near else f"There are {', '.join(known)}.")
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:

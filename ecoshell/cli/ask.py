@@ -3,20 +3,24 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.shell import Shell
+from ecoshell.cli import piped
 from ecoshell.cli.decoding import decoded
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.outcome import Outcome
 from ecoshell.cli.person import LinePerson
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.untrusted import visible
+
+_HOW_TO_ALLOW = "--yes allows what no rule forbids, [approval] allow in the settings this one."
 
 
 class Report(Protocol):
@@ -31,18 +35,20 @@ class Report(Protocol):
         ...
 
 
-def run(options: Options, question: str, json: bool) -> int:
-    """Ask `question` (`-` reads it from standard input) and return the exit status.
+def run(options: Options, words: Sequence[str], json: bool) -> int:
+    """Ask the question that `words` are (`-` alone reads it from standard input) and return the exit status.
 
-    Raises EcoshellError when no turn could begin, unless `json`, where it is told as an event.
+    Standard input that is no terminal goes along with the question; with `-` as the last word it is waited for. Raises
+    EcoshellError when no turn could begin, unless `json`, where it is told as an event.
     """
     report: Report = JsonLines() if json else AnswerOnly()
-    person = None if json or question == "-" else _person_at_the_terminal()
+    person = None if json or words[-1:] == ["-"] else _person_at_the_terminal()
     outcome = Outcome()
     with hangups_interrupt():
         try:
-            text = read_question(question, _complain)
-            asyncio.run(OneShot(text, report=report, outcome=outcome, person=person).run(options))
+            question, attached = read_question(words, _complain)
+            shot = OneShot(question, attached, report=report, outcome=outcome, person=person)
+            asyncio.run(shot.run(options))
         except EcoshellError as error:
             if not json:
                 raise
@@ -52,24 +58,41 @@ def run(options: Options, question: str, json: bool) -> int:
         except KeyboardInterrupt:
             outcome.status = "interrupted"
     report.end(outcome)
+    for call in outcome.refused:
+        _complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
     return outcome.exit_status
 
 
-def read_question(question: str, warn: Callable[[str], None]) -> str:
-    """The question as text, without bytes that are not UTF-8; raises UsageError when it is empty."""
-    raw = sys.stdin.buffer.read() if question == "-" else question.encode("utf-8", errors="surrogateescape")
+def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[str, Sequence[Attachment]]:
+    """The question as text, without bytes that are not UTF-8, and what goes along with it.
+
+    Raises UsageError when it is empty, and for a standard input that is no text.
+    """
+    alone, waited_for = [*words] == ["-"], len(words) > 1 and words[-1] == "-"
+    typed = " ".join(words[:-1] if waited_for else words)
+    raw = piped.question() if alone else typed.encode("utf-8", errors="surrogateescape")
     text = decoded(raw, warn).strip()
     if not text:
         raise UsageError("The question is empty.", fix='Try: ecoshell ask "What is 17 * 23?"')
-    return text
+    attached = None if alone else piped.context(warn, promised=waited_for)
+    return text, () if attached is None else (attached,)
 
 
 class OneShot:
     """One question on its way to an outcome."""
 
-    def __init__(self, question: str, *, report: Report, outcome: Outcome, person: LinePerson | None) -> None:
+    def __init__(
+        self,
+        question: str,
+        attachments: Sequence[Attachment] = (),
+        *,
+        report: Report,
+        outcome: Outcome,
+        person: LinePerson | None,
+    ) -> None:
         """`person` is None when nobody can be asked; then nothing that needs approval runs."""
         self._question = question
+        self._attachments = attachments
         self._report = report
         self._outcome = outcome
         self._person = person
@@ -97,7 +120,7 @@ class OneShot:
             self._stop = asyncio.ensure_future(shell.stop())
 
         with stopping(stop):
-            async with aclosing(shell.ask(self._question)) as events:
+            async with aclosing(shell.ask(self._question, self._attachments)) as events:
                 async for event in events:
                     self._outcome.see(event)
                     self._report.show(event)

@@ -8,9 +8,10 @@ from typing import TextIO
 
 from ecoshell import __version__
 from ecoshell.agent.person import Nobody
+from ecoshell.agent.printing import dollars
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.budget.caps import CapState
-from ecoshell.budget.money import amount_text
+from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.outcome import EXIT_STATUS
@@ -248,5 +249,5 @@ def _cap_text(cap: CapState) -> str:
 
 
 def _spent_text(standing: Standing) -> str:
-    spent = "unknown" if standing.spent_nano is None else amount_text(standing.spent_nano, "usd")
+    spent = about(dollars(standing.spent_nano), estimated=standing.estimated_nano)
     return f"no cap, spent {spent}"

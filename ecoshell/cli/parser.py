@@ -38,7 +38,8 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     line = commands.add_parser("line", parents=[shared], allow_abbrev=False, help="the chat line by line")
     line.set_defaults(run=_line)
     ask = commands.add_parser("ask", parents=[shared], allow_abbrev=False, help="one question, one answer")
-    ask.add_argument("question", nargs="+", help="the question, or - to read it from standard input")
+    asked = "the question, with which standard input goes along, or - to read it from there"
+    ask.add_argument("question", nargs="+", help=asked)
     ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
     ask.add_argument("--force", action="store_true", help="with --yes: also write less over a file than it held")
     ask.set_defaults(run=_ask)
@@ -91,7 +92,7 @@ def _screenshot(args: argparse.Namespace) -> int:
 def _ask(args: argparse.Namespace) -> int:
     from ecoshell.cli.ask import run as ask
 
-    return ask(_options(args), question=" ".join(args.question), json=args.json)
+    return ask(_options(args), args.question, json=args.json)
 
 
 def _options(args: argparse.Namespace) -> Options:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from ecoshell.agent.person import Approval, CostChoice, Decision, LimitChoice, Trust, enough_text, parse_arguments
 from ecoshell.agent.printing import amount, dollars
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget.money import counted, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.messages import Call
@@ -161,7 +161,7 @@ class Questions:
         for line in lines[:_SHOWN_LINES]:
             self._say(f"  {line}")
         if len(lines) > _SHOWN_LINES:
-            self._say(f"  … {len(lines) - _SHOWN_LINES} more lines")
+            self._say(f"  … {counted(len(lines) - _SHOWN_LINES, 'more line')}")
 
     async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Arguments as typed; None when the person leaves them."""

@@ -9,8 +9,16 @@ from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, refusal, trust_line
-from ecoshell.budget.money import amount_text
+from ecoshell.agent.printing import (
+    context_line,
+    dollars,
+    mode_line,
+    reasoned_line,
+    refusal,
+    trust_line,
+    unreported_line,
+)
+from ecoshell.budget.money import about, amount_text, counted
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
     Answer,
@@ -357,7 +365,7 @@ class EventLines:
                 told = " ".join(part for part in (message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
             case BudgetSettled(reported=False):
-                line(f"{signs.dot} note: no usage was reported; the whole reservation counts as spent", "yellow")
+                line(f"{signs.dot} note: {unreported_line(event)}", "yellow")
             case _:
                 pass
 
@@ -372,7 +380,7 @@ class EventLines:
 
 
 def _attached(attachment: Attachment) -> str:
-    return f"{visible_line(attachment.name)} ({len(attachment.text):,} characters)"
+    return f"{visible_line(attachment.name)} ({counted(len(attachment.text), 'character')})"
 
 
 def _undone(event: TurnUndone) -> str:
@@ -389,12 +397,13 @@ def where_to(event: BranchLeft) -> str:
 
 def summary(event: TurnFinished, signs: Signs) -> str:
     """One line on how a turn ended and what it took."""
+    taken = event.taken
     parts = [
         ENDINGS[event.status],
-        "cost unknown" if event.spent_nano is None else amount_text(event.spent_nano, "usd"),
-        f"{event.steps} step{'' if event.steps == 1 else 's'}",
+        "cost unknown" if taken.nano is None else about(dollars(taken.nano), estimated=taken.estimated_nano),
+        counted(event.steps, "step"),
         duration(event.seconds),
-        f"{event.usage.input:,} tokens in, {event.usage.output:,} out",
+        about(f"{taken.usage.input:,} tokens in, {taken.usage.output:,} out", estimated=taken.estimated),
     ]
     if event.saved_tokens and event.spent_nano:
         parts.append(f"{event.saved_tokens:,} saved")
@@ -412,12 +421,13 @@ def _ending_style(status: str) -> str:
 
 
 def _tokens(count: int, exact: bool) -> str:
-    return f"+{count:,} tokens" if exact else f"about +{count:,} tokens"
+    return f"+{counted(count, 'token')}" if exact else f"about +{counted(count, 'token')}"
 
 
 def _offer(event: ToolsOffered) -> str:
     about = "" if event.exact else "about "
-    text = f"{len(event.names)} tools by name, {about}{event.context_tokens:,} of {event.everything_tokens:,} tokens"
+    sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
+    text = f"{counted(len(event.names), 'tool')} by name, {about}{sizes}"
     if event.upfront:
         text += f"; up front: {visible_line(', '.join(event.upfront))}"
     return text
@@ -429,7 +439,7 @@ def _result(event: CallFinished) -> str:
     first = visible_line(lines[0])
     shown = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
     if len(lines) > 1:
-        shown += f" (and {len(lines) - 1:,} more lines)"
+        shown += f" (and {counted(len(lines) - 1, 'more line')})"
     if event.truncated:
         shown += " (truncated)"
     if event.refused:

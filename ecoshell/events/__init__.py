@@ -23,6 +23,7 @@ from ecoshell.events.money import (
     LimitChosen,
     LimitHit,
     ModelOffer,
+    Taken,
 )
 from ecoshell.events.plans import (
     GraphNode,
@@ -100,6 +101,7 @@ __all__ = [
     "Status",
     "StepProposed",
     "StepStarted",
+    "Taken",
     "TextArrived",
     "ToolRegistered",
     "ToolUnregistered",

@@ -1,6 +1,6 @@
 """Events of money: held, settled, and what a person chooses where a cap or a price stands in the way."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from ecoshell.budget.caps import CapState
@@ -37,6 +37,39 @@ class BudgetSettled(Event):
     reported: bool
     seconds: float
     overrun_nano: int = 0
+    estimate: Usage | None = None
+    """Where no usage was reported: what a tokenizer counts in what was sent and received, for people to see."""
+    estimate_nano: int | None = None
+    """The price of that; None where it is unknown, and where it is no other than what counts."""
+    why: str = ""
+    """Why no usage was reported: `the call was stopped`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What calls took as people are shown it: one that reported no usage counts as it is estimated, not as reserved."""
+
+    nano: int | None = 0
+    """None once a part of it is unknown."""
+    usage: Usage = field(default_factory=Usage)
+    estimated: bool = False
+    """Whether a part of the usage is an estimate."""
+    estimated_nano: bool = False
+    """Whether a part of the price is."""
+
+    def plus(self, call: BudgetSettled) -> "Taken":
+        """The same with one more call."""
+        nano = call.spent_nano if call.estimate_nano is None else call.estimate_nano
+        return Taken(
+            nano=None if self.nano is None or nano is None else self.nano + nano,
+            usage=self.usage + (call.estimate or call.usage),
+            estimated=self.estimated or call.estimate is not None,
+            estimated_nano=self.estimated_nano or call.estimate_nano is not None,
+        )
+
+    def paid(self, nano: int) -> "Taken":
+        """The same with what a tool has cost."""
+        return self if self.nano is None else replace(self, nano=self.nano + nano)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,8 @@ def _types(annotation: Any) -> tuple[type, ...]:
 
 def _revive(name: str, value: Any) -> Any:
     """Give back the tuples and nested values that JSON turned into lists and objects."""
-    if name == "usage":
-        return Usage(**value)
+    if name in ("usage", "estimate"):
+        return None if value is None else Usage(**value)
     if name in _NESTED:
         return tuple(_NESTED[name](**one) for one in value)
     if isinstance(value, list):

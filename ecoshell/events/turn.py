@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from ecoshell.errors import EcoshellError
 from ecoshell.events.base import Event
+from ecoshell.events.money import Taken
 from ecoshell.messages import Attachment, Usage
 
 Status = Literal["answered", "limit", "gave_up", "error", "interrupted"]
@@ -232,6 +233,17 @@ class TurnFinished(Event):
     seconds: float
     saved_tokens: int = 0
     """Input tokens not sent because documents were not registered, counted over the turn's steps."""
+    estimate: Usage | None = None
+    """The usage with calls that reported none as a tokenizer counts them; None where all have."""
+    estimate_nano: int | None = None
+    """The price with these as they are estimated; None where that makes no difference."""
+
+    @property
+    def taken(self) -> Taken:
+        """What the turn has taken as people are shown it."""
+        nano = self.spent_nano if self.estimate_nano is None else self.estimate_nano
+        usage = self.estimate or self.usage
+        return Taken(nano, usage, self.estimate is not None, self.estimate_nano is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Listening to one stream: its text as events, its usage if that can be believed, and whether it goes on for ever."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ecoshell.events import Emit, Reasoned, TextArrived
@@ -18,6 +19,10 @@ _MOST_TOKENS = 100_000_000
 _PIECES_PER_TOKEN, _EMPTY_PIECES_PER_TOKEN, _BYTES_PER_TOKEN, _SPARE = 2, 16, 64, 512
 
 
+_BYTES_A_TOKEN = 4
+"""What a token of a call is taken to be that nobody can count."""
+
+
 class Listener:
     """Hears the pieces of one reply."""
 
@@ -25,6 +30,10 @@ class Listener:
         self.usage: Usage | None = None
         """What the call has used as far as anybody credible has said."""
         self._said: list[str] = []
+        self._received: dict[bool, list[str]] = {False: [], True: []}
+        """All text that came; apart from it, by True, the answers in calls."""
+        self._unseen = 0
+        self._reply: Reply | None = None
         self._masks: dict[tuple[bool, bool], MaskedStream] = {}
         """What hides keys in each of the texts that arrive."""
         self._pieces = self._empty_pieces = self._bytes = 0
@@ -37,6 +46,15 @@ class Listener:
     def text(self) -> str:
         """What was said so far."""
         return "".join(self._said)
+
+    def tokens(self, count: Callable[[str], int]) -> int:
+        """Tokens of what came, by `count`; of a call that had not come whole, a quarter of its bytes."""
+        reply = self._reply
+        if reply is not None:
+            texts = (reply.reasoning, reply.text, *(call.signature() for call in reply.calls))
+            return sum(count(text) for text in texts if text)
+        said, answered = (count("".join(texts)) if texts else 0 for texts in self._received.values())
+        return said + max(answered, -(-self._unseen // _BYTES_A_TOKEN))
 
     @property
     def endless(self) -> bool:
@@ -51,6 +69,7 @@ class Listener:
     def hear(self, piece: Delta | Reply) -> Reply | None:
         """Take in a piece; the reply when this was it, its usage blanked when it cannot be believed."""
         if isinstance(piece, Reply):
+            self._reply = piece
             for (reasoning, answer), mask in self._masks.items():
                 self._tell(mask.end(), reasoning=reasoning, answer=answer)
             piece = masked(piece)
@@ -68,10 +87,12 @@ class Listener:
     def _take(self, piece: Delta) -> None:
         text = piece.text
         self._bytes += piece.unseen
+        self._unseen += piece.unseen
         if not text:
             self._empty_pieces += 1
             return
         self._pieces += 1
+        self._received[piece.answer].append(text)
         self._bytes += len(text.encode("utf-8", "surrogatepass"))
         mask = self._masks.setdefault((piece.reasoning, piece.answer), MaskedStream())
         self._tell(mask.feed(text), reasoning=piece.reasoning, answer=piece.answer)

@@ -128,6 +128,7 @@ class MeteredModel:
         call = _Call(self._gate, hold, emit, local=self.traits.local)
 
         async def work() -> Scores:
+            call.estimate = lambda: Usage(scorer.score_size(request).count)
             scores = await scorer.score(replace(request, role=role))
             call.usage = scores.usage
             return scores
@@ -164,6 +165,7 @@ class MeteredModel:
     async def _stream(self, request: Request, call: "_Call") -> Reply:
         """Listen to the model's stream and cut it off when it does not end where it must."""
         listener = Listener(request, call.hold.account.role, self.traits, call.emit)
+        call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
         async with _closing(self._model.stream(request)) as pieces:
             async for piece in pieces:
                 reply = listener.hear(piece)
@@ -198,7 +200,10 @@ class _Call:
         self.hold = hold
         self.emit = emit
         self.usage: Usage | None = None
+        self.estimate: Callable[[], Usage] | None = None
+        """What was sent and received, by a tokenizer; may block."""
         self.tool = ""
+        self._ended = "no usage was reported"
         self.turned_away = False
         self._gate = gate
         self._retries = retries
@@ -214,7 +219,11 @@ class _Call:
                 await self._gate.logged()
             ending = "settle"
             return await work()
+        except asyncio.CancelledError:
+            self._ended = "the call was stopped"
+            raise
         except ModelError as error:
+            self._ended = "the call failed"
             if not error.billed:
                 self.turned_away = isinstance(error, ModelUnavailable) and not isinstance(error, ModelUnreachable)
                 ending = "keep" if self.turned_away and self._retries else "release"
@@ -241,11 +250,16 @@ class _Call:
 
     async def _settle(self) -> None:
         hold, seconds = self.hold, time.monotonic() - self._started
+        estimate = None
+        if self.usage is None and self.estimate is not None:
+            estimate = await asyncio.to_thread(self.estimate)
         try:
-            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, seconds=seconds)
+            settlement = await self._gate.settle(hold, self.usage, tool=self.tool, seconds=seconds, estimate=estimate)
         except StoreError as error:  # the answer is there and stays; the hold counts in full
             self.emit(Notice(f"The call could not be settled. {error}"))
-            settlement = Settlement(hold.entry, hold.nano, Usage(hold.prompt_tokens, hold.max_tokens), reported=False)
+            worst = Usage(hold.prompt_tokens, hold.max_tokens)
+            settlement = Settlement(hold.entry, hold.nano, worst, reported=False, estimate=estimate)
+            self._ended = "it could not be settled"
         self.emit(
             BudgetSettled(
                 entry=hold.entry,
@@ -256,6 +270,9 @@ class _Call:
                 reported=settlement.reported,
                 seconds=seconds,
                 overrun_nano=settlement.overrun_nano,
+                estimate=settlement.estimate,
+                estimate_nano=settlement.estimate_nano,
+                why="" if settlement.reported else self._ended,
             )
         )
         if settlement.overran:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import amount_text
+from ecoshell.budget.money import about, amount_text
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -227,9 +227,12 @@ def _lines(event: Event) -> Iterator[str]:
 
 
 def _bill(event: TurnFinished) -> str:
-    cost = "cost unknown" if event.spent_nano is None else amount_text(event.spent_nano, "usd")
+    taken = event.taken
+    cost = "cost unknown" if taken.nano is None else amount_text(taken.nano, "usd")
+    cost = about(cost, estimated=taken.estimated_nano)
     steps = f"{event.steps} step{'' if event.steps == 1 else 's'}"
-    tokens = f"{event.usage.input:,} tokens in ({event.usage.cached:,} cached), {event.usage.output:,} out"
+    used = f"{taken.usage.input:,} tokens in ({taken.usage.cached:,} cached), {taken.usage.output:,} out"
+    tokens = about(used, estimated=taken.estimated)
     return f"{event.status.replace('_', ' ')} · {cost} · {steps} · {event.seconds:.1f} s · {tokens}"
 
 

@@ -65,7 +65,13 @@ def checked(file: Path, source: Source, changes: Changes) -> tuple[dict[keys.Pat
 
 
 def _read(path: keys.Path, typed: str) -> Any:
-    """What was typed, as the kind of its key has it; one text stands for a list of one."""
+    """What was typed, as the kind of its key has it; one text stands for a list of one. Raises SettingsError."""
+    try:
+        typed.encode()
+    except UnicodeEncodeError:
+        raise SettingsError(
+            f"What was given for {keys.dotted(path)} is not UTF-8 text.", kept="Nothing was written."
+        ) from None
     known = description_of(path)
     if known is not None and known.kind == "text":
         return typed

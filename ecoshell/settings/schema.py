@@ -17,10 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-_DOLLARS = re.compile(r"\$?(?:\d+\.?\d*|\.\d+)", re.ASCII)
+from ecoshell.budget.money import Amount, nano_to_usd_text, parse_amount
+from ecoshell.errors import UsageError
+
+_NUMBER = re.compile(r"[0-9.]+", re.ASCII)
 _HOTTEST = 2
 """The highest temperature that providers take."""
-_AMOUNT = re.compile(rf"{_DOLLARS.pattern}|\d+ ?tok(?:ens?)?", re.ASCII | re.IGNORECASE)
 
 
 def _plain_number(value: Any) -> Any:
@@ -30,11 +32,26 @@ def _plain_number(value: Any) -> Any:
     return value
 
 
-def _amount(value: Any) -> str:
+def _read_amount(value: Any) -> tuple[str, Amount | None]:
+    """The text of an amount, and what it says; None where it says nothing that can be an amount."""
     text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
-    if isinstance(value, bool) or not _AMOUNT.fullmatch(text) or not any(digit in text for digit in "123456789"):
+    try:
+        return text, None if isinstance(value, bool) else parse_amount(text)
+    except UsageError:
+        return text, None
+
+
+def _amount(value: Any) -> str:
+    text, read = _read_amount(value)
+    if read is None:
         raise ValueError('must be dollars, such as "0.50", or tokens, such as "20000tok"')
     return text
+
+
+def _rate(value: Any) -> Any:
+    """A rate that is typed as money is, such as `15c`; any other value as it is."""
+    read = _read_amount(value)[1] if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()) else None
+    return _plain_number(value) if read is None or read.unit != "usd" else Decimal(nano_to_usd_text(read.value))
 
 
 def _auto_or_at_least(least: int) -> PlainValidator:
@@ -79,8 +96,8 @@ def _said(value: str) -> str:
 
 
 def _dollars(value: Any) -> str:
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value).strip()
-    if isinstance(value, bool) or not _DOLLARS.fullmatch(text) or not any(digit in text for digit in "123456789"):
+    text, read = _read_amount(value)
+    if read is None or read.unit != "usd":
         raise ValueError('must be dollars, such as "0.05"')
     return text
 
@@ -100,7 +117,7 @@ DollarsOrOff = Annotated[str, PlainValidator(_dollars_or_off)]
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Said = Annotated[str, AfterValidator(_said)]
-Rate = Annotated[Decimal, BeforeValidator(_plain_number), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+Rate = Annotated[Decimal, BeforeValidator(_rate), Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -149,7 +166,7 @@ class AgentSettings(Section):
     instructions: Literal["ask", "trust", "off"] = "ask"
     """`AGENTS.md` of a project: asked about before it is trusted, trusted unasked, or never read, your own neither."""
     compact_model: Said | None = None
-    """A model that may write the summary of /compact, besides the session's and those of [models]."""
+    """A model that writes the summary of /compact in the session's place; it reads the whole conversation for that."""
 
 
 class PlanSettings(Section):

@@ -1,19 +1,11 @@
 """Numbers as a person reads them on a screen: rounded, and never hiding that something was spent."""
 
-from ecoshell.budget.money import NANO, Unit
-
-_SMALLEST = NANO // 10_000
+from ecoshell.budget.money import Unit, amount_text
 
 
 def money(nano: int | None) -> str:
-    """Nano-dollars to four decimals: `$0.0031`, `$2.50`, `<$0.0001`; unknown says so."""
-    if nano is None:
-        return "price unknown"
-    if 0 < nano < _SMALLEST:
-        return "<$0.0001"
-    whole, part = divmod((nano + _SMALLEST // 2) // _SMALLEST, 10_000)
-    decimals = f"{part:04d}".rstrip("0")
-    return f"${whole}.{decimals:0<2}" if decimals else f"${whole}"
+    """Nano-dollars, as everywhere; unknown says so."""
+    return "price unknown" if nano is None else amount_text(nano, "usd")
 
 
 def tokens(count: int) -> str:

@@ -6,8 +6,8 @@ import sqlite3
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
-from ecoshell.budget.money import Amount
-from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, TurnFinished
+from ecoshell.budget.money import Amount, amount_text
+from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.function import FunctionTool
@@ -212,3 +212,53 @@ async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, 
 
 async def _drained(events):
     return [event async for event in events]
+
+
+class Decides(Approves):
+    """A person who says this at limits, and is glad to be asked."""
+
+    def __init__(self, *choices):
+        super().__init__()
+        self.choices = list(choices)
+        self.limits = []
+
+    async def at_limit(self, hit):
+        self.limits.append(hit)
+        return self.choices.pop(0)
+
+
+async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once_there_is_room(play):
+    person = Decides(LimitChoice("raise", "50c"))
+    async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
+        shell.kit.planning.mode = "off"
+        priced(shell, lambda path, content: "written")
+        events = await turn(shell)
+        caps = await shell.caps()
+    (hit,) = person.limits
+    assert (hit.need, hit.left, of(events, CallFinished)[-1].observation) == (PRICE_NANO, 1_000_000, "written")
+    assert (caps[0].limit, caps[0].spent, of(events, TurnFinished)[0].answer) == (500_000_000, PRICE_NANO, "done")
+
+
+async def test_a_tool_the_plan_refuses_for_money_is_asked_about_in_the_plan_s_own_figures(play):
+    person = Decides(LimitChoice("raise", "50c"))
+    lines = [register("write_file"), WRITE, finish("done")]
+    async with play(lines, registration="names", budget="0.001", person=person) as shell:
+        priced(shell, lambda path, content: "written")
+        events = await turn(shell)
+    (hit,), first = person.limits, of(events, PlanChanged)[0]
+    assert f"{amount_text(first.budget, 'usd')} is for tools" in hit.message
+    assert f"has {amount_text(hit.left, 'usd')} left" in hit.message
+    assert (first.budget, hit.left < hit.need <= hit.enough) == (1_000_000, True)
+    assert of(events, CallFinished)[-1].observation == "written"
+
+
+async def test_who_would_rather_have_the_answer_gets_it_and_the_tool_does_not_run(play):
+    person = Decides(LimitChoice("answer"))
+    lines = [WRITE, say("from what there is")]
+    async with play(lines, registration="all", budget="0.001", person=person) as shell:
+        priced(shell, lambda path, content: "written")
+        events = await turn(shell)
+    assert [one.refused for one in of(events, CallFinished)] == ["forbidden"]
+    assert len(person.limits) == 1
+    ended = of(events, TurnFinished)[0]
+    assert (ended.status, ended.answer) == ("limit", "from what there is")

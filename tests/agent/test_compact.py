@@ -1,4 +1,4 @@
-"""/compact: one summary in the place of the turns, by the cheapest model that will do, through the gate."""
+"""/compact: one summary in the place of the turns, by a model that the person has chosen, through the gate."""
 
 import asyncio
 import json
@@ -105,41 +105,44 @@ async def test_registered_documents_are_known_after_compacting(play, presentatio
     assert sum(text.count("Tools to register:") for text in shown) == 1
 
 
-async def test_the_cheapest_model_that_will_do_writes_it(play, tmp_path):
-    async with play([finish(LONG)], registration="all", price=PRICE, budget="1.00") as shell:
+async def test_no_model_that_was_not_chosen_reads_the_conversation_however_cheap_it_is(play, tmp_path):
+    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
         remote(shell)
         troupe = Troupe(
-            shell, tmp_path,
-            dear={"price": price(2), "local": False}, cheap={"price": price("0.1"), "local": False},
-            unpriced={"price": None, "local": False}, barred={"price": price("0.01"), "local": False},
-            narrow={"price": price("0.01"), "context": 1500}, tiny={"price": ZERO_PRICE, "small": True},
-        )  # fmt: skip
-        shell.ledger.bar("barred", "it billed too much")
+            shell, tmp_path, far={"price": price("0.001"), "local": False}, here={"price": ZERO_PRICE, "local": True}
+        )
         await turn(shell)
         await shell.command("/compact")
-        asked = {name for name, model in troupe.models.items() if model.requests}
-        assert asked == {"cheap"}
-        assert "A summary by cheap." in shell.conversation.memory.messages[0].text
+        assert [name for name, model in troupe.models.items() if model.requests] == []
+        assert "They asked about notes.txt." in shell.conversation.memory.messages[0].text
 
 
-async def test_among_equals_the_session_s_model_writes_it(play, tmp_path):
-    async with play([finish(LONG), SUMMARY], registration="all") as shell:
-        troupe = Troupe(shell, tmp_path, other={"price": ZERO_PRICE, "local": True})
+@pytest.mark.parametrize("traits", [{"price": price(200)}, {"price": None}])
+async def test_a_model_the_settings_name_is_named_once_before_it_reads_the_conversation(play, tmp_path, traits):
+    async with play([finish(LONG), finish(LONG)], registration="all", price=PRICE) as shell:
+        troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
+        shell.kit.compact_model = "far"
         await turn(shell)
+        with pytest.raises(UsageError, match=r"far, which .* names, would read the whole conversation"):
+            await shell.command("/compact")
+        assert troupe.models["far"].requests == []
         await shell.command("/compact")
-        assert troupe.models["other"].requests == []
+        assert "A summary by far." in shell.conversation.memory.messages[0].text
 
 
-async def test_what_was_said_here_is_sent_elsewhere_only_when_the_settings_name_the_model(play, tmp_path):
-    async with play([finish(LONG), SUMMARY, finish(LONG)], registration="all", price=PRICE, budget="1.00") as shell:
-        troupe = Troupe(shell, tmp_path, far={"price": price("0.001"), "local": False})
+@pytest.mark.parametrize(
+    "traits", [{"price": price("0.01"), "context": 1500}, {"price": ZERO_PRICE, "small": True}, {"price": price(1)}]
+)
+async def test_where_the_named_model_will_not_do_the_session_s_own_writes_it(play, tmp_path, traits):
+    async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
+        troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
+        shell.kit.compact_model = "far"
+        if not {"context", "small"} & set(traits):
+            shell.ledger.bar("far", "it billed too much")
         await turn(shell)
         await shell.command("/compact")
         assert troupe.models["far"].requests == []
-        shell.kit.compact_model = "far"
-        await turn(shell)
-        await shell.command("/compact")
-        assert len(troupe.models["far"].requests) == 1
+        assert "They asked about notes.txt." in shell.conversation.memory.messages[0].text
 
 
 async def test_a_cap_that_leaves_no_room_refuses_it_and_nothing_is_lost(play):

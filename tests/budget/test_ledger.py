@@ -304,7 +304,7 @@ def test_every_entry_prints_its_own_arithmetic(ledger: Ledger, ask: MakeAsk) -> 
     ledger.settle(hold, Usage(1500, 20, cached=1000))
     assert ledger.entry(hold.entry).arithmetic() == (
         "500 fresh input × $3/M = $0.0015",
-        "1,000 cached input × $0.3/M = $0.0003",
+        "1,000 cached input × $0.30/M = $0.0003",
         "20 output text × $15/M = $0.0003",
         "total $0.0021",
     )
@@ -330,6 +330,25 @@ def test_an_unreported_call_can_be_reconciled_with_what_it_really_took(ledger: L
     assert ledger.entry(hold.entry).arithmetic()[-1] == "set by hand to $0.07"
     ledger.reconcile(hold.entry, Amount(30, "tokens"))
     assert ledger.rows("session")[0].usage == Usage(input=30)
+    assert ledger.verify() == ()
+
+
+def test_what_a_call_without_a_report_likely_took_is_shown_and_counts_for_no_cap(ledger: Ledger, ask: MakeAsk) -> None:
+    ledger.set_cap("s1", "session", usd("1"))
+    hold = ledger.hold(ask(100, 50))
+    settlement = ledger.settle(hold, None, estimate=Usage(40, 80))
+    assert (settlement.estimate, settlement.estimate_nano) == (Usage(40, 50), 90 * MILLION)  # no more than was held
+    row = ledger.rows("session")[0]
+    assert (row.spent_nano, row.usage) == (150 * MILLION, Usage(100, 50))
+    assert (row.shown_nano, row.shown_usage) == (90 * MILLION, Usage(40, 50))
+    assert ledger.caps("s1", 1)[0].spent == 150 * MILLION
+    assert "≈ 40 input sent, 50 output received, by a tokenizer: ≈ $0.09" in ledger.entry(hold.entry).arithmetic()
+    ledger.reconcile(hold.entry, usd("0.07"))
+    row = ledger.rows("session")[0]
+    assert (row.shown_nano, row.estimate_nano, row.estimate) == (70 * MILLION, None, Usage(40, 50))
+    ledger.reconcile(hold.entry, Usage(60, 20))
+    row = ledger.rows("session")[0]
+    assert (row.shown_nano, row.shown_usage, row.estimate) == (80 * MILLION, Usage(60, 20), None)
     assert ledger.verify() == ()
 
 
@@ -406,7 +425,8 @@ def _perform(ledger: Ledger, kind: str, ask: Ask, pending: list[Hold], which: in
         elif kind == "overrun":
             ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens))
         else:
-            ledger.settle(hold, None if kind == "unreported" else Usage(hold.prompt_tokens, hold.max_tokens))
+            reported = None if kind == "unreported" else Usage(hold.prompt_tokens, hold.max_tokens)
+            ledger.settle(hold, reported, estimate=Usage(which, which))
 
 
 def test_verify_names_a_total_that_was_tampered_with(path: Path, ledger: Ledger, ask: MakeAsk) -> None:

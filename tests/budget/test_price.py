@@ -94,7 +94,7 @@ def test_the_arithmetic_names_each_bucket_and_adds_up() -> None:
     usage = Usage(input=1000, output=100, cached=600, cache_write=300, reasoning=40)
     assert PRICE.arithmetic(usage) == (
         "100 fresh input × $3/M = $0.0003",
-        "600 cached input × $0.3/M = $0.00018",
+        "600 cached input × $0.30/M = $0.00018",
         "300 cache write × $3.75/M = $0.001125",
         "60 output text × $15/M = $0.0009",
         "40 reasoning × $20/M = $0.0008",
@@ -107,4 +107,4 @@ def test_a_local_model_costs_nothing_whatever_it_does() -> None:
     assert ZERO_PRICE.cost(Usage(10**6, 10**6)) == 0
     assert ZERO_PRICE.affordable_output(10**6, 0) == UNBOUNDED
     assert ZERO_PRICE.summary() == "free"
-    assert PRICE.summary() == "$3 in, $0.3 cached, $15 out per million tokens"
+    assert PRICE.summary() == "$3 in, $0.30 cached, $15 out per million tokens"

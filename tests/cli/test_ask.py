@@ -1,13 +1,15 @@
 """One-shot questions, over a shell that plays prepared events."""
 
-import io
 import json
+import os
 import sys
-from collections.abc import AsyncGenerator
+import threading
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
 from ecoshell.agent.person import Nobody
+from ecoshell.cli import piped
 from ecoshell.cli.ask import AnswerOnly, JsonLines, OneShot, read_question, run
 from ecoshell.cli.outcome import Outcome
 from ecoshell.errors import UsageError
@@ -23,7 +25,7 @@ from ecoshell.events import (
     TurnFinished,
     from_json,
 )
-from ecoshell.messages import Usage
+from ecoshell.messages import Attachment, Usage
 from ecoshell.options import Options
 
 TURN: list[Event] = [
@@ -44,12 +46,22 @@ class PlayedShell:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
 
-    async def ask(self, question: str) -> AsyncGenerator[Event, None]:
+    async def ask(self, question: str, attachments: Sequence[Attachment]) -> AsyncGenerator[Event, None]:
         for event in self.events:
             yield event
 
     async def stop(self) -> None:
         raise AssertionError("nobody asked to stop")
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
+    """Put a real pipe with this data in the place of standard input; gives its other end."""
+    reader, writer = os.pipe()
+    os.write(writer, data)
+    if ended:
+        os.close(writer)
+    monkeypatch.setattr(sys, "stdin", os.fdopen(reader))
+    return writer
 
 
 async def told(events: list[Event], *, json: bool) -> Outcome:
@@ -72,8 +84,10 @@ async def test_json_tells_every_event_and_the_result_last(capsys: pytest.Capture
         "answer": "391",
         "cost_usd": "0.0031",
         "usage": {"input": 120, "output": 30, "cached": 100, "cache_write": 0, "reasoning": 0},
+        "estimate": None,
         "steps": 1,
         "registered": ["calculate"],
+        "refused": [],
         "session": "abc123",
     }
 
@@ -135,24 +149,43 @@ def test_a_cost_is_unknown_once_a_part_of_it_is() -> None:
 
 def test_an_empty_question_is_refused() -> None:
     with pytest.raises(UsageError, match="empty"):
-        run(Options(), " \n", json=False)
+        run(Options(), [" \n"], json=False)
 
 
 def test_with_json_an_empty_question_ends_in_a_result_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(Options(), "", json=True) == 2
+    assert run(Options(), [""], json=True) == 2
     error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert error["kind"] == "UsageError"
     assert (result["type"], result["status"], result["session"]) == ("result", "error", None)
 
 
 def test_what_is_not_utf8_on_standard_input_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"caf\xff?\n")))
+    pipe(monkeypatch, b"caf\xff?\n", ended=True)
     warnings: list[str] = []
-    assert read_question("-", warnings.append) == "caf�?"
+    assert read_question(["-"], warnings.append) == ("caf�?", ())
     assert len(warnings) == 1
 
 
-def test_an_argument_that_is_not_utf8_is_replaced_and_said() -> None:
+def test_an_argument_that_is_not_utf8_is_replaced_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     warnings: list[str] = []
-    assert read_question("caf\udcff?", warnings.append) == "caf�?"
+    pipe(monkeypatch, b"", ended=True)
+    assert read_question(["caf\udcff?"], warnings.append) == ("caf�?", ())
     assert len(warnings) == 1
+
+
+def test_an_input_that_does_not_end_goes_along_as_far_as_it_came_unless_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(piped, "_ENDS", 0.2)
+    told: list[str] = []
+    writer = pipe(monkeypatch, b"one\n", ended=False)
+    _, (attached,) = read_question(["sum", "up"], told.append)
+    assert attached.text == "one\n\n[cut: the first 4 of more than 4 bytes]"
+    assert [line.partition(";")[0] for line in told] == ["standard input had not ended after 0 s"]
+    os.close(writer)
+    writer = pipe(monkeypatch, b"one\n", ended=False)
+    later = threading.Timer(0.6, lambda: (os.write(writer, b"two\n"), os.close(writer)))
+    later.start()
+    asked, (attached,) = read_question(["sum", "up", "-"], told.append)
+    assert (asked, attached.text) == ("sum up", "one\ntwo\n")
+    later.join()

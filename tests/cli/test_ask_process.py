@@ -115,6 +115,75 @@ def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
     assert "not valid UTF-8" in err
 
 
+def attached(out: str) -> list[dict[str, str]]:
+    """What went along with the question, by the events on standard output."""
+    started = next(line for line in map(json.loads, out.splitlines()) if line["type"] == "turn_started")
+    return started["attachments"]
+
+
+def test_what_is_piped_in_goes_along_with_the_question_and_is_told(start: Start) -> None:
+    status, out, err = end(start("--json", "summarize", "this"), "naïve\nnotes\n".encode())
+    assert (status, attached(out)) == (0, [{"name": "standard input", "text": "naïve\nnotes\n"}])
+    assert err == "ecoshell: standard input goes along with the question: 13 bytes.\n"
+
+
+def test_a_long_input_is_cut_between_characters_and_both_are_told_how_much(start: Start) -> None:
+    status, out, err = end(start("--json", "summarize"), "€".encode() * 50_000)
+    (given,) = attached(out)
+    text, _, cut = given["text"].partition("\n")
+    assert (status, len(text), cut) == (0, 33_333, "[cut: the first 99,999 of 150,000 bytes]")
+    assert err == "ecoshell: standard input goes along with the question, cut: the first 99,999 of 150,000 bytes.\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes one program into another as a shell does")
+@pytest.mark.parametrize(
+    ("given", "names", "said"),
+    [
+        ("yes |", ["standard input"], "the first 100,000 of more than 16,000,000 bytes"),
+        ("", [], ""),
+        ("printf '  \\n' |", [], ""),
+        ("sleep 20 |", [], "nothing came on standard input for 3 s"),
+        ("(sleep 4; echo late) |", ["standard input"], "goes along with the question: 5 bytes"),
+        ("printf 'caf\\351' |", ["standard input"], "not valid UTF-8"),
+    ],
+)
+def test_every_kind_of_input_goes_along_or_the_question_goes_without_it(
+    tmp_path: Path, given: str, names: list[str], said: str
+) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"text": "fine"}\n')
+    wait = " -" if "late" in given else ""
+    end_of = " < /dev/null" if not given else ""
+    command = f"{given} '{sys.executable}' -m ecoshell ask --json --model script:{script} what is it{wait}{end_of}"
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home")}
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True
+    )
+    try:
+        assert process.stdout is not None
+        out = "".join(json.dumps(event) + "\n" for event in wait_for(process, "result"))
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert [one["name"] for one in attached(out)] == names
+    assert json.loads(out.splitlines()[-1])["answer"] == "fine"
+    assert (said in err.decode()) if said else not err
+
+
+def test_a_binary_input_is_refused_before_anything_is_asked(start: Start) -> None:
+    status, out, err = end(start("what is this?"), b"\x89PNG\0\0")
+    assert (status, out) == (2, "")
+    assert "binary" in err
+
+
+def test_a_question_without_an_end_is_refused(tmp_path: Path) -> None:
+    command = f"yes | '{sys.executable}' -m ecoshell ask -"
+    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
+    ended = subprocess.run(["/bin/sh", "-c", command], capture_output=True, timeout=LIMIT_S, env=env, check=False)
+    assert ended.returncode == 2
+    assert b"more than 16,000,000 bytes" in ended.stderr
+
+
 def test_an_empty_question_is_bad_usage(start: Start) -> None:
     status, out, err = end(start("-"), b"  \n")
     assert (status, out) == (2, "")
@@ -176,10 +245,20 @@ def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(start: Start) 
 
 
 def test_without_a_person_what_needs_approval_does_not_run(start: Start) -> None:
-    status, out, _ = end(start("--json", "sleep", replies=SLEEP))
-    finished = [line for line in map(json.loads, out.splitlines()) if line["type"] == "call_finished"]
-    assert status == 0
+    status, out, err = end(start("--json", "sleep", replies=SLEEP))
+    lines = [json.loads(line) for line in out.splitlines()]
+    finished = [line for line in lines if line["type"] == "call_finished"]
+    assert status == 4
     assert finished[-1]["refused"] == "unapproved"
+    assert (lines[-1]["status"], len(lines[-1]["refused"])) == ("answered", 1)
+    assert err.startswith("ecoshell: run_command(command=")
+    assert "was not run: it needs an approval, and nobody was there to ask. --yes allows" in err
+    assert end(start("sleep", replies=SLEEP))[:2] == (4, "slept\n")
+
+
+def test_what_a_rule_refuses_is_no_question_that_nobody_answered(start: Start) -> None:
+    status, out, err = end(start("--read-only", "sleep", replies=SLEEP))
+    assert (status, out, err) == (0, "slept\n", "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -255,6 +334,9 @@ def test_an_interrupt_while_the_question_is_awaited_ends_with_a_result(start: St
 
 def test_a_reader_that_has_gone_ends_it_quietly(start: Start) -> None:
     process = start("--json", "--yes", "sleep", replies=(*CALCULATE[:2] * 200, {"text": "391"}))
+    assert process.stdin is not None
+    process.stdin.close()
+    process.stdin = None
     wait_for(process, "turn_started")
     assert process.stdout is not None
     process.stdout.close()

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from decimal import Decimal
 
 import pytest
 from hostile_server import hostile_server
 from processes import processes_of
 
 from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import amount_text, nano_to_usd_text
 
 LIMIT_S = 60
 
@@ -94,3 +96,36 @@ def test_an_answered_question_leaves_no_process_behind(home):
         done = ask(home, "--model", "openai/good")
     assert (done.returncode, done.stdout) == (0, "The answer.\n"), done.stderr
     assert processes_of(home) == []
+
+
+def test_a_call_without_a_usage_is_shown_as_it_is_estimated_and_counts_in_full_until_it_is_reconciled(home):
+    def told(*command):
+        env = {**os.environ, "ECOSHELL_HOME": str(home), "PYTHONUTF8": "1"}
+        line = [sys.executable, "-m", "ecoshell", *command]
+        return subprocess.run(line, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+    with hostile_server() as server:
+        model = f'[models."openai/no-usage"]\nbase_url = "{server.openai}"\n'
+        (home / "config" / "config.toml").write_text(model)
+        done = ask(home, "--model", "openai/no-usage", "--price", "1,10", "--budget", "1", "--json")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    (settled,) = [event for event in events if event["type"] == "budget_settled"]
+    result, most = events[-1], settled["usage"]
+    assert (done.returncode, settled["reported"], settled["why"]) == (0, False, "no usage was reported")
+    assert (result["cost_usd"], result["usage"]) == (nano_to_usd_text(settled["spent_nano"]), most)
+    likely = result["estimate"]
+    assert 0 < likely["usage"]["input"] < most["input"] / 2
+    assert 0 < likely["usage"]["output"] < 20 < most["output"]
+    assert 0 < Decimal(likely["cost_usd"]) < Decimal(result["cost_usd"]) / 2
+
+    text, row = told("cost"), json.loads(told("cost", "--json"))["rows"][0]
+    assert (row["spent_usd"], row["input"]) == (result["cost_usd"], most["input"])
+    assert row["estimate"]["spent_usd"] == likely["cost_usd"]
+    assert f"≈ {amount_text(settled['estimate_nano'], 'usd')}" in text
+    assert f"≈ {likely['usage']['input']:,}" in text
+    assert json.loads(told("cost", "--json"))["caps"][0]["spent_usd"] == result["cost_usd"]
+
+    told("cost", "--reconcile", f"{settled['entry']}=0.001")
+    row = json.loads(told("cost", "--json"))["rows"][0]
+    assert (row["spent_usd"], row["estimate"]["spent_usd"]) == ("0.001", "0.001")
+    assert "≈ $" not in told("cost")

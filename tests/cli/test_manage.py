@@ -191,6 +191,12 @@ class TestCost:
 
 
 class TestConfig:
+    @pytest.mark.parametrize("typed", ["0.0000000001", "1,500", "20k", "9999999", "caf\udcff"])
+    def test_what_could_not_be_used_is_not_written(self, shell: Shell, typed: str) -> None:
+        assert "Nothing was written." in shell("config", "set", "budget.day", typed, status=2)
+        assert not user_paths().settings_file.exists()
+        shell("config", "check")
+
     def test_values_are_told_with_where_they_come_from(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
         file = written('[budget]\nday = 2.50\n[models."openai/x".price]\ninput = 0.1\noutput = 2\n')
         monkeypatch.setenv("ECOSHELL_AGENT_MAX_STEPS", "9")

@@ -194,3 +194,10 @@ def test_a_closed_pipe_ends_quietly() -> None:
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 141
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("--modle", "--model"), ("--moed", "--mode"), ("--bugdet", "--budget")])
+def test_swapped_letters_are_told_the_option_they_are_the_letters_of(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        build_parser().parse_args(["ask", typed, "x", "hi"])
+    assert refused.value.fix == f"Did you mean {meant}?"

@@ -369,7 +369,11 @@ async def test_a_remote_call_stopped_in_mid_stream_counts_in_full(
     started = asyncio.Event()
     await _cancel_in_mid_stream(Odd(_stuck(started, Delta("one "))), metered, events, started)
     assert (cap(ledger).spent, cap(ledger).held) == (150 * MILLION, 0)
-    assert isinstance(events[-1], BudgetSettled)
+    settled = events[-1]
+    assert isinstance(settled, BudgetSettled)
+    assert (settled.spent_nano, settled.usage.total) == (150 * MILLION, 150)
+    assert (settled.estimate, settled.estimate_nano) == (Usage(80, 4), 84 * MILLION)
+    assert settled.why == "the call was stopped"
 
 
 async def test_a_call_stopped_in_mid_stream_counts_what_a_model_that_counts_itself_has_used(

@@ -234,7 +234,18 @@ def test_an_error_says_what_happened_what_was_kept_and_what_to_do():
 def test_a_payment_without_reported_usage_says_that_the_whole_reservation_counts():
     block = lines.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
     assert block is not None
-    assert "whole reservation ($0.0071) counts as spent" in block.plain
+    assert "whole reservation ($0.0071) counts until `ecoshell cost --reconcile 1=AMOUNT`" in block.plain
+    stopped = BudgetSettled(
+        *(20, "single", "m", 7_100_000, Usage(7_200, 1_000), False, 3.0),
+        estimate=Usage(812, 40),
+        estimate_nano=1_200_000,
+        why="the call was stopped",
+    )
+    told = lines.settled(stopped)
+    assert told is not None
+    assert told.plain.startswith(
+        "The call was stopped, so nobody knows what it took: ≈ 812 tokens in and 40 out by a tokenizer, ≈ $0.0012."
+    )
 
 
 def test_an_overrun_is_named():
@@ -269,13 +280,15 @@ def test_folding_keeps_the_beginning_and_never_loses_silently(text: str, most_li
     [
         (None, "price unknown"),
         (0, "$0"),
-        (1, "<$0.0001"),
+        (1, "$0.000000001"),
+        (3_141_592, "$0.003142"),
+        (12_345_678_901, "$12.35"),
         (3_100_000, "$0.0031"),
         (500_000_000, "$0.50"),
         (2 * 10**9, "$2"),
     ],
 )
-def test_money_is_rounded_to_four_decimals_and_never_to_nothing(nano: int | None, text: str):
+def test_money_is_rounded_to_four_digits_and_never_to_nothing(nano: int | None, text: str):
     assert money(nano) == text
 
 

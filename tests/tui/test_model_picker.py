@@ -67,7 +67,7 @@ async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins
         assert rows[6][-2:] == ["own", "server"]
         assert len(rows) == 7
         assert here(app.shown).startswith("openai/gpt-4o")
-        assert "$2.5 in, $1.25 cached, $10 out per million tokens (your settings)" in detail(app)
+        assert "$2.50 in, $1.25 cached, $10 out per million tokens (your settings)" in detail(app)
         assert "context 128,000 · answers up to 16,384 tokens" in detail(app)
 
 

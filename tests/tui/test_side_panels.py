@@ -7,7 +7,8 @@ from side_play import REACHED, READY, TURN, TWO_MODELS, SideApp, many_tools
 from textual.events import Paste
 from tui_play import eventually
 
-from ecoshell.events import BudgetChanged, TextArrived, ToolRegistered
+from ecoshell.events import BudgetChanged, BudgetSettled, TextArrived, ToolRegistered
+from ecoshell.messages import Usage
 from ecoshell.tui.side.budget import BudgetPanel
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.roles import RolesPanel
@@ -43,6 +44,22 @@ async def test_the_panels_follow_the_events(paths):
         assert "turn 1" in panel(app).text
         app.body.hear(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel).text)
+
+
+async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths):
+    standing = replace(READY, spent_nano=1_200_000, used_tokens=852, estimated=True, estimated_nano=True)
+    app = SideApp(paths, standing)
+    async with app.run_test(size=WIDE) as pilot:
+        stopped = BudgetSettled(
+            *(20, "single", READY.model, 52_000_000, Usage(7_200, 1_000), False, 3.0),
+            estimate=Usage(812, 40),
+            estimate_nano=1_200_000,
+        )
+        app.body.hear(TURN[0])
+        app.body.hear(stopped)
+        await eventually(pilot, lambda: "≈ 812 in · 40 out" in panel(app, RolesPanel).text)
+        assert "≈ $0.0012" in panel(app, RolesPanel).text
+        assert "so far     ≈ $0.0012 · ≈ 852 tok" in panel(app, BudgetPanel).text
 
 
 async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):

@@ -13,6 +13,7 @@ from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import plan_table, standing_text
 from ecoshell.agent.plan.why import why_text
 from ecoshell.agent.shell import Shell
+from ecoshell.budget.money import counted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.sessions.branching import Branching, branchings
 from ecoshell.sessions.export import write_new
@@ -99,7 +100,7 @@ async def _refusal(shell: Shell, plan: LivePlan) -> str:
 
 
 def _others(count: int) -> str:
-    return f"\n… and {count:,} more tools" if count else ""
+    return f"\n… and {counted(count, 'more tool')}" if count else ""
 
 
 def _choices(shell: Shell) -> Iterable[str]:

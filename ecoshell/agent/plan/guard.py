@@ -1,12 +1,12 @@
 """How a plan stands in the way of a call: it bars what may not be used, and has every result judged and counted."""
 
 import asyncio
+from collections.abc import Mapping
 
-from ecoshell.agent.guards import Scene, Source, refuse
+from ecoshell.agent.guards import AskForMoney, Scene, Source, refuse
 from ecoshell.agent.plan.choices import Judge
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.recording import Recorder
-from ecoshell.agent.steering import Steering
 from ecoshell.events import CallJudged
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.judging.judges import Verdict
@@ -16,17 +16,31 @@ _UNJUDGED = Verdict(None, "", "the turn was stopped")
 
 
 class Planned:
-    """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2)."""
+    """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2); where that is for money, the person is asked."""
 
-    def __init__(self, inner: Source, plan: Steering) -> None:
+    def __init__(self, inner: Source, plan: LivePlan, ask: AskForMoney) -> None:
         self._inner = inner
         self._plan = plan
+        self._ask = ask
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        refusal = await asyncio.to_thread(self._plan.refusal, call.name)
-        if refusal:
+        if refusal := await self.refusal(call.name, scene):
             return refuse("forbidden", refusal)
         return await self._inner.act(call, scene)
+
+    async def refusal(self, tool: str, scene: Scene) -> str:
+        """Why a tool may not be used, or registered, now; empty where it may, also because the person has made room."""
+        while refusal := await asyncio.to_thread(self._plan.refusal, tool):
+            short = None if scene.node else self._plan.shortage(tool)
+            if short is None or not await self._ask(short, scene.emit):
+                return refusal
+            await self._plan.follow(scene.emit)
+        return ""
+
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        """Tools that may not be used now, whoever asks."""
+        return self._plan.forbidden
 
 
 class Judged:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.mode import View
+from ecoshell.agent.outlook import used
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.forethought import Forethought
 from ecoshell.agent.plan.limits import Limits
@@ -15,9 +16,10 @@ from ecoshell.agent.plan.notes import after_result, before_question, refused
 from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
+from ecoshell.agent.printing import amount
 from ecoshell.agent.steering import Estimate
 from ecoshell.budget.caps import CapState
-from ecoshell.errors import StoreError
+from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
     BranchLeft,
     Emit,
@@ -98,6 +100,29 @@ class LivePlan:
         if why is None and better is None:
             return ""
         return refused(self.draft, tool, why, better, self._told.known)
+
+    def shortage(self, tool: str) -> LimitReached | None:
+        """What a tool refused for money lacks, in the figures of the plan; None where another reason bars it."""
+        draft, found, cost = self.draft, self.draft.means, self.draft.costs.get(tool)
+        if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
+            return None
+        aside = self._kit.cast.mode.aside
+        caps = [cap for cap in self._caps if cap.unit == found.unit]
+        tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
+        better = draft.plan.better(tool)
+        need = cost.total + found.reserved - draft.paid + (better.cost if better is not None else 0)
+        if tightest is None or need <= found.cap:
+            return None
+        price, left, reserved = (amount(value, found.unit) for value in (cost.total, found.cap, found.reserved))
+        beside = f", and {better.tool} ({amount(better.cost, found.unit)}) is worth more" if better is not None else ""
+        return LimitReached(
+            f"{tool} is expected to cost {price}. The {tightest.scope}'s cap has {left} left, of which {reserved} is "
+            f"reserved for the answer, so {amount(draft.budget or 0, found.unit)} is for tools{beside}.",
+            scope=tightest.scope,
+            need=need,
+            left=found.cap,
+            unit=found.unit,
+        )
 
     def allows(self, tool: str) -> int | None:
         row, budget = self.draft.plan.row(tool), self.draft.plan.budget

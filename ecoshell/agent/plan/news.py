@@ -15,7 +15,11 @@ _NAMED = 3
 def outlook(plan: PlanChanged, written: Written) -> str:
     """A turn's first plan: how many tools it allows, what the turn may cost, and whether it is more than advice."""
     binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
-    return f"{planned_share(plan)} tools, {price_range(plan, written)}{binding}"
+    return f"{planned_share(plan)} {_tools(plan)}, {price_range(plan, written)}{binding}"
+
+
+def _tools(plan: PlanChanged) -> str:
+    return "tool" if len(plan.rows) + plan.others == 1 else "tools"
 
 
 def planned_share(plan: PlanChanged) -> str:

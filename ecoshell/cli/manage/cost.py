@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 
+from ecoshell.agent.printing import spent_text
 from ecoshell.assembly.parts import open_ledger, open_store
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.entries import Entry
 from ecoshell.budget.ledger import Ledger
-from ecoshell.budget.money import Amount, amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
 from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
-from ecoshell.cli.manage.show import print_json, print_table, seconds_text, spent_text
+from ecoshell.cli.manage.show import print_json, print_table, seconds_text
 from ecoshell.errors import UsageError
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
@@ -85,7 +86,13 @@ def _row_record(row: CostRow) -> dict[str, object]:
         "unpriced": row.unpriced,
         "seconds": None if row.seconds is None else round(row.seconds, 3),
         "untimed": row.untimed,
+        "estimate": None if row.estimate is None and row.estimate_nano is None else _shown_record(row),
     }
+
+
+def _shown_record(row: CostRow) -> dict[str, object]:
+    """The row with calls that reported no usage as they are estimated."""
+    return {"spent_usd": _usd(row.shown_nano), "input": row.shown_usage.input, "output": row.shown_usage.output}
 
 
 def _plan_record(plan: PlanCost) -> dict[str, object]:
@@ -113,6 +120,8 @@ def _entry_record(entry: Entry) -> dict[str, object]:
         "state": entry.state,
         "counted_usd": _usd(_counted(entry)),
         "counted_tokens": entry.held_usage.total,
+        "estimate_usd": _usd(entry.estimate_nano),
+        "estimate_tokens": None if entry.estimate is None else entry.estimate.total,
     }
 
 
@@ -126,7 +135,10 @@ def _print_rows(by: str, rows: Sequence[CostRow]) -> None:
             row.key or "-",
             spent_text(row),
             _shown(row.held_nano),
-            *(f"{count:,}" for count in (row.usage.input, row.usage.cached, row.usage.output, row.calls)),
+            about(f"{row.shown_usage.input:,}", estimated=row.estimate is not None),
+            f"{row.usage.cached:,}",
+            about(f"{row.shown_usage.output:,}", estimated=row.estimate is not None),
+            f"{row.calls:,}",
             seconds_text(row),
         )
         for row in rows
@@ -150,17 +162,26 @@ def _print_caps(caps: Sequence[CapState]) -> None:
 def _print_unknown(unknown: Sequence[Entry]) -> None:
     if not unknown:
         return
-    print("\nNobody knows what these calls took, so their whole reservation counts:")
+    print("\nNobody knows what these calls took, so under the caps their whole reservation counts:")
     cells = [
-        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, _shown(_counted(entry)))
+        (str(entry.id), _time(entry), entry.session, entry.model, entry.state, _shown(_counted(entry)), _likely(entry))
         for entry in unknown
     ]
-    print_table(("entry", "at", "session", "model", "state", "counted"), cells, right=("entry", "counted"))
+    head = ("entry", "at", "session", "model", "state", "counted", "likely")
+    print_table(head, cells, right=("entry", "counted", "likely"))
     print(f"If the provider's bill says otherwise: ecoshell cost --reconcile {unknown[0].id}=0.0031")
 
 
 def _counted(entry: Entry) -> int | None:
     return entry.held_nano if entry.usage is None else entry.spent_nano
+
+
+def _likely(entry: Entry) -> str:
+    """What a call took by a tokenizer: its price, or its tokens where that is no other than what is counted."""
+    if entry.estimate is None:
+        return "unknown"
+    nano = entry.estimate_nano
+    return about(_shown(nano) if nano is not None else counted(entry.estimate.total, "token"), estimated=True)
 
 
 def _shown(nano: int | None) -> str:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ecoshell.agent.printing import spent_text
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.cli.manage.show import print_table, spent_text
+from ecoshell.cli.manage.show import print_table
 from ecoshell.events import GraphPlanned
 from ecoshell.planning.catp.qop import worth
 from ecoshell.sessions.plans import PlannedTurn, PlannedTurns

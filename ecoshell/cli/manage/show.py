@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from ecoshell.budget.costs import CostRow
-from ecoshell.budget.money import amount_text
 from ecoshell.untrusted import visible_line
 
 _UNWRAPPED = 10_000
@@ -16,12 +15,6 @@ _UNWRAPPED = 10_000
 def print_json(value: Any) -> None:
     """One JSON value, indented, in ASCII."""
     print(json.dumps(value, indent=2))
-
-
-def spent_text(row: CostRow) -> str:
-    """What was spent, and of how many calls nobody knows the price."""
-    spent = "unknown" if row.spent_nano is None else amount_text(row.spent_nano, "usd")
-    return spent if not row.unpriced or row.spent_nano is None else f"{spent} + {row.unpriced} unknown"
 
 
 def seconds_text(row: CostRow) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ecoshell.assembly.parts import load_settings, tools_of
+from ecoshell.budget.money import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelError, UsageError
 from ecoshell.models.local import LocalModel
@@ -83,4 +84,5 @@ def _print_tools(tools: list[Tool], tokenizer: Tokenizer) -> None:
         for tool, count in zip(tools, counts, strict=True)
     ]
     print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
-    print(f"\n{len(tools)} tools, {sum(counts):,} tokens if all were registered, counted by {tokenizer.name}.")
+    known, size = counted(len(tools), "tool"), counted(sum(counts), "token")
+    print(f"\n{known}, {size} if all were registered, counted by {tokenizer.name}.")

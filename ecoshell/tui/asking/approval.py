@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.widgets import Input, Static, TextArea
 
 from ecoshell.agent.person import Approval, Decision, parse_arguments
+from ecoshell.budget.money import counted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted
 from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Field, Foot, Question
@@ -259,7 +260,7 @@ class Folded:
         first = "\n".join(text.split("\n", lines)[:lines])
         shown = first[: lines * _PER_LINE]
         beyond = text.count("\n") - shown.count("\n")
-        more = f"{beyond:,} more lines" if beyond else f"{len(text) - len(shown):,} more characters"
+        more = counted(beyond, "more line") if beyond else counted(len(text) - len(shown), "more character")
         return cls(visible(shown), f"  … {more}" if len(shown) < len(text) else "")
 
     def beside(self, indent: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import Binding, BindingType
 
 from ecoshell.agent.archive import SessionRow
+from ecoshell.budget.money import about
 from ecoshell.errors import EcoshellError
 from ecoshell.tui.figures import money
 from ecoshell.tui.screens.aside import Aside
@@ -54,14 +55,14 @@ class SessionPicker(Picker[SessionRow]):
 
     def row(self, item: SessionRow) -> Row:
         info, mark = item.info, "this one" if item.current else ""
-        cells = (_title(item), info.updated_text, info.model, money(item.spent_nano), mark)
+        cells = (_title(item), info.updated_text, info.model, _cost(item), mark)
         return Row(cells, also=f"{info.id} {info.model} {info.workspace}")
 
     def detail(self, item: SessionRow) -> str:
         """The whole title, the id and the folder, and what it took."""
         info = item.info
         calls = f"{item.calls} model call{'' if item.calls == 1 else 's'}"
-        return f"{_title(item)}\n{info.id} · {info.workspace}\n{calls} · {money(item.spent_nano)} · {info.model}"
+        return f"{_title(item)}\n{info.id} · {info.workspace}\n{calls} · {_cost(item)} · {info.model}"
 
     def result(self, item: SessionRow) -> str | None:
         if item.current:
@@ -122,6 +123,10 @@ class SessionPicker(Picker[SessionRow]):
             self.complain(str(error))
             return False
         return True
+
+
+def _cost(item: SessionRow) -> str:
+    return about(money(item.spent_nano), estimated=item.estimated)
 
 
 def _title(row: SessionRow) -> str:

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from textual.widgets import Static
 
 from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import about
 from ecoshell.tui.figures import amount, money, tokens
 from ecoshell.tui.side.closeness import cap_word, tightest
 from ecoshell.tui.side.sheet import fit, left, model_name
@@ -130,7 +131,7 @@ def summary(standing: "Standing", caps: Sequence[CapState]) -> tuple[str, ...]:
 def _money_left(standing: "Standing", caps: Sequence[CapState]) -> str:
     cap = tightest(caps)
     if cap is None:
-        spent = money(standing.spent_nano)
+        spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
         return f"no cap, {spent}" if standing.spent_nano is None else f"no cap, spent {spent}"
     word = cap_word(cap)
     left_of = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"

@@ -259,7 +259,7 @@ class Board:
 
 
 def _money(standing: "Standing") -> tuple[object, ...]:
-    return standing.spent_nano, standing.used_tokens, standing.next_nano, standing.next_tokens
+    return standing.spent_nano, standing.used_tokens, standing.estimated, standing.next_nano, standing.next_tokens
 
 
 def _context(standing: "Standing") -> tuple[object, ...]:

@@ -1,12 +1,18 @@
 """The budget panel: what may be spent, what is, and what the next step could cost."""
 
+from typing import TYPE_CHECKING
+
 from ecoshell.budget.caps import CapState
+from ecoshell.budget.money import about
 from ecoshell.tui.figures import amount, money, tokens
 from ecoshell.tui.side.board import Board
 from ecoshell.tui.side.closeness import cap_word, tightest
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.sheet import Line, Tone, bar, ends, fit, percent, row
 from ecoshell.untrusted import visible_line
+
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Standing
 
 _WORDS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
@@ -38,8 +44,14 @@ def budget_lines(board: Board, width: int) -> list[Line]:
         *lines,
         row("next step", _next_step(standing.next_nano, standing.next_tokens), width),
         row("held now", held, width),
-        row("so far", _both(standing.spent_nano, standing.used_tokens), width),
+        row("so far", _so_far(standing), width),
     ]
+
+
+def _so_far(standing: "Standing") -> str:
+    """What the session took; caps count more of it where calls reported no usage."""
+    spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
+    return f"{spent} · {about(tokens(standing.used_tokens), estimated=standing.estimated)} tok"
 
 
 def _next_step(nano: int | None, most: int | None) -> str:

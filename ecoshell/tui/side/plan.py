@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from ecoshell.agent.plan.news import planned_share, price_range
+from ecoshell.budget.money import counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.tui.figures import amount
 from ecoshell.tui.side.board import Board
@@ -164,4 +165,4 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def _others(self) -> list[Line]:
         others = self.plan.others if self.plan else 0
-        return [((f"  and {others:,} more tools", "muted"),)] if others else []
+        return [((f"  and {counted(others, 'more tool')}", "muted"),)] if others else []

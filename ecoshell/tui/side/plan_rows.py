@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from ecoshell.budget.money import Unit
+from ecoshell.budget.money import Unit, amount_text
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.tui.figures import amount, money, tokens
+from ecoshell.tui.figures import tokens
 from ecoshell.tui.side.sheet import Line, Piece, Tone, fit, fit_middle, left, right
 from ecoshell.untrusted import visible_line
 
@@ -93,7 +93,7 @@ class Columns:
         return ((left(start, room - cell_len(end)), "muted"), (end, tone))
 
     def _short_cost(self, value: int) -> str:
-        return tokens(value) if self._unit == "tokens" else _short(money(value).replace("$", ""))
+        return tokens(value) if self._unit == "tokens" else _short(_expected(value, "usd").replace("$", ""))
 
 
 def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
@@ -116,8 +116,13 @@ def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:
 
 
 def _cost(row: PlanRow, unit: Unit) -> str:
-    spread = f" ± {amount(row.spread, unit)}" if row.spread else ""
-    return f"{amount(row.cost, unit)}{spread}"
+    spread = f" ± {_expected(row.spread, unit)}" if row.spread else ""
+    return f"{_expected(row.cost, unit)}{spread}"
+
+
+def _expected(value: int, unit: Unit) -> str:
+    """A cost that is only expected, in as few digits as it is worth."""
+    return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, "usd", digits=2)
 
 
 def _used(row: PlanRow) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ecoshell.events import BudgetSettled
+from ecoshell.events import BudgetSettled, Taken
 from ecoshell.messages import Usage
 from ecoshell.options import ROLES
 
@@ -26,6 +26,10 @@ class RoleUse:
     usage: Usage = field(default_factory=Usage)
     spent_nano: int | None = 0
     seconds: float = 0.0
+    estimated: bool = False
+    """Whether a part of the usage is an estimate, as of calls that reported none."""
+    estimated_nano: bool = False
+    """Whether a part of the price is."""
 
     @property
     def thinker(self) -> Thinker:
@@ -33,13 +37,15 @@ class RoleUse:
 
     def plus(self, call: BudgetSettled) -> "RoleUse":
         """The same with one more call."""
-        unknown = self.spent_nano is None or call.spent_nano is None
+        taken = Taken(self.spent_nano, self.usage, self.estimated, self.estimated_nano).plus(call)
         return replace(
             self,
             calls=self.calls + 1,
-            usage=self.usage + call.usage,
-            spent_nano=None if unknown else (self.spent_nano or 0) + (call.spent_nano or 0),
+            usage=taken.usage,
+            spent_nano=taken.nano,
             seconds=self.seconds + call.seconds,
+            estimated=taken.estimated,
+            estimated_nano=taken.estimated_nano,
         )
 
 

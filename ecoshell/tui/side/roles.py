@@ -6,6 +6,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
+from ecoshell.budget.money import about
 from ecoshell.models.local_names import name_parts
 from ecoshell.tui.figures import duration, money, tokens
 from ecoshell.tui.side.board import Board
@@ -72,9 +73,10 @@ def _used(use: RoleUse, width: int, *, thinks: bool) -> list[Line]:
     calls = "1 call" if use.calls == 1 else f"{use.calls} calls"
     used = use.usage
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
+    amounts = f"{tokens(used.input)} in{cached} · {tokens(used.output)} out"
     return [
-        (*word, *ends((f"  {calls}  {duration(use.seconds)}", "text"), (money(use.spent_nano), "text"), room)),
-        ((fit(f"  {tokens(used.input)} in{cached} · {tokens(used.output)} out", width), "muted"),),
+        (*word, *ends((f"  {calls}  {duration(use.seconds)}", "text"), (_price(use), "text"), room)),
+        ((fit(f"  {about(amounts, estimated=use.estimated)}", width), "muted"),),
     ]
 
 
@@ -101,10 +103,15 @@ def _numbers(use: RoleUse, percent: str, *, thinks: bool) -> tuple[Piece, ...]:
         rest = right("", time + share)
         return ((right("", before), "text"), taken) if thinks else ((f"{right(_NOT_ASKED, before)}{rest}", "muted"),)
     used = use.usage
-    counts = (str(use.calls), *map(tokens, (used.input, used.cached, used.output)))
-    cells = (*counts, "unknown" if use.spent_nano is None else money(use.spent_nano))
+    read, written = (about(tokens(count), estimated=use.estimated) for count in (used.input, used.output))
+    price = "unknown" if use.spent_nano is None else _price(use)
+    cells = (str(use.calls), read, tokens(used.cached), written, price)
     numbers = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
     return ((numbers, "text"), taken, (right(percent, share), "text"))
+
+
+def _price(use: RoleUse) -> str:
+    return about(money(use.spent_nano), estimated=use.estimated_nano)
 
 
 def _sign(use: RoleUse, *, thinks: bool) -> Piece:

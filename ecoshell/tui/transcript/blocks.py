@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, get_args
 
+from ecoshell.budget.money import counted
 from ecoshell.untrusted import visible
 
 Tone = Literal[
@@ -204,8 +205,3 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     if more or not shown:
         return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
     return shown, f"… {counted(len(text) - len(shown), 'more character')}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things, in words: `1 line`, `1,204 lines`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

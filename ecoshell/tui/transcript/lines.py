@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.plan.news import newly_barred, outlook
-from ecoshell.agent.printing import context_line, mode_line, reasoned_line, refusal, trust_line, words_text
+from ecoshell.agent.printing import (
+    context_line,
+    mode_line,
+    reasoned_line,
+    refusal,
+    trust_line,
+    unreported_line,
+    words_text,
+)
+from ecoshell.budget.money import about, counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -39,7 +48,7 @@ from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.figures import amount, duration, money, tokens
-from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, counted, folded, row, rows_of
+from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
 QUESTION_LINES = 12
@@ -147,7 +156,7 @@ def plan_scored(event: PlanScored) -> Block:
 def offered(event: ToolsOffered) -> Block:
     """What the model knows of its tools as the turn starts, and why."""
     approx = "" if event.exact else "≈ "
-    count = f"{len(event.names)} tools by name"
+    count = f"{counted(len(event.names), 'tool')} by name"
     upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
@@ -337,16 +346,14 @@ def settled(event: BudgetSettled) -> Block | None:
     if event.overrun_nano:
         over = f"{visible_line(event.model)} billed {money(event.overrun_nano)} more than was reserved for the call"
         return notice(f"{over}: the overrun is recorded, and no more calls go to it under a cap.")
-    if not event.reported:
-        whole = money(event.spent_nano) if event.spent_nano else f"{event.usage.total:,} tokens"
-        return notice(f"No usage was reported for this call: its whole reservation ({whole}) counts as spent.")
-    return None
+    return None if event.reported else notice(unreported_line(event))
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending, tone = _ENDINGS[event.status]
-    sums = [money(event.spent_nano), counted(event.steps, "step"), duration(event.seconds)]
+    cost = about(money(event.taken.nano), estimated=event.taken.estimated_nano)
+    sums = [cost, counted(event.steps, "step"), duration(event.seconds)]
     if event.saved_tokens > 0 and event.spent_nano:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:

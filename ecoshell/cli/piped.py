@@ -1,0 +1,144 @@
+"""Standard input as `ask` takes it: the question itself, or a text that goes along with one."""
+
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ecoshell.agent.mentions import FILE_BYTES
+from ecoshell.budget.money import counted
+from ecoshell.cli.decoding import decoded
+from ecoshell.errors import UsageError
+from ecoshell.messages import Attachment
+
+NAME = "standard input"
+MOST = 16_000_000
+"""Bytes that are read at all."""
+_BEGINS, _ENDS = 3.0, 60.0
+"""Seconds within which an input that nobody promised has to begin and to end: services are often started with an open
+pipe that nobody writes to."""
+_CHUNK = 65_536
+_WHEN_SLOW = "Put - after the question to wait for its end, or < /dev/null to go without."
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What came in: its beginning, and how much it was."""
+
+    head: bytes = b""
+    size: int = 0
+    ended: bool = False
+
+
+def question() -> bytes:
+    """All of standard input, however long it takes; raises UsageError for more than MOST bytes."""
+    heard = _hear(MOST, begins=None, ends=None)
+    if not heard.ended:
+        raise UsageError(f"The question on standard input has more than {MOST:,} bytes.", fix="Ask a shorter one.")
+    return heard.head
+
+
+def context(say: Callable[[str], None], *, promised: bool) -> Attachment | None:
+    """What was piped in, to go along with a question; `say` tells how much it was. None where nothing was.
+
+    A terminal is not read unless it is `promised`, which also takes the time limits away. Raises UsageError for what is
+    no text.
+    """
+    if sys.stdin.isatty() and not promised:
+        return None
+    limits = (None, None) if promised else (_BEGINS, _ENDS)
+    try:
+        heard = _hear(FILE_BYTES, begins=limits[0], ends=limits[1])
+    except OSError as error:  # as after nohup, which leaves an input that cannot be read
+        if promised:
+            raise UsageError(f"Standard input cannot be read ({error.strerror}).") from error
+        return None
+    if not heard.size and not heard.ended:
+        say(f"nothing came on standard input for {_BEGINS:.0f} s, so the question goes without it. {_WHEN_SLOW}")
+    if b"\0" in heard.head:
+        raise UsageError(
+            "Standard input is binary (it contains NUL bytes), not text, so nothing was asked.",
+            fix="Pipe text, or give the question < /dev/null.",
+        )
+    if not heard.head.strip():
+        return None
+    return _attachment(heard, say)
+
+
+def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
+    """The text, which says where it was cut."""
+    head, size = heard.head, heard.size
+    whole = counted(size, "byte") if heard.ended else f"more than {min(size, MOST):,} bytes"
+    if len(head) < size:  # a character that was cut in two goes
+        head = head.decode("utf-8", "ignore").encode() if _cut_in_two(head) else head
+    text = decoded(head, say)
+    if len(head) == size and heard.ended:
+        say(f"{NAME} goes along with the question: {whole}.")
+        return Attachment(NAME, text)
+    part = f"the first {len(head):,} of {whole}"
+    if heard.ended or size >= MOST:
+        say(f"{NAME} goes along with the question, cut: {part}.")
+    else:
+        say(f"{NAME} had not ended after {_ENDS:.0f} s; {part} go along with the question. {_WHEN_SLOW}")
+    return Attachment(NAME, f"{text}\n[cut: {part}]")
+
+
+def _cut_in_two(head: bytes) -> bool:
+    """Whether all of it is UTF-8 save for a character that its end has cut."""
+    try:
+        head.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return False
+
+
+def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:
+    """Read to the end, to MOST bytes or to the time limits, of which None is none; raises OSError."""
+    heard, arrived, began = _Heard(), _arriving(), time.monotonic()
+    limit = begins
+    while heard.size <= MOST and not heard.ended:
+        left = None if limit is None else max(0.0, began + limit - time.monotonic())
+        try:
+            chunk = arrived.get(timeout=left)
+        except queue.Empty:
+            break
+        if isinstance(chunk, OSError):
+            raise chunk
+        limit = ends
+        heard.head += chunk[: kept - len(heard.head)]
+        heard.size += len(chunk)
+        heard.ended = not chunk
+    return heard
+
+
+def _arriving() -> "queue.Queue[bytes | OSError]":
+    """What comes in, the last piece empty. A thread reads, as not every system can wait for a pipe; it ends with us."""
+    arrived: queue.Queue[bytes | OSError] = queue.Queue(maxsize=4)
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        chunk = b"more"
+        while chunk:
+            try:
+                chunk = _read(descriptor)
+            except OSError as error:
+                arrived.put(error)
+                return
+            arrived.put(chunk)
+
+    threading.Thread(target=read, daemon=True).start()
+    return arrived
+
+
+def _read(descriptor: int) -> bytes:
+    """The next piece; whoever started this may have left the input without waiting."""
+    while True:
+        try:
+            return os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            import select
+
+            select.select([descriptor], [], [])
