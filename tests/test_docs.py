@@ -2,6 +2,9 @@
 
 import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -64,3 +67,16 @@ def test_every_page_linked_to_is_there():
     ]
     missing = [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()]
     assert missing == []
+
+
+@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
+def test_the_picture_in_the_readme_shows_what_the_program_shows(tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs" / "screen.py", tmp_path / "screen.svg"], check=True, timeout=300)
+    assert words(tmp_path / "screen.svg") == words(ROOT / "docs" / "screen.svg"), "`make docs` makes it anew"
+
+
+def words(picture: Path) -> list[str]:
+    """What a picture says, but for figures, which differ from run to run."""
+    said = re.findall(r">([^<]+)</text>", picture.read_text(encoding="utf-8"))
+    text = re.sub(r"\d[\d.,]*", "0", " ".join(said).replace("&#160;", " "))
+    return re.sub(r"\b0 (ms|min)\b", "0 s", text).replace("█", "░").split()

@@ -195,7 +195,7 @@ async def test_a_cap_without_room_for_another_attempt_is_told_and_nobody_is_aske
 async def test_a_role_without_a_price_does_not_go_on_under_a_cap_in_dollars(play, home):
     settings = user_paths().settings_file
     settings.parent.mkdir(parents=True)
-    settings.write_text('[models."openai/unpriced"]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    settings.write_text('[models."openai/unpriced"]\nbase_url = "http://192.0.2.1:9/v1"\n')
     lines = [GIVE_UP, finish("3")]
     async with play(lines, mode="auto", price=PRICE, budget="0.50", registration="all") as shell:
         await shell.kit.give(RoleModels(summarizer="openai/unpriced"))

@@ -84,7 +84,7 @@ async def test_a_tool_dearer_than_the_cap_is_weighed_against_no_other(capped):
     async with capped(finish("3")) as shell:
         shell.kit.planning.resources = {"fetch_url": 10**12}
         text = await why(shell, "fetch_url")
-    assert re.search(r"\nOne use costs \$1000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
+    assert re.search(r"\nOne use costs \$1,000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
 
 
 async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(capped):
@@ -186,7 +186,7 @@ def plans(draw):
 
 def amounts(text):
     """Whole units of every amount in a text."""
-    found = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens", text)
+    found = re.findall(r"\$(\d+(?:\.\d+)?)|([\d,]+) tokens?", text)
     return [int(Decimal(usd) * 10**9) if usd else int(tokens.replace(",", "")) for usd, tokens in found]
 
 

@@ -262,7 +262,7 @@ async def test_roles_are_not_changed_while_a_turn_runs(cast):
 
 
 async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anything_is_paid(cast):
-    unpriced = '[models."openai/unpriced"]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    unpriced = '[models."openai/unpriced"]\nbase_url = "http://192.0.2.1:1/v1"\n'
     options = {"caller": "openai/unpriced", "settings": unpriced, "registration": "all", "budget": "0.50"}
     async with cast(session=[NEXT, ENOUGH], prices=[("session", 1)], **options) as shell:
         events = await turn(shell)

@@ -162,15 +162,15 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
             await shell.command("/mode duo")
 
 
-async def test_a_resumed_session_thinks_as_the_command_line_says_and_not_as_it_did(play):
+async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_otherwise(play):
     async with play([say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph") as shell:
         await shell.kit.think_as("umi")
         assert ((await turn(shell, "Hello"))[0].strategy, shell.kit.mode) == ("graph", "umi")
         session = shell.session
     async with play([], resume=session) as again:
-        assert (again.kit.strategy, again.kit.mode) == ("react", "single")
-    async with play([], resume=session, mode="umi", strategy="tot") as again:
-        assert (again.session, again.kit.strategy, again.kit.mode) == (session, "tot", "umi")
+        assert (again.kit.strategy, again.kit.mode) == ("react", "umi")
+    async with play([], resume=session, mode="single", strategy="tot") as again:
+        assert (again.session, again.kit.strategy, again.kit.mode) == (session, "tot", "single")
 
 
 async def test_the_mode_is_not_changed_while_a_turn_runs(play):

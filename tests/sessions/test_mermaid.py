@@ -13,7 +13,7 @@ from ecoshell.sessions.export import as_markdown
 from ecoshell.sessions.mermaid import escaped, flowchart
 from ecoshell.untrusted import visible_line
 
-NODE = re.compile(r'    n(\d+)\["(?P<label>(?:* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
+NODE = re.compile(r'    n(\d+)\["(?P<label>(?:\* )?[\w#;]*)<br/>(?P<figures>[\w ·≈→$.?<]*)"\]:::(?P<state>[a-z]+)')
 EDGE = re.compile(r"    n(\d+) (-->|==>) n(\d+)")
 CLASS = re.compile(r"    classDef [a-z]+ [a-z0-9:#, -]+")
 

@@ -5,12 +5,17 @@ from decimal import ROUND_DOWN, Decimal
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import state_word
-from ecoshell.agent.printing import amount
+from ecoshell.budget.money import amount_text
 from ecoshell.events import PlanRow
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence
 from ecoshell.planning.btp.costs import Expected
 from ecoshell.planning.btp.plan import Bound
 from ecoshell.planning.btp.value import HELPFUL_PRIOR, WEIGHT_PRIOR, mean_frequency, value
+
+
+def _exact(value: int, unit: str) -> str:
+    """An amount to its last digit, because people check the sums."""
+    return amount_text(value, "usd" if unit == "usd" else "tokens", digits=len(str(value)))
 
 
 def why_text(plan: LivePlan, tool: str) -> str:
@@ -65,7 +70,7 @@ def _if_asked(draft: Draft, row: PlanRow) -> str:
         return "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
     return (
         f"Asked for, it is refused: {better.tool} is worth more ({better.value:.4f} × {better.chance:.4f} = "
-        f"{better.worth:.4f}, against {row.value:.4f} × 1) for less ({amount(better.cost, draft.unit)}), and could not "
+        f"{better.worth:.4f}, against {row.value:.4f} × 1) for less ({_exact(better.cost, draft.unit)}), and could not "
         "be paid after it."
     )
 
@@ -98,11 +103,11 @@ def _frequency(bound: Bound, past: Evidence, threshold: float) -> str:
 
 
 def _cost_line(cost: Expected, row: PlanRow, past: Evidence, *, priced: bool) -> str:
-    step = amount(cost.step, cost.unit) if priced or cost.step else "of unknown price"
-    parts = f"tool {amount(cost.tool, cost.unit)} + model step {step}"
-    more = f"registering {amount(cost.registering, cost.unit)} + time {amount(cost.time, cost.unit)}"
-    spread, source = amount(cost.spread, cost.unit), _source(cost, row, past)
-    return f"cost   {amount(cost.total, cost.unit)} = {parts} + {more}; ± {spread}, {source}"
+    step = _exact(cost.step, cost.unit) if priced or cost.step else "of unknown price"
+    parts = f"tool {_exact(cost.tool, cost.unit)} + model step {step}"
+    more = f"registering {_exact(cost.registering, cost.unit)} + time {_exact(cost.time, cost.unit)}"
+    spread, source = _exact(cost.spread, cost.unit), _source(cost, row, past)
+    return f"cost   {_exact(cost.total, cost.unit)} = {parts} + {more}; ± {spread}, {source}"
 
 
 def _source(cost: Expected, row: PlanRow, past: Evidence) -> str:
@@ -121,9 +126,9 @@ def _budget_lines(draft: Draft) -> list[str]:
     found, budget = draft.means, draft.budget
     if found is None or budget is None:
         return []
-    left, aside = amount(found.cap, found.unit), amount(found.reserved, found.unit)
-    paid = amount(draft.paid, found.unit)
-    head = f"budget R = {amount(budget, found.unit)}"
+    left, aside = _exact(found.cap, found.unit), _exact(found.reserved, found.unit)
+    paid = _exact(draft.paid, found.unit)
+    head = f"budget R = {_exact(budget, found.unit)}"
     if found.budget + draft.paid < 0:
         more = f", {paid} paid already by thinking of the next use" if draft.paid else ""
         return [f"{head}: {left} left{more}, and {aside} should be reserved for the answer"]
@@ -154,12 +159,12 @@ def _too_dear(draft: Draft, row: PlanRow) -> str:
     if plan.budget is not None and plan.budget < 0:
         return "What is left does not even pay for the answer, so no tool is planned."
     if plan.budget is not None and row.cost > plan.budget:
-        return f"One use costs {amount(row.cost, unit)}, and only {amount(plan.budget, unit)} is left for tools."
+        return f"One use costs {_exact(row.cost, unit)}, and only {_exact(plan.budget, unit)} is left for tools."
     if row.tool in plan.beyond:
         return "One use costs more than one of the caps leaves for it."
     if plan.budget is not None and plan.cost + row.cost > plan.budget:
         return (
-            f"One use fits what is left, but not beside what is planned for {amount(plan.cost, unit)}, which is worth "
+            f"One use fits what is left, but not beside what is planned for {_exact(plan.cost, unit)}, which is worth "
             "more together."
         )
     return "It would still fit, but adds so little that the plan does not tell it from nothing."
