@@ -316,20 +316,28 @@ def reasoner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+ENDLESS = ("What is a river?", "Explain how bread is made.", "What do you think about music?")
+
+
 async def test_endless_reasoning_is_closed_at_a_bound_and_an_answer_follows(reasoner):
+    """On which question it reasons for long depends on how the processor rounds; on one of them it does."""
     model = LocalModel(reasoner, options=EngineOptions(context=1024))
     try:
-        asked = Request((Message("user", "Count from one to a thousand."),), want="text", max_tokens=100)
-        pieces = [piece async for piece in model.stream(asked)]
+        for question in ENDLESS:
+            asked = Request((Message("user", question),), want="text", max_tokens=100)
+            pieces = [piece async for piece in model.stream(asked)]
+            reply = pieces[-1]
+            assert isinstance(reply, Reply)
+            assert reply.usage is not None
+            assert reply.usage.reasoning <= 50
+            if reply.usage.reasoning >= 36:
+                break
     finally:
         await model.aclose()
-    reply = pieces[-1]
-    assert isinstance(reply, Reply)
-    assert reply.usage is not None
+    assert reply.usage.reasoning >= 36
     assert reply.reasoning
     assert reply.text
     assert "</think>" not in reply.reasoning + reply.text
-    assert 36 <= reply.usage.reasoning <= 50
     assert reply.usage.output <= 100
     deltas = [piece for piece in pieces if isinstance(piece, Delta)]
     assert "".join(delta.text for delta in deltas if delta.reasoning).strip() == reply.reasoning

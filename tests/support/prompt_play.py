@@ -89,7 +89,7 @@ class PromptApp(App[None]):
     @property
     def title_words(self) -> str:
         """What stands above the prompt."""
-        return str(self.query_one(PromptBar).border_title or "")
+        return str(self.query_one(PromptBar).border_title or "").strip()
 
     def paste(self, text: str) -> None:
         """Paste, as a terminal does."""

@@ -140,7 +140,7 @@ def test_models_that_were_searched(snap_compare, size):
 
 @SIZES
 def test_a_model_without_a_key(snap_compare, size):
-    assert snap_compare(models(), terminal_size=size, run_before=after(*"opus", "enter", text="cannot be asked yet"))
+    assert snap_compare(models(), terminal_size=size, run_before=after(*"opus", "enter", text="needs a key of"))
 
 
 @SIZES

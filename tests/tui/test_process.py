@@ -58,7 +58,7 @@ def chat(tmp_path):
 def test_a_question_is_answered_on_a_real_terminal(chat):
     screen = pyte.Screen(80, 24)
     terminal = pyte.Stream(screen)
-    chat.expect("react ─")
+    chat.expect("step by step ─")
     terminal.feed(chat.before + chat.after)
     chat.send("is it done?\r")
     chat.expect("It is done")
@@ -72,7 +72,7 @@ def test_a_question_is_answered_on_a_real_terminal(chat):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["terminated", "hung-up"])
 def test_a_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tmp_path):
-    chat.expect("react ─")
+    chat.expect("step by step ─")
     chat.send("half a thought")
     chat.expect("thought")
     chat.kill(number)
@@ -84,7 +84,7 @@ def test_a_signal_leaves_the_terminal_clean_and_keeps_the_draft(chat, number, tm
 
 
 def test_bytes_that_are_not_utf8_do_not_end_the_chat(chat):
-    chat.expect("react ─")
+    chat.expect("step by step ─")
     os.write(chat.child_fd, b"\xff\xfe\x80")
     chat.send("still here")
     chat.expect("here")
@@ -93,7 +93,7 @@ def test_bytes_that_are_not_utf8_do_not_end_the_chat(chat):
 
 
 def test_a_closed_terminal_ends_the_chat(chat):
-    chat.expect("react ─")
+    chat.expect("step by step ─")
     chat.ptyproc.fileobj.close()
     chat.closed = chat.ptyproc.closed = True
     assert _ends(chat.pid)

@@ -24,10 +24,10 @@ def test_it_is_quoted_alike_live_resumed_and_exported(tmp_path: Path) -> None:
 
     terminal = opened(home, workspace, *model)
     try:
-        terminal.wait(r"react")
+        terminal.wait(r"step by step")
         terminal.type("What is in it?\r")
         terminal.wait(r"\$0 · \d+ steps?")
-        _has_all_lines(terminal.text.partition("✔")[2])
+        _has_all_lines(terminal.text.partition("√")[2])
         terminal.type("/quit\r")
         assert terminal.ended() == 0
     finally:
@@ -38,7 +38,7 @@ def test_it_is_quoted_alike_live_resumed_and_exported(tmp_path: Path) -> None:
     terminal = opened(home, workspace, *model, "--resume", session.id)
     try:
         terminal.wait(r"\$0 · \d+ steps?")
-        _has_all_lines(terminal.text.partition("✔")[2])
+        _has_all_lines(terminal.text.partition("√")[2])
     finally:
         closed(terminal)
 

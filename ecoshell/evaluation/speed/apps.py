@@ -36,7 +36,7 @@ asyncio.run(Minimal().run_async(headless=not sys.__stderr__.isatty()))
 MINIMAL_COMMAND = (sys.executable, "-c", MINIMAL)
 TAKES_OVER = "\x1b[?1049h"
 """What a program writes when it takes the whole screen."""
-READY = "react"
+READY = "step by step"
 """What the chat shows once the shell is open: the strategy, in its title."""
 _SETTINGS = """
 [agent]
