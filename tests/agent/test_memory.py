@@ -64,12 +64,13 @@ async def test_a_call_through_tool_call_is_told_as_it_was_made(play):
         assert is_replayed(shell)
 
 
-async def test_a_call_that_was_stopped_is_told_live_and_again(play):
-    lines = [say("Wait.", "run_command", command="sleep 30"), finish("never"), finish("ok")]
-    async with play(lines, registration="all", yes=True) as shell:
+async def test_a_call_that_was_stopped_is_told_live_and_again(play, home):
+    lines = [say("Wait.", "run_command", command="touch begun; sleep 30"), finish("never"), finish("ok")]
+    async with asyncio.timeout(120), play(lines, registration="all", yes=True) as shell:
         async for event in shell.ask("Sleep."):
             if isinstance(event, CallStarted):
-                await asyncio.sleep(0)
+                while not (home / "begun").exists():  # a call that is stopped before it begins is told otherwise
+                    await asyncio.sleep(0.01)
                 await shell.stop()
         assert is_replayed(shell)
         *_, call, seen, ending = shell.conversation.memory.messages
