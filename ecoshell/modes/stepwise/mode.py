@@ -196,7 +196,8 @@ class Stepwise:
         document = None if name is None else self._document(name)
         said = "" if document is None else f"{document.name} {document.description}".lower()
         does = not set(parting.verb(part.text).split()).isdisjoint(re.findall(r"[^\W_]+", said))
-        self._parts(view).withhold(part, self._document(withheld) if withheld and not does else None)
+        told = withheld and not does and not parting.asks(part.text)
+        self._parts(view).withhold(part, self._document(withheld) if told else None)
         return name
 
     def _unfillable(self, name: str, part: Part, view: View) -> str:

@@ -17,7 +17,8 @@ _COMMAND_WORDS = (
     "triple turn update use work write"
 )
 _COMMANDS = frozenset(_COMMAND_WORDS.split())
-_QUESTIONS = r"how|what(?:['’]s)?|why|(?:can|could|would)\s+you"
+_WHAT = r"how|what(?:['’]s)?|why"
+_QUESTIONS = rf"{_WHAT}|(?:can|could|would)\s+you"
 _ASKING = "which|who|when|where"
 """Words that begin a question, but after a comma alone a clause about what stands before it."""
 _OBJECTLESS = r"(?!\s+(?:of|in|is|are|was|were|and|or)\b)"
@@ -74,6 +75,11 @@ def verb(request: str) -> str:
     """The word a request begins with, by which alike requests are known."""
     first = _VERB.match(request)
     return first.group().lower() if first else ""
+
+
+def asks(request: str) -> bool:
+    """Whether a request begins with a question word: it is to be told something, and nothing is to be done."""
+    return re.match(rf"(?:{_WHAT}|{_ASKING})\b", request, re.IGNORECASE) is not None
 
 
 def _command(verbs: Collection[str]) -> str:

@@ -1,0 +1,46 @@
+"""What is reserved for the answer pays for it, whatever the tools bring and wherever the cap ends the turn."""
+
+import random
+from decimal import Decimal
+
+import pytest
+from agent_play import of, say, turn
+from graph_turns import Probe, add
+
+from ecoshell.events import Answer, LimitHit, Notice, StepStarted, TurnFinished
+
+SO_FAR = "So far it is seven."
+PRICE = (Decimal(1), Decimal(4))
+
+
+class Wordy(Probe):
+    """A tool whose results are of any length."""
+
+    def __init__(self, draw):
+        async def act():
+            return "word " * draw.choice((1, 40, 700, 9_000))
+
+        super().__init__("alpha", act, parameters={"type": "object", "properties": {"n": {"type": "integer"}}})
+
+
+ENDLESS = [say(SO_FAR, "alpha", n=number) for number in range(60)]
+"""A model that goes on for ever, and says what it knows whenever it is asked."""
+
+
+@pytest.mark.parametrize("unit", ["tokens", "usd"])
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_turn_that_reaches_its_cap_still_has_the_answer_of_its_model(play, unit, seed):
+    draw = random.Random(seed)
+    options = {"budget": f"{draw.randint(7_000, 16_000)}tok"}
+    if unit == "usd":
+        options = {"price": PRICE, "budget": f"0.0{draw.randint(10, 40)}"}
+    async with play(ENDLESS, registration="all", yes=True, **options) as shell:
+        add(shell, Wordy(draw))
+        events = await turn(shell, "alpha")
+        spent = {cap.scope: cap.limit - cap.spent - cap.held for cap in await shell.caps()}
+    assert of(events, StepStarted)
+    assert of(events, TurnFinished)[-1].status == "limit"
+    assert [answer.text for answer in of(events, Answer)] == [SO_FAR]
+    assert not [note for note in of(events, Notice) if "No model call fits" in note.text]
+    assert of(events, LimitHit)
+    assert min(spent.values()) >= 0
