@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from ecoshell.planning.btp import knapsack
 from ecoshell.planning.btp.knapsack import solve
-from ecoshell.planning.btp.packing import condensing
-from ecoshell.planning.btp.packing.scaling import scaled
 
 Instance = tuple[list[Any], list[Any], list[int], Any]
 
@@ -54,13 +52,11 @@ def small_instance(draw: random.Random) -> Instance:
     return values, costs, [draw.randint(0, 3) for _ in costs], budget
 
 
-@pytest.fixture(params=["searched", "condensed", "in a table"])
+@pytest.fixture(params=["at once", "in two parts"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the ways by which an instance may be solved, made to be taken by small ones, too."""
-    if request.param != "searched":
-        monkeypatch.setattr(knapsack, "_FEW", 0)
-    if request.param == "in a table":
-        monkeypatch.setattr(condensing, "_BRIEF", 0)
+    if request.param == "in two parts":
+        monkeypatch.setattr(knapsack, "_WINDOW", 2)
     return str(request.param)
 
 
@@ -127,19 +123,6 @@ def test_no_plan_costs_more_than_the_true_budget(tools: list[tuple[Any, Any, int
     assert all(0 <= count <= bound for count, bound in zip(counts, bounds, strict=True))
 
 
-@given(st.lists(st.integers(1, 10**12), min_size=1), st.integers(1, 10**12), st.integers(1, 20), st.randoms())
-def test_scaled_costs_keep_every_plan_within_the_budget_and_overrate_it_by_less_than_epsilon(
-    costs: list[int], budget: int, bits: int, draw: random.Random
-) -> None:
-    units, room = scaled(costs, budget, bits)
-    unit = 2 ** max(0, budget.bit_length() - bits)
-    uses = draw.choices(range(len(costs)), k=draw.randint(0, 5))
-    spent, spent_units = sum(costs[at] for at in uses), sum(units[at] for at in uses)
-    assert room < 2**bits
-    assert 0 <= (budget - spent) - (room - spent_units) * unit < (len(uses) + 1) * unit  # ε of BTP Appendix A.1
-    assert spent <= budget or spent_units > room
-
-
 def hard_instance(seed: int, number: int) -> Instance:
     """Real costs with values that rise with them, a search of which takes long; half of the uses can be paid for."""
     draw = random.Random(seed)
@@ -149,41 +132,27 @@ def hard_instance(seed: int, number: int) -> Instance:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_budget_too_long_for_a_table_is_scaled_which_loses_less_than_epsilon(
+def test_where_plans_are_too_many_to_keep_what_is_lost_is_less_than_epsilon(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values, costs, bounds, budget = hard_instance(seed, 12)
-    epsilon = (sum(bounds) + 1) * budget / 2**14
-    monkeypatch.setattr(condensing, "_PATIENT", 10**6)
+    epsilon = (sum(bounds) + 1) * budget / 2**14  # of BTP Appendix A.1
     for_less, _ = totals(solve(values, costs, bounds, budget - epsilon), values, costs)
-    rooms: list[int] = []
-
-    def recording(costs: Sequence[int], budget: int, bits: int) -> tuple[list[int], int]:
-        units, room = scaled(costs, budget, bits)
-        rooms.append(room)
-        return units, room
-
-    monkeypatch.setattr(knapsack, "_FEW", 0)
-    monkeypatch.setattr(condensing, "_PATIENT", 0)
-    monkeypatch.setattr(condensing, "scaled", recording)
+    monkeypatch.setattr(knapsack, "_MOST_PLANS", 1)
     value, cost = totals(solve(values, costs, bounds, budget), values, costs)
-    assert all(2**14 <= room < 2**15 for room in rooms)
-    assert len(rooms) == 1
     assert cost <= Fraction(budget)
     assert value >= for_less
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_table_and_a_patient_search_find_plans_of_the_same_worth_among_many_tools(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_tools_are_planned_as_well_in_two_parts_as_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(seed)
     costs = [draw.randint(1, 400) for _ in range(60)]
     values, bounds = [draw.randint(1, 400) for _ in costs], [draw.randint(1, 4) for _ in costs]
-    monkeypatch.setattr(condensing, "_BRIEF", 10**6)
-    searched = totals(solve(values, costs, bounds, 5_000), values, costs)
-    monkeypatch.setattr(condensing, "_BRIEF", 0)
-    assert totals(solve(values, costs, bounds, 5_000), values, costs) == searched
+    monkeypatch.setattr(knapsack, "_WINDOW", 1_000)
+    at_once = totals(solve(values, costs, bounds, 5_000), values, costs)
+    monkeypatch.setattr(knapsack, "_WINDOW", 8)
+    assert totals(solve(values, costs, bounds, 5_000), values, costs) == at_once
 
 
 def test_of_thousands_of_tools_of_equal_value_the_cheapest_are_used() -> None:
@@ -267,14 +236,14 @@ def test_what_makes_no_sense_is_refused_by_name(tools: tuple[Any, Any, Any], bud
         solve(*tools, budget)
 
 
-def test_a_plan_of_a_few_tools_loads_no_numpy() -> None:
+def test_a_plan_that_can_be_paid_for_whole_loads_no_numpy() -> None:
     program = """if True:
         import sys
         from ecoshell.planning.btp.knapsack import solve
-        print(solve([3, 2], [2, 1], [2, 2], 3), "numpy" in sys.modules)
+        print(solve([3, 2], [2, 1], [2, 2], 6), "numpy" in sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[1, 1] False\n"
+    assert done.stdout == "[2, 2] False\n"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,24 +1,37 @@
 """The best plan within a budget: a bounded knapsack (BTP §2.2, SPEC §2), solved exactly.
 
-Maximise `Σ f·v` where `Σ f·c ≤ R` and `0 ≤ f ≤ F`; of equal plans, take the one that spends least. A few tools are
-searched (packing/branching.py). Of many, a relaxation leaves a core in question (packing/relaxation.py), which is
-searched, too, or filled into a table (packing/table.py) where that is quicker.
+Maximise `Σ f·v` where `Σ f·c ≤ R` and `0 ≤ f ≤ F`; of equal plans, take the one that spends least.
+
+The recurrence is that of BTP's Algorithm 1, corrected: a tool reads the plans without it (`V[i−1]`), so that none is
+used more often than its bound. In place of a row with a cell for every budget, the plans themselves are kept, each as
+its cost and its value, as far as no other is both cheaper and better: so costs need no common unit. A plan is left out
+as soon as even a relaxation, in which the tools still to come may be used in parts (Dantzig's bound), makes nothing
+better of it than the best plan known.
 """
 
 import math
 from collections.abc import Sequence
-from itertools import count
 from math import gcd
-from operator import itemgetter
-from typing import Any
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.planning.btp.packing.branching import NOTHING, Tool, search
-from ecoshell.planning.btp.packing.condensing import leaves_for, plan_of_many
-from ecoshell.planning.btp.packing.reading import Number, read, read_at_once, read_budget, whole_costs, whole_values
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-_FEW = 48
-"""So many tools are searched as they are."""
-_rank = itemgetter(0)
+    Integers = NDArray[np.int64]
+
+Number = int | float
+_WINDOW = 32
+"""Where more tools are in question, so many about the one at which the budget is used up are decided first."""
+_MOST_PLANS = 1 << 16
+"""Of more plans than these, one is kept for each 32,768th of the budget: the paper's scaled costs (Appendix A.1)."""
+_MARGIN = 1e-9
+"""Of the budget: more than floats are wrong by, so that rounding leaves a plan in question and never decides one."""
+_COST_BITS, _VALUE_BITS = 62, 52
+"""So long are a budget, that costs can be added to in 64 bits, and the value of all uses, that floats hold exactly."""
+_FINEST = 1e14
+"""Real values are read to fourteen digits: what differs beyond them differs by the rounding of floats."""
 
 
 def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[int], budget: Number) -> list[int]:
@@ -29,47 +42,205 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
     values and costs that are not finite numbers, for costs and bounds below zero, bounds that are not whole, and a
     budget that is not a number.
     """
-    whole = read_at_once(values, costs, bounds, budget)
-    if whole is not None:
-        counts = _plan(whole, costs, bounds, budget)
-    else:
-        values, costs, bounds = read(values, costs, bounds)
-        counts = _real_plan(values, costs, bounds, read_budget(budget))
-    if 0 in costs and budget >= 0:
-        return [bounds[at] if costs[at] == 0 < values[at] else uses for at, uses in enumerate(counts)]
+    worth, price, most = _plain("value", values), _plain("cost", costs), _plain("bound", bounds)
+    if not len(worth) == len(price) == len(most):
+        raise ValueError(f"{len(worth)} values, {len(price)} costs and {len(most)} bounds are not of the same tools")
+    _refuse("cost", price, [number < 0 for number in price], "below zero")
+    _refuse("bound", most, [number < 0 for number in most], "below zero")
+    _refuse("bound", most, [number % 1 != 0 for number in most], "not a whole number")
+    room = _number("the budget", budget)
+    if math.isnan(room):
+        raise ValueError("the budget is not a number")
+    counts = [int(bound) if value > 0 <= room else 0 for value, bound in zip(worth, most, strict=True)]
+    if room == math.inf:
+        return counts
+    usable = [at for at, count in enumerate(counts) if count and 0 < price[at] <= room]
+    counts = [count if cost == 0 else 0 for count, cost in zip(counts, price, strict=True)]
+    if not usable:
+        return counts
+    whole, left = _whole_costs([price[at] for at in usable], room)
+    uses = [min(int(most[at]), left // cost) for at, cost in zip(usable, whole, strict=True)]
+    merit = _whole_values([worth[at] for at in usable], uses)
+    for at, count in zip(usable, _plan(merit, whole, uses, left), strict=True):
+        counts[at] = count
     return counts
 
 
-def _real_plan(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[int], budget: Number) -> list[int]:
-    """The plan for numbers of any kind; tools that cost nothing are not in it."""
-    if budget == math.inf:
-        return [bound if value > 0 else 0 for value, bound in zip(values, bounds, strict=True)]
-    counts = [0] * len(values)
-    places = [at for at, cost in enumerate(costs) if 0 < cost <= budget and values[at] > 0 < bounds[at]]
-    if places:
-        price, whole = whole_costs([costs[at] for at in places], budget)
-        most = [min(bounds[at], whole // cost) for at, cost in zip(places, price, strict=True)]
-        worth = whole_values([values[at] for at in places], sum(most))
-        for at, uses in zip(places, _plan(worth, price, most, whole), strict=True):
-            counts[at] = uses
-    return counts
+def _plan(values: Sequence[int], costs: Sequence[int], uses: Sequence[int], budget: int) -> Sequence[int]:
+    """The plan for whole numbers above zero, of tools each of which the budget pays for as often as `uses` says."""
+    if sum(cost * count for cost, count in zip(costs, uses, strict=True)) <= budget:
+        return uses
+    import numpy as np
+
+    search = _Search(values, costs, uses, budget)
+    fewest, most = search.in_question()
+    doubtful = np.flatnonzero(most > fewest)
+    if len(doubtful) > _WINDOW:  # the better the known plan is, the fewer are in question
+        first = int(doubtful.searchsorted(search.broken)) - _WINDOW // 2
+        near = doubtful[min(max(0, first), len(doubtful) - _WINDOW) :][:_WINDOW]
+        certain = np.where(np.arange(len(most)) < near[0], most, fewest)
+        search.decide(certain, np.where(np.isin(np.arange(len(most)), near), most, certain))
+        fewest, most = search.in_question()
+    search.decide(fewest, most)
+    counts = np.zeros_like(search.best)
+    counts[search.order] = search.best
+    return counts.tolist()
 
 
-def _plan(values: Sequence[Any], costs: Sequence[Any], bounds: Sequence[int], budget: Any) -> list[int]:
-    """The plan for whole numbers (Any, for want of a type of sequences of these); what costs nothing is not in it."""
-    if len(values) > _FEW:
-        return plan_of_many(values, costs, bounds, budget)
-    square = budget * budget
-    tools: list[Tool] = [
-        (value * square // cost, value, cost, bound if bound * cost <= budget else budget // cost, place)
-        for value, cost, bound, place in zip(values, costs, bounds, count())
-        if value > 0 < bound and 0 < cost <= budget
-    ]
-    tools.sort(key=_rank, reverse=True)
-    (plan, _, _), proven = search(tools, budget, (gcd(*values), gcd(*costs)), NOTHING, leaves_for(budget))
-    if not proven:
-        return plan_of_many(values, costs, bounds, budget)
-    counts = [0] * len(values)
-    for at, uses in enumerate(plan):
-        counts[tools[at][4]] = uses
-    return counts
+class _Search:
+    """Looks for better plans than the best that is known, of tools that stand by falling value per cost."""
+
+    def __init__(self, values: Sequence[int], costs: Sequence[int], uses: Sequence[int], budget: int) -> None:
+        import numpy as np
+
+        value, cost, most = (np.array(one, np.int64) for one in (values, costs, uses))
+        self.order = np.argsort(cost / value, kind="stable")
+        self._values, self._costs, self._uses = value[self.order], cost[self.order], most[self.order]
+        self._budget, self._grain = budget, (gcd(*values), gcd(*costs))
+        self._worth = np.cumsum(self._values * self._uses.astype(np.float64))
+        self._price = np.cumsum(self._costs * self._uses.astype(np.float64))
+        self.broken = int(self._price.searchsorted(budget))
+        """The tool at which the budget is used up."""
+        counts, left = list[int](), budget
+        for price, limit in zip(self._costs.tolist(), self._uses.tolist(), strict=True):
+            counts.append(min(limit, left // price))
+            left -= price * counts[-1]
+        self.best = np.array(counts, np.int64)
+        """The best plan so far: at first every tool in turn as often as it fits, which of equal plans is the one."""
+        self._value, self._cost = int(self.best @ self._values), budget - left
+
+    @property
+    def _goals(self) -> tuple[tuple[int, float], ...]:
+        """What a better plan is worth at least and costs at most: more within the budget, or as much for less."""
+        margin = _MARGIN * self._budget
+        more, less = self._value + self._grain[0], self._cost - self._grain[1]
+        return (more, self._budget + margin), (self._value, less + margin)
+
+    def in_question(self) -> "tuple[Integers, Integers]":
+        """How often a better plan uses each tool at least and at most; nothing at all where there is none.
+
+        The relaxation says what it costs at least, and how much dearer it gets with each use by which it departs from
+        that; it departs by no more than can be paid for.
+        """
+        import numpy as np
+
+        fewest, most = self._uses.astype(np.float64), np.zeros(len(self._uses))
+        for goal, limit in self._goals:
+            part = min(int(self._worth.searchsorted(goal)), len(fewest) - 1)
+            rate = self._costs[part] / self._values[part]
+            left = limit - (self._price[part] - (self._worth[part] - goal) * rate)
+            if goal > self._worth[-1] or left < 0:
+                continue
+            dearer = self._costs - self._values * rate
+            with np.errstate(divide="ignore"):
+                moves = np.floor(np.minimum(left / np.abs(dearer), self._uses))
+            fewest = np.minimum(fewest, np.where(dearer < 0, self._uses - moves, 0))
+            most = np.maximum(most, np.where(dearer < 0, self._uses, moves))
+        return np.minimum(fewest, most).astype(np.int64), most.astype(np.int64)
+
+    def decide(self, fewest: "Integers", most: "Integers") -> None:
+        """Take the best of the plans that use each tool so often, where it is better than the one that is known."""
+        import numpy as np
+
+        doubtful: list[int] = (most - fewest).tolist()
+        packs = [(tool, size) for tool, uses in enumerate(doubtful) if uses for size in _sizes(uses)]
+        tools, sizes = np.array(packs, np.int64).reshape(-1, 2).T
+        pack_values, pack_costs = self._values[tools] * sizes, self._costs[tools] * sizes
+        worth, price = (np.append(0.0, np.cumsum(one.astype(np.float64))) for one in (pack_values, pack_costs))
+        value, cost = (np.array([fewest @ one]) for one in (self._values, self._costs))
+        goals = self._goals
+        before: list[tuple[Integers, Integers]] = []
+        for at in range(len(packs) - 1, -1, -1):
+            before.append((value, cost))
+            fit = int(np.searchsorted(cost, self._budget - pack_costs[at], "right"))
+            value = np.concatenate((value, value[:fit] + pack_values[at]))
+            cost = np.concatenate((cost, cost[:fit] + pack_costs[at]))
+            order = cost.argsort(kind="stable")
+            value, cost = value[order], cost[order]
+            highest, hopeful = np.maximum.accumulate(value), np.zeros(len(value), np.bool_)
+            for goal, limit in goals:
+                hopeful |= cost + np.interp(goal - value, worth[: at + 1], price[: at + 1], right=math.inf) <= limit
+            hopeful[1:] &= highest[1:] > highest[:-1]
+            value, cost = value[hopeful], cost[hopeful]
+            if len(cost) > _MOST_PLANS:
+                last_of_unit = np.append(np.diff(cost // max(1, self._budget >> 15)) > 0, True)
+                value, cost = value[last_of_unit], cost[last_of_unit]
+        if value.size and cost[-1] <= self._budget and (value[-1], -cost[-1]) > (self._value, -self._cost):
+            self._value, self._cost = int(value[-1]), int(cost[-1])
+            self.best = self._traced(fewest, packs, before)
+
+    def _traced(
+        self, fewest: "Integers", packs: Sequence[tuple[int, int]], before: "list[tuple[Integers, Integers]]"
+    ) -> "Integers":
+        """How the best plan came about, from the last pack that was decided back to the first."""
+        counts, value, cost = fewest.copy(), self._value, self._cost
+        for (tool, size), (values, costs) in zip(packs, reversed(before), strict=True):
+            rest, left = value - int(self._values[tool]) * size, cost - int(self._costs[tool]) * size
+            place = int(values.searchsorted(rest))
+            if place < len(values) and values[place] == rest and costs[place] == left:
+                counts[tool] += size
+                value, cost = rest, left
+        return counts
+
+
+def _sizes(uses: int) -> list[int]:
+    """1, 2, 4 … uses, from which any count up to all of them adds up, the largest first."""
+    sizes = list[int]()
+    while uses:
+        sizes.append(min(1 << len(sizes), uses))
+        uses -= sizes[-1]
+    return sorted(sizes, reverse=True)
+
+
+def _whole_costs(costs: Sequence[Number], budget: Number) -> tuple[list[int], int]:
+    """Costs and budget as whole numbers of at most 62 bits; what is cut is rounded so that no plan passes the budget.
+
+    `Σ ⌈c/u⌉ ≤ ⌊R/u⌋` gives `Σ c ≤ R` (BTP Appendix A.1). Floats are whole numbers of a power of two, exactly.
+    """
+    ratios = [number.as_integer_ratio() for number in (*costs, budget)]
+    unit = max(below for _, below in ratios[:-1])
+    *whole, left = (above * unit // below for above, below in ratios)
+    shift = max(0, left.bit_length() - _COST_BITS)
+    return [-(-cost >> shift) for cost in whole], left >> shift
+
+
+def _whole_values(values: Sequence[Number], uses: Sequence[int]) -> list[int]:
+    """Values above zero as whole numbers, as fine as their sum over all uses allows; whole ones as they are."""
+    if {*map(type, values)} <= {int}:
+        whole = cast("Sequence[int]", values)
+        excess = sum(value * count for value, count in zip(whole, uses, strict=True)).bit_length() - _VALUE_BITS
+        return [max(1, value >> max(0, excess)) for value in whole]
+    try:
+        reals = [float(value) for value in values]
+    except OverflowError:
+        raise ValueError("a value beyond 1e308 cannot stand among real values") from None
+    exponent = math.frexp(max(reals))[1]
+    if abs(exponent) > 600:  # where powers of ten leave the range of floats
+        reals = [math.ldexp(value, -exponent) for value in reals]
+    decimals = math.floor(math.log10(min(2**53 / sum(uses), _FINEST) / max(reals)))
+    unit = 10 ** abs(decimals)
+    return [max(1, round(value * unit if decimals > 0 else value / unit)) for value in reals]
+
+
+def _plain(name: str, given: Any) -> list[Number]:
+    """Python's own numbers, all of them finite."""
+    numbers: list[Any] = given.tolist() if hasattr(given, "tolist") else list(given)  # arrays have such a method
+    if {*map(type, numbers)} != {int}:
+        numbers = [_number(f"{name} {at}", number) for at, number in enumerate(numbers)]
+        _refuse(name, numbers, [number - number != 0 for number in numbers], "not a finite number")
+    return numbers
+
+
+def _number(name: str, given: Any) -> Number:
+    if isinstance(given, (float, Integral)):
+        return float(given) if isinstance(given, float) else int(given)
+    if isinstance(given, Real) and float(given) == given:  # numpy's short floats
+        return float(given)
+    raise ValueError(f"{name} is {given!r}: not an int or a float")
+
+
+def _refuse(name: str, numbers: Sequence[Number], wrong: Sequence[bool], why: str) -> None:
+    """Raise ValueError that names the first number that is wrong."""
+    if True in wrong:
+        at = wrong.index(True)
+        raise ValueError(f"{name} {at} is {numbers[at]}: {why}")
