@@ -16,8 +16,8 @@ from ecoshell.models.base import Traits
 from ecoshell.models.textcalls import call_fault
 from ecoshell.secrecy import masked
 from ecoshell.tools.base import LASTING, Previewing, Tool
-from ecoshell.tools.git import why_not_plain
-from ecoshell.tools.threads import in_thread
+from ecoshell.tools.containing import in_thread
+from ecoshell.tools.project import why_not_plain
 
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
