@@ -23,8 +23,7 @@ from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
 from ecoshell.settings.project import ProjectRules
-from ecoshell.tools.git import GitState, state_of
-from ecoshell.tools.listing import MOST, top_of
+from ecoshell.tools.project import MOST, GitState, state_of, top_of
 from ecoshell.tools.workspace import Workspace, decoded
 from ecoshell.untrusted import visible, visible_line
 

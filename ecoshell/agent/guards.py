@@ -24,10 +24,9 @@ from ecoshell.models.base import Traits
 from ecoshell.planning.catp.price import TABLE_B2
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
-from ecoshell.tools.base import LASTING, Tool, limits_of
+from ecoshell.tools.base import LASTING, UNSTATED, Limits, Tool, limits_of
 from ecoshell.tools.containing import contained
-from ecoshell.tools.limits import UNSTATED, Limits, clip
-from ecoshell.tools.results import failed
+from ecoshell.tools.results import clip, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
 _NEXT = "Do what is still to be done, with another call, or answer if nothing is. The request was:"

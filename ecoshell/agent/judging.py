@@ -22,7 +22,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.planning.judging.classifier import Classifier, judgeable, load
 from ecoshell.planning.judging.judges import Verdict, by_rules
 from ecoshell.planning.judging.payload import unwrapped
-from ecoshell.tools.limits import clip
+from ecoshell.tools.results import clip
 from ecoshell.untrusted import visible_line
 
 ROLE = "judge"

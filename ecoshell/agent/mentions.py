@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment
-from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
-from ecoshell.tools.workspace import Workspace
+from ecoshell.tools.workspace import CLOSED, Entry, Workspace, walk
 
 FILE_BYTES = 100_000
 """Of one file; the rest is cut."""

@@ -11,10 +11,9 @@ from dataclasses import replace
 from ecoshell.agent.mentions import Mentioned, attach
 from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Observation
-from ecoshell.tools.builtin.checking import passes
-from ecoshell.tools.builtin.commands import CommandTools
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.listing import files_of
+from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.builtin.commands import CommandTools, passes
+from ecoshell.tools.project import files_of
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace
 

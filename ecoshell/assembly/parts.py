@@ -16,8 +16,8 @@ from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
-from ecoshell.tools.base import Tool
-from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace, workspace_folder
 

@@ -1,14 +1,47 @@
 """What every tool is to the rest of ecoshell: a document, declared effects, and a run that ends in an observation."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from ecoshell.messages import Effect, Observation, ToolDocument
-from ecoshell.tools.limits import UNSTATED, Limits
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 """What stays done when the agent goes back to another way, or the tool is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call of a tool may take."""
+
+    seconds: float = 20.0
+    characters: int = 8_000
+    """Of the observation the model reads."""
+    changes: int = 50_000
+    """Characters of the changes in files that a person is shown."""
+
+
+UNSTATED = Limits(seconds=120.0)
+"""Of a tool that states none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """Limits and permissions of the built-in tools; times are seconds."""
+
+    output_characters: int = 8_000
+    """Of one observation."""
+    file_bytes: int = 10_000_000
+    """The largest file that is read or written."""
+    file_seconds: float = 20.0
+    command_seconds: float = 120.0
+    fetch_seconds: float = 30.0
+    fetch_bytes: int = 2_000_000
+    allow_private: bool = False
+    """Whether `fetch_url` may reach this machine and its local network."""
+    keep_variables: frozenset[str] = field(default_factory=frozenset[str])
+    """Environment variables passed to commands although they look like secrets."""
 
 
 @runtime_checkable

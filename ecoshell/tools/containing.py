@@ -1,18 +1,26 @@
-"""Runs a tool so that its call ends in time, and soon after it is called off, whatever the tool does."""
+"""Runs a tool so that its call ends in time, and soon after it is called off, whatever the tool does.
+
+What blocks runs in a thread of its own that holds up nothing.
+"""
 
 import asyncio
+import contextlib
+import contextvars
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import LASTING, Limited, Tool
-from ecoshell.tools.limits import Limits, stopped
+from ecoshell.tools.base import LASTING, Limited, Limits, Tool
 from ecoshell.tools.measuring import measured
-from ecoshell.tools.results import sound
+from ecoshell.tools.results import sound, stopped
 from ecoshell.worker import Leash, leash
+
+T = TypeVar("T")
 
 GRACE = 2.0
 """Seconds a tool gets to put things in order once it is called off, and to say itself that its own time is up."""
@@ -87,3 +95,27 @@ def _forget(ended: asyncio.Task[Observation]) -> None:
     _under_way.discard(ended)
     if not ended.cancelled():
         ended.exception()  # seen, so that nobody complains of one that nobody waited for
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What a function gives or raises, called in this context; once this is cancelled, nobody waits for it any more.
+
+    A function that never ends keeps neither another from running nor the program from ending, as it would in a pool:
+    the interpreter waits at its end for every thread of those.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    outcome: Future[T] = Future()
+    told = asyncio.Event()
+
+    def run() -> None:
+        try:
+            outcome.set_result(context.run(work))
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, it is raised where it is awaited
+            outcome.set_exception(failure)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(told.set)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    await told.wait()
+    return outcome.result()

@@ -1,23 +1,55 @@
-"""A function as a tool: its signature is the schema, its docstring's first line the description."""
+"""A function as a tool: its signature is the schema, its docstring's first line the description.
+
+The schema is kept small because every word of it costs tokens. Plain types are translated here, so that listing tools
+needs no pydantic; any other annotation is left to pydantic.
+"""
 
 import asyncio
+import difflib
 import inspect
+import json
 import time
+import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
-from ecoshell.tools.arguments import Arguments
-from ecoshell.tools.base import LASTING, Subject
-from ecoshell.tools.limits import Limits, stopped
+from ecoshell.tools.base import LASTING, Limits, Subject
+from ecoshell.tools.containing import in_thread
 from ecoshell.tools.measuring import forget_peak, peak_mb, worked
-from ecoshell.tools.results import failed, told
-from ecoshell.tools.schema import parameters_of, subjects_in
-from ecoshell.tools.threads import in_thread
+from ecoshell.tools.results import failed, stopped, told
 from ecoshell.worker import Leash, in_worker, leash
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_PLAIN: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object"}
+_WORDS = {
+    "string": "a string",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_NOISE = frozenset({"title", "$defs"})
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_SHOWN = 80
+"""Characters of a wrong argument that are shown."""
 
 
 class FunctionTool:
@@ -107,7 +139,7 @@ class FunctionTool:
             raise ToolError(f"{self.name} was not run: {error}") from error
 
     @cached_property
-    def _arguments(self) -> Arguments:
+    def _arguments(self) -> "Arguments":
         return Arguments(self._function, self.document.parameters)
 
 
@@ -132,3 +164,164 @@ def _told(
     """What a worker says of a call: the observation, what the process held before, and its peak, in MB."""
     start_mb = forget_peak()
     return told(name, function(**arguments), limits), start_mb, peak_mb("self")
+
+
+# -- the schema
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters of a function as a JSON schema.
+
+    An argument's description is the string in its `Annotated[type, "description"]`. Raises TypeError for a function
+    with arguments that cannot be given by name.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind not in _NAMED:
+            raise TypeError(f"{function.__name__}: a tool takes arguments by name, so not {parameter}")
+        properties[name] = _property(hints.get(name, str), parameter.default)
+        if parameter.default is inspect.Parameter.empty:
+            required.append(name)
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required
+    return schema
+
+
+def split_annotation(annotation: Any) -> tuple[Any, str]:
+    """The type and the description in `Annotated[type, "description"]`."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, ""
+    inner, *extras = get_args(annotation)
+    return inner, next((extra for extra in extras if isinstance(extra, str)), "")
+
+
+def subjects_in(function: Callable[..., Any]) -> dict[str, Subject]:
+    """The parameters that say what they stand for, with a Subject in their `Annotated`."""
+    hints = get_type_hints(function, include_extras=True)
+    found = {name: _subject(hints[name]) for name in inspect.signature(function).parameters if name in hints}
+    return {name: subject for name, subject in found.items() if subject is not None}
+
+
+def _subject(annotation: Any) -> Subject | None:
+    """What is said anywhere in an annotation, such as of the items of a list."""
+    within = (part if isinstance(part, Subject) else _subject(part) for part in get_args(annotation))
+    return next((subject for subject in within if subject is not None), None)
+
+
+def _property(annotation: Any, default: Any) -> dict[str, Any]:
+    inner, description = split_annotation(annotation)
+    found = _type_schema(inner)
+    if description:
+        found["description"] = description
+    if default is not inspect.Parameter.empty and default is not None:
+        found["default"] = default
+    return found
+
+
+def _type_schema(annotation: Any) -> dict[str, Any]:
+    if annotation in _PLAIN:
+        return {"type": _PLAIN[annotation]}
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal and all(isinstance(choice, str) for choice in arguments):
+        return {"type": "string", "enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        members = [member for member in arguments if member is not type(None)]
+        if len(members) == 1:  # "or None" is said by the argument not being required
+            return _type_schema(members[0])
+    if origin is list:
+        return {"type": "array", "items": _type_schema(arguments[0])}
+    return _pydantic_schema(annotation)
+
+
+def _pydantic_schema(annotation: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter  # heavy, and seldom needed
+
+    schema = TypeAdapter(annotation).json_schema()
+    return _clean(schema, schema.get("$defs", {}), ())
+
+
+def _clean(node: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    """The schema without titles, its definitions put in place; a type that contains itself ends as any object."""
+    if isinstance(node, list):
+        return [_clean(item, definitions, inside) for item in node]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(node, dict):
+        return node
+    found: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
+    if "$ref" in found:
+        name = str(found["$ref"]).rpartition("/")[2]
+        return {"type": "object"} if name in inside else _clean(definitions[name], definitions, (*inside, name))
+    cleaned = {key: _clean(value, definitions, inside) for key, value in found.items() if key not in _NOISE}
+    if isinstance(found.get("properties"), dict):  # here "title" may be the name of an argument
+        cleaned["properties"] = {key: _clean(value, definitions, inside) for key, value in found["properties"].items()}
+    return cleaned
+
+
+# -- checking arguments
+
+
+class Arguments:
+    """The arguments of one function: what they are (`parameters`, a JSON schema), and a check that converts them."""
+
+    def __init__(self, function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
+        from pydantic import ConfigDict, TypeAdapter  # heavy: only for a tool that is run
+        from typing_extensions import TypedDict
+
+        self._properties: Mapping[str, Any] = parameters["properties"]
+        self._required = frozenset(parameters.get("required", ()))
+        hints = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {}
+        for name in inspect.signature(function).parameters:
+            kind, _ = split_annotation(hints.get(name, str))
+            fields[name] = kind if name in self._required else NotRequired[kind]
+        shape: Any = TypedDict("Arguments", fields)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues]
+        shape.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True)
+        self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them; raises ToolError that names each wrong one, and what it must be."""
+        from pydantic import ValidationError
+
+        kept = {name: value for name, value in given.items() if value is not None or name not in self._optional}
+        try:
+            return self._adapter.validate_python(kept)
+        except ValidationError as error:
+            faults = [self._fault(detail) for detail in error.errors(include_url=False, include_context=False)]
+        raise ToolError("; ".join(faults) + ".")
+
+    @property
+    def _optional(self) -> frozenset[str]:
+        """Arguments that may be left out, so that null says the same."""
+        return frozenset(self._properties) - self._required
+
+    def _fault(self, detail: "ErrorDetails") -> str:
+        name = str(detail["loc"][0]) if detail["loc"] else ""
+        if detail["type"] == "missing":
+            return f"`{name}` is missing: it must be {self._expected(name)}"
+        if detail["type"] == "extra_forbidden":
+            return f"`{name}` is not an argument{self._nearest(name)}"
+        came = _shown(detail["input"])
+        if len(detail["loc"]) == 1 and (expected := self._expected(name)):
+            return f"`{name}` must be {expected}, not {came}"
+        path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
+        return f"`{path}`: {detail['msg']}, not {came}"
+
+    def _expected(self, name: str) -> str:
+        schema = self._properties.get(name, {})
+        if "enum" in schema:
+            return "one of " + ", ".join(map(str, schema["enum"]))
+        return _WORDS.get(schema.get("type", ""), "")
+
+    def _nearest(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
+        if near:
+            return f" (did you mean `{near[0]}`?)"
+        names = ", ".join(self._properties)
+        return f" (it takes {names})" if names else " (it takes none)"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -4,6 +4,9 @@ A tool that starts a program takes that program's memory, with all it starts in 
 that worker's, any other this process's.
 Runs at the same time within this process cannot be told apart, so that their memory is unknown (None), as it is where
 the system has no /proc.
+
+Memory is read from /proc and not with psutil, which knows what a process holds at the moment it is asked, and not the
+peak, which is what a run took; it would also read every process of the machine to find a program's children.
 """
 
 import asyncio
@@ -11,21 +14,26 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from ecoshell.messages import Footprint, Observation
-from ecoshell.tools.gpu import gpu_mb, gpu_there
 
-_KB_PER_MB = 1024
+_KB_PER_MB, _BYTES_PER_MB = 1 << 10, 1 << 20
 _FIRST_LOOK, _LAST_LOOK = 0.005, 0.1
 """Seconds between two looks at a program, growing from the one to the other."""
 _MOST_PROGRAMS = 64
 """Descendants of a program that are looked at."""
+_PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+_GPUS = ("/dev/nvidia", "/dev/kfd", "/dev/dxg")
+"""How the devices begin through which a program computes on a GPU: NVIDIA's, AMD's, and either under Windows."""
+_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
+"""What of them there is wherever there is a GPU."""
 
 
 @dataclass(slots=True, eq=False)
@@ -188,4 +196,48 @@ def peak_mb(pid: int | str) -> float | None:
     return int(found[1]) / _KB_PER_MB if found else None
 
 
-_PEAK = re.compile(rb"^VmHWM:\s*(\d+) kB", re.MULTILINE)
+# -- GPUs
+
+
+@cache
+def gpu_there() -> bool:
+    """Whether a program could hold memory on a GPU here."""
+    return not Path("/proc/self/fd").is_dir() or any(device.exists() for device in _DEVICES)
+
+
+def gpu_mb(pids: Collection[int]) -> float | None:
+    """MB (2^20) that these processes hold together; 0 where none of them has a GPU open, None where nobody can tell.
+
+    Asks NVIDIA's driver, which does not know the processes of a container from within it. May block.
+    """
+    using = {pid for pid in pids if _has_gpu_open(pid)} if gpu_there() else set[int]()
+    if not using:
+        return 0.0
+    nvml: Any = import_module("pynvml")
+    found: set[int] = set()
+    used = 0
+    try:
+        nvml.nvmlInit()  # counted by the driver: it begins once
+        for index in range(nvml.nvmlDeviceGetCount()):
+            for process in nvml.nvmlDeviceGetComputeRunningProcesses(nvml.nvmlDeviceGetHandleByIndex(index)):
+                if process.pid in using and process.usedGpuMemory is not None:
+                    found.add(process.pid)
+                    used += process.usedGpuMemory
+    except nvml.NVMLError:
+        return None
+    return used / _BYTES_PER_MB if found == using else None
+
+
+def _has_gpu_open(pid: int) -> bool:
+    """Whether a process has a GPU open; taken for granted where its files cannot be read."""
+    try:
+        opened = list(Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    for entry in opened:
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            if str(entry.readlink()).startswith(_GPUS):
+                return True
+    return False

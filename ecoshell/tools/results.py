@@ -1,4 +1,4 @@
-"""What a tool gave or how it failed, as an observation that can be sent, stored and read."""
+"""What a tool gave or how it failed, as an observation within its limits that can be sent, stored and read."""
 
 import contextlib
 import json
@@ -7,11 +7,33 @@ from typing import Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.limits import Limits, truncation_mark
+from ecoshell.tools.base import Limits
 from ecoshell.worker import checkpoint
 
 _MARKS = 200
 """Characters for the marks of a tool that has cut its result itself."""
+
+
+def stopped(name: str, seconds: float, *, lasting: bool, runs_on: bool = False) -> str:
+    """What the model reads of a tool that took too long; `lasting` says that it may have changed something."""
+    ended = " It does not let itself be ended: it runs on, and what comes of it is dropped." if runs_on else ""
+    left = "What it had changed by then stays: look at that before you call it again."
+    advice = left if lasting else "Give it less to do, or go on without it."
+    return f"{name} was stopped: it took longer than {seconds:g} s.{ended} {advice}"
+
+
+def truncation_mark(shown: int, total: int | None, what: str = "characters") -> str:
+    """The words that stand where something was left out; `total` is None where nobody has counted."""
+    if total is None:
+        return f"[truncated: only the first {shown} {what} shown]"
+    return f"[truncated: {shown} of {total} {what} shown]"
+
+
+def clip(text: str, characters: int) -> tuple[str, bool]:
+    """The text, or its beginning and the mark; and whether anything was left out."""
+    if len(text) <= characters:
+        return text, False
+    return f"{text[:characters].rstrip()}\n{truncation_mark(characters, len(text))}", True
 
 
 def sound(name: str, found: object, limits: Limits) -> Observation:

@@ -33,8 +33,8 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Observation
 from ecoshell.options import Options
+from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
 
 PRICE = (Decimal(1), Decimal(4))
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')

@@ -18,8 +18,8 @@ from ecoshell.events import CallFinished, CallStarted, to_json
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies.base import Path as Way
 from ecoshell.tools import containing
+from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
 from ecoshell.worker import checkpoint
 
 _BIG = 30_000_000
@@ -290,7 +290,7 @@ from ecoshell.messages import Call
 from ecoshell.strategies.base import Path
 from ecoshell.tools import containing
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
+from ecoshell.tools.base import Limits
 from test_hostile_tools import Foreign
 
 containing.GRACE = 0.05

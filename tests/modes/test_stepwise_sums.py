@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.modes.stepwise.sums import expressions, worded
-from ecoshell.tools.builtin.expression import evaluate
+from ecoshell.tools.builtin.calculate import evaluate
 
 NUMBER = st.integers(-999, 999)
 

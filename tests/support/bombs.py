@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ecoshell.tools.base import Tool, limits_of
-from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.base import Tool, ToolOptions, limits_of
+from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.containing import contained
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.measuring import peak_mb

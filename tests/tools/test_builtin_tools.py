@@ -1,8 +1,8 @@
 import pytest
 
 from ecoshell.messages import Effect
-from ecoshell.tools.base import Tool
-from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
 EFFECTS: dict[str, set[Effect]] = {

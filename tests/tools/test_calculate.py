@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.calculate import calculate
-from ecoshell.tools.builtin.expression import evaluate
+from ecoshell.tools.builtin.calculate import calculate, evaluate
 
 
 def value(expression: str) -> str:

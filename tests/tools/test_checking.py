@@ -6,8 +6,8 @@ import os
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.checking import passes
-from ecoshell.tools.builtin.options import ToolOptions
+from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.builtin.commands import passes
 
 OPTIONS = ToolOptions(command_seconds=20)
 

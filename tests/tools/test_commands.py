@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.base import ToolOptions
 from ecoshell.tools.builtin.commands import CommandTools
-from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.builtin.processes import safe_environment
 from ecoshell.tools.workspace import Workspace
 

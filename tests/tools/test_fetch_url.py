@@ -12,12 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.addresses import is_public, require_public_name
-from ecoshell.tools.builtin.fetch import FetchTool
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.builtin.readable import readable_text
+from ecoshell.tools.base import Limits, ToolOptions
+from ecoshell.tools.builtin.fetch import FetchTool, is_public, readable_text, require_public_name
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
 
 LOREM = "The quick brown fox, who was very tired, jumped over the lazy dog. " * 8
 PAGE = f"""<html><head><title>Foxes and dogs</title><script>var hidden = 1;</script></head><body>

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.base import ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin import files as files_module
 from ecoshell.tools.builtin.files import FileTools
-from ecoshell.tools.builtin.options import ToolOptions
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import in_worker
 

@@ -14,11 +14,9 @@ from pydantic import TypeAdapter
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.arguments import Arguments
-from ecoshell.tools.base import Tool
-from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits, OutputWindow
-from ecoshell.tools.schema import parameters_of
+from ecoshell.tools.base import Limits, Tool
+from ecoshell.tools.builtin.processes import OutputWindow
+from ecoshell.tools.function import Arguments, FunctionTool, parameters_of
 from ecoshell.worker import checkpoint
 
 

@@ -2,8 +2,8 @@ import subprocess
 
 import pytest
 
-from ecoshell.tools import listing
-from ecoshell.tools.listing import files_of, top_of
+from ecoshell.tools import project
+from ecoshell.tools.project import files_of, top_of
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_without_git_the_folders_are_walked(tree, monkeypatch):
 
 
 async def test_the_list_has_a_bound(tree, monkeypatch):
-    monkeypatch.setattr(listing, "MOST", 1)
+    monkeypatch.setattr(project, "MOST", 1)
     assert await files_of(tree) == ["a.py"]
 
 

@@ -6,10 +6,11 @@ import os
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from ecoshell.messages import Footprint
-from ecoshell.tools import gpu
+from ecoshell.tools import measuring
 from ecoshell.tools.builtin.processes import run_process
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.measuring import measured
@@ -125,6 +126,9 @@ class Driver:
     def __init__(self, processes):
         self._processes = processes
 
+    def nvmlInitWithFlags(self, flags):  # noqa: N802
+        return 0
+
     def nvmlDeviceGetCount_v2(self, count):  # noqa: N802
         count._obj.value = 1
         return 0
@@ -134,9 +138,19 @@ class Driver:
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, device, room, infos):  # noqa: N802
         room._obj.value = len(self._processes)
+        if infos is None:
+            return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
         for info, (pid, used) in zip(infos, self._processes, strict=False):
-            info.pid, info.used = pid, used
+            info.pid, info.usedGpuMemory = pid, used
         return 0
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    monkeypatch.setattr(measuring, "gpu_there", lambda: True)
+    monkeypatch.setattr(measuring, "_has_gpu_open", lambda pid: pid == 7)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    return lambda library: monkeypatch.setattr(pynvml, "nvmlLib", library)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +163,14 @@ class Driver:
     ],
     ids=["its own only", "on two devices", "not known to the driver", "not told"],
 )
-def test_the_driver_is_asked_for_what_a_process_holds(monkeypatch, processes, megabytes):
-    monkeypatch.setattr(gpu, "gpu_there", lambda: True)
-    monkeypatch.setattr(gpu, "_has_gpu_open", lambda pid: pid == 7)
-    monkeypatch.setattr(gpu, "_library", lambda: Driver(processes))
-    assert gpu.gpu_mb([7, 8]) == megabytes
-    assert gpu.gpu_mb([8]) == 0.0
+def test_the_driver_is_asked_for_what_a_process_holds(driver, processes, megabytes):
+    driver(Driver(processes))
+    assert measuring.gpu_mb([7, 8]) == megabytes
+    assert measuring.gpu_mb([8]) == 0.0
+
+
+def test_of_a_driver_that_does_not_answer_nothing_is_known(driver):
+    driver(object())
+    assert measuring.gpu_mb([7]) is None
+    driver(None)
+    assert measuring.gpu_mb([7]) is None

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Observation
+from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
 from ecoshell.tools.results import sound, told
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=30)

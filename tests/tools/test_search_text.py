@@ -3,36 +3,36 @@ import threading
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.builtin.search import SearchTool
+from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.builtin.search import SearchTools
 from ecoshell.tools.workspace import Workspace
 
 
 @pytest.fixture
-def search(workspace: Workspace) -> SearchTool:
+def search(workspace: Workspace) -> SearchTools:
     (workspace.root / "docs").mkdir()
     (workspace.root / "docs/notes.txt").write_text("One\n  two TODO, todo again  \n\nthree (x)\n")
     (workspace.root / "main.py").write_text("# todo\n")
-    return SearchTool(workspace, ToolOptions(file_bytes=100_000))
+    return SearchTools(workspace, ToolOptions(file_bytes=100_000))
 
 
-def test_matching_lines_are_shown_once_with_file_and_number(search: SearchTool):
+def test_matching_lines_are_shown_once_with_file_and_number(search: SearchTools):
     assert search.search_text("todo").text.splitlines() == [
         "main.py:1: # todo",
         "docs/notes.txt:2: two TODO, todo again",
     ]
 
 
-def test_a_capital_letter_makes_the_search_exact(search: SearchTool):
+def test_a_capital_letter_makes_the_search_exact(search: SearchTools):
     assert search.search_text("TODO").text == "docs/notes.txt:2: two TODO, todo again"
 
 
-def test_plain_text_is_taken_literally_and_a_regular_expression_is_not(search: SearchTool):
+def test_plain_text_is_taken_literally_and_a_regular_expression_is_not(search: SearchTools):
     assert search.search_text("(x)").text == "docs/notes.txt:4: three (x)"
     assert search.search_text(r"^\s*t\w+", regex=True).text.splitlines()[0] == "docs/notes.txt:2: two TODO, todo again"
 
 
-def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTool):
+def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTools):
     assert search.search_text("todo", "docs").text.startswith("docs/notes.txt:2:")
     assert search.search_text("todo", "main.py").text == "main.py:1: # todo"
     with pytest.raises(ToolError, match="outside the workspace"):
@@ -41,11 +41,11 @@ def test_a_search_keeps_to_the_folder_or_file_it_was_given(search: SearchTool):
         search.search_text("todo", "missing")
 
 
-def test_nothing_found_is_said(search: SearchTool):
+def test_nothing_found_is_said(search: SearchTools):
     assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; list_files shows what is there."
 
 
-def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTool, workspace: Workspace, outside):
+def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTools, workspace: Workspace, outside):
     (workspace.root / "binary").write_bytes(b"todo\0")
     (workspace.root / "large").write_text("todo\n" * 100_000)
     (workspace.root / ".git").mkdir()
@@ -56,7 +56,7 @@ def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchT
     assert names == ["latin", "main.py", "docs/notes.txt"]
 
 
-def test_many_matches_are_cut_and_marked(search: SearchTool, workspace: Workspace):
+def test_many_matches_are_cut_and_marked(search: SearchTools, workspace: Workspace):
     (workspace.root / "many.txt").write_text("match\n" * 500)
     found = search.search_text("match")
     assert found.truncated
@@ -68,13 +68,13 @@ def test_many_matches_are_cut_and_marked(search: SearchTool, workspace: Workspac
     ("pattern", "words"),
     [("(", "not a regular expression"), ("(" * 900, "not a regular"), ("", "1 to 1000"), ("x" * 1001, "1 to")],
 )
-def test_what_cannot_be_searched_for_is_told(search: SearchTool, pattern: str, words: str):
+def test_what_cannot_be_searched_for_is_told(search: SearchTools, pattern: str, words: str):
     with pytest.raises(ToolError, match=words):
         search.search_text(pattern, regex=True)
 
 
 def test_a_pattern_that_backtracks_for_ever_is_stopped_and_lets_other_threads_run(
-    search: SearchTool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    search: SearchTools, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("ecoshell.tools.builtin.search._REGEX_SECONDS", 1.0)
     (workspace.root / "evil.txt").write_text("a" * 60 + "b")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.units import convert_units
+from ecoshell.tools.builtin.calculate import convert_units
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from agent_play import finish, register, say
 
-from ecoshell.tools.builtin import watchdog as room
-from ecoshell.tools.builtin.processes import Finished, run_process
+from ecoshell.tools.builtin.processes import Finished, Watchdog, run_process
 
 STARTER = """
 import asyncio, os, sys
@@ -73,7 +72,7 @@ async def test_a_program_has_its_outputs_its_group_and_nothing_of_what_watches_i
 
 
 async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_watched_again(tmp_path, monkeypatch):
-    watchdog = room.Watchdog()
+    watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
     first = watchdog._program
@@ -87,13 +86,13 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
 
 
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
-    watchdog = room.Watchdog()
+    watchdog = Watchdog()
     monkeypatch.setattr("ecoshell.tools.builtin.processes.watchdog", watchdog)
-    monkeypatch.setattr(room, "_started", lambda: None)
+    monkeypatch.setattr("ecoshell.tools.builtin.processes._started", lambda: None)
     assert (await ran(tmp_path, "/bin/echo", "one")).output == "one\n"
 
 
-def deafen(watchdog: room.Watchdog) -> None:
+def deafen(watchdog: Watchdog) -> None:
     """Let the watchdog's pipe end, as it does when the process that writes to it is gone."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, watchdog._program.stdin.fileno())
@@ -101,7 +100,7 @@ def deafen(watchdog: room.Watchdog) -> None:
 
 
 def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
-    watchdog = room.Watchdog()
+    watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program, watchdog.watching(program.pid):
         watchdog.announced([], 1)
         watchdog._program.kill()
@@ -112,7 +111,7 @@ def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
 
 
 def test_a_group_that_is_not_watched_any_more_is_left_alone():
-    watchdog = room.Watchdog()
+    watchdog = Watchdog()
     with subprocess.Popen(["sleep", "300"], start_new_session=True) as program:
         with watchdog.watching(program.pid):
             watchdog.announced([], 1)

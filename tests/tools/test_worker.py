@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import limits_of
-from ecoshell.tools.builtin import ToolOptions, builtin_tools
+from ecoshell.tools.base import Limits, ToolOptions, limits_of
+from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin.diff import unified
 from ecoshell.tools.containing import contained
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.limits import Limits
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import MEMORY, in_worker
 

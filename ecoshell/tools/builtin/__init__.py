@@ -1,22 +1,16 @@
 """The tools that come with ecoshell."""
 
 from ecoshell.messages import Effect
-from ecoshell.tools.base import Tool
-from ecoshell.tools.builtin.calculate import calculate
+from ecoshell.tools.base import Limits, Tool, ToolOptions
+from ecoshell.tools.builtin.calculate import calculate, convert_units
 from ecoshell.tools.builtin.clock import current_time
 from ecoshell.tools.builtin.commands import CommandTools
-from ecoshell.tools.builtin.count import CountTool
 from ecoshell.tools.builtin.fetch import FetchTool
 from ecoshell.tools.builtin.files import FileTools
 from ecoshell.tools.builtin.json_query import JsonTool
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.builtin.search import SearchTool
-from ecoshell.tools.builtin.units import convert_units
+from ecoshell.tools.builtin.search import SearchTools
 from ecoshell.tools.function import FunctionTool, WorkerTool
-from ecoshell.tools.limits import Limits
 from ecoshell.tools.workspace import Workspace
-
-__all__ = ["ToolOptions", "builtin_tools"]
 
 _READ: tuple[Effect, ...] = ("read",)
 _WRITE: tuple[Effect, ...] = ("read", "write")
@@ -32,11 +26,12 @@ def builtin_tools(workspace: Workspace, *, options: ToolOptions | None = None) -
     programs = Limits(options.command_seconds + _ENDING, options.output_characters)
     web = Limits(options.fetch_seconds, options.output_characters)
     files, commands = FileTools(workspace, options), CommandTools(workspace, options)
+    search = SearchTools(workspace, options)
     return [
         WorkerTool(files.list_files, effects=_READ, limits=quick),
         FunctionTool(files.read_file, effects=_READ, limits=quick),
-        WorkerTool(SearchTool(workspace, options).search_text, effects=_READ, limits=quick),
-        FunctionTool(CountTool(workspace).count_text, effects=_READ, limits=quick),
+        WorkerTool(search.search_text, effects=_READ, limits=quick),
+        FunctionTool(search.count_text, effects=_READ, limits=quick),
         FunctionTool(files.write_file, effects=_WRITE, limits=quick, preview=files.preview_write),
         FunctionTool(files.edit_file, effects=_WRITE, limits=quick, preview=files.preview_edit),
         FunctionTool(commands.run_command, effects=_EXECUTE, limits=programs),

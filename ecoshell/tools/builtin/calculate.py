@@ -1,8 +1,53 @@
-"""calculate: arithmetic on an expression."""
+"""calculate and convert_units: arithmetic as people and models write it, exact where it can be and bounded always.
 
-from typing import Annotated
+    sum      product (("+" | "-") product)*          a percentage on the right is of the left: 200 + 15% is 230
+    product  sign (("*" | "/" | "//" | "%") sign)*   also x × · ÷ "times" "divided by" "mod" "of"; a product's sign may
+                                                     be left out before a name or a bracket: 2(3 + 4), 2 pi
+    sign     ("+" | "-") sign | power
+    power    postfix (("^" | "**") sign)?            from the right: 2^3^2 is 2^9
+    postfix  primary ("!" | "²" | "³" | "°" | "%")*  "%" is a percentage where nothing follows that it could divide
+    primary  number | constant | "(" sum ")" | function "(" sum ("," sum)* ")" | function postfix
 
-from ecoshell.tools.builtin.expression import evaluate
+Numbers may have an exponent, a 0x in front, or underscores; commas between groups of three digits are taken as
+separators where the expression calls no function. Whole numbers stay exact up to about 3,900 digits and decimals up to
+50; what is larger or irrational is rounded to 50 digits, which `Inexact` in the decimal context records.
+
+Python's `ast` is no help: percentages, signs behind a number, products without a sign and decimals that stay exact
+would first have to be parsed, and written anew for it.
+"""
+
+import difflib
+import functools
+import math
+import re
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import (
+    Context,
+    Decimal,
+    DecimalException,
+    DivisionByZero,
+    Inexact,
+    InvalidOperation,
+    Overflow,
+    getcontext,
+    localcontext,
+)
+from typing import Annotated, Any
+
+from ecoshell.errors import ToolError
+
+Number = int | Decimal
+
+_DIGITS, _SHOWN_DIGITS = 50, 15
+_LARGEST_BITS = 13_000
+_LARGEST_FACTORIAL = 1_400
+_PLAIN_EXPONENTS = range(-7, 21)
+"""Of ten: the decimals that are shown without an exponent."""
+_LONGEST = 2_000
+_DEEPEST = 100
+"""Of `_sum` and `_sign` inside one another; a bracket takes two."""
 
 
 def calculate(
@@ -14,3 +59,505 @@ def calculate(
     result = evaluate(expression)
     asked = " ".join(expression.strip(" =?\n\t").split())
     return f"{asked} {'=' if result.exact else '≈'} {result.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an expression comes to, and whether the text holds every digit of it."""
+
+    text: str
+    exact: bool
+
+
+def evaluate(text: str) -> Result:
+    """Work out an expression; raises ToolError that says what cannot be read or computed."""
+    if len(text) > _LONGEST:
+        raise ToolError(f"The expression is too long: {len(text)} characters, and at most {_LONGEST} are read.")
+    traps = [DivisionByZero, InvalidOperation, Overflow]
+    with localcontext(Context(prec=_DIGITS, Emax=999_999_999, Emin=-999_999_999, traps=traps)) as context:
+        try:
+            value = _Reader(_normal(text)).result()
+            if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
+                value = _rounded(+Decimal(value))
+            exact = not context.flags[Inexact]
+            return Result(_shown(value, exact=exact), exact)
+        except ZeroDivisionError as error:
+            raise ToolError("Division by zero.") from error
+        except (OverflowError, DecimalException) as error:
+            raise ToolError("The result is too large, or not a real number.") from error
+        except ValueError as error:
+            raise ToolError(f"It cannot be computed: {error}.") from error
+
+
+# -- arithmetic
+
+
+def _multiply(left: Number, right: Number) -> Number:
+    """The product; of two whole numbers too large to keep, a rounded one."""
+    if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > _LARGEST_BITS:
+        return Decimal(left) * Decimal(right)
+    return left * right
+
+
+def _divide(left: Number, right: Number) -> Number:
+    """The quotient, whole where it comes out even."""
+    if right == 0:
+        raise ZeroDivisionError
+    if isinstance(left, int) and isinstance(right, int) and left % right == 0:
+        return left // right
+    return Decimal(left) / right
+
+
+def _floor_divide(left: Number, right: Number) -> Number:
+    return left // right if isinstance(left, int) and isinstance(right, int) else _floor(_divide(left, right))
+
+
+def _modulo(left: Number, right: Number) -> Number:
+    """What is left after `_floor_divide`; it has the sign of `right`."""
+    if right == 0:
+        raise ZeroDivisionError
+    if isinstance(left, int) and isinstance(right, int):
+        return left % right
+    rest = Decimal(left) % right
+    return rest + right if rest and (rest < 0) != (right < 0) else rest
+
+
+def _power(base: Number, exponent: Number) -> Number:
+    """The power; exact for whole numbers as long as the result can be kept."""
+    if isinstance(base, int) and isinstance(exponent, int) and 0 <= exponent * base.bit_length() <= _LARGEST_BITS:
+        return _whole(base**exponent)
+    return _whole(Decimal(base) ** Decimal(exponent))
+
+
+def _whole(value: Number) -> Number:
+    """The value as an int if it is one and small enough to be exact."""
+    if isinstance(value, Decimal) and value.adjusted() < _DIGITS and value == value.to_integral_value():
+        return int(value)
+    return value
+
+
+def _floor(value: Number) -> Number:
+    return _whole(Decimal(value).to_integral_value("ROUND_FLOOR")) if isinstance(value, Decimal) else value
+
+
+def _rounded(value: Number) -> Number:
+    """The value, marked as not exact."""
+    getcontext().flags[Inexact] = True
+    return value
+
+
+def _shown(value: Number, *, exact: bool) -> str:
+    """The number as text: all digits of an exact one, 15 of a rounded one."""
+    if isinstance(value, Decimal):
+        with localcontext(prec=_DIGITS if exact else _SHOWN_DIGITS):
+            value = _whole(value.normalize())
+    return str(value) if isinstance(value, int) else _plain(value)
+
+
+def _plain(number: Decimal) -> str:
+    return f"{number:f}" if number.adjusted() in _PLAIN_EXPONENTS else f"{number:e}"
+
+
+# -- functions; angles are radians
+
+_PI = Decimal("3.1415926535897932384626433832795028841971693993751")
+_E = Decimal("2.7182818284590452353602874713526624977572470936999")
+_CONSTANTS: dict[str, Number] = {"pi": _PI, "π": _PI, "e": _E, "tau": 2 * _PI}
+
+
+def _counts(*values: Number) -> tuple[int, ...]:
+    """The values as whole numbers that are not negative; raises ValueError for any other."""
+    counts = tuple(value for value in values if isinstance(value, int) and value >= 0)
+    if len(counts) < len(values):
+        raise ValueError("whole numbers are needed that are not negative")
+    return counts
+
+
+def _factorial(number: Number) -> Number:
+    (count,) = _counts(number)
+    if count > _LARGEST_FACTORIAL:
+        raise OverflowError
+    return math.factorial(count)
+
+
+def _comb(*values: Number) -> Number:
+    total, chosen = _counts(*values)
+    if total > _LARGEST_BITS:  # a bound on the bits of the result
+        raise OverflowError
+    return math.comb(total, chosen)
+
+
+def _log(value: Number, base: Number = 10) -> Number:
+    return Decimal(value).log10() if base == 10 else Decimal(value).ln() / Decimal(base).ln()
+
+
+def _round(value: Number, places: Number = 0) -> Number:
+    if not isinstance(places, int) or not -_DIGITS < places < _DIGITS:
+        raise InvalidOperation
+    with localcontext():  # what was asked for is not recorded as a loss
+        return _whole(Decimal(value).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP"))
+
+
+def _sum(*values: Number) -> Number:
+    total: Number = 0
+    for value in values:
+        total = total + value
+    return total
+
+
+def _mean(*values: Number) -> Number:
+    return _divide(_sum(*values), len(values))
+
+
+def _gcd(*values: Number) -> Number:
+    return math.gcd(*_counts(*values))
+
+
+def _lcm(*values: Number) -> Number:
+    return math.lcm(*_counts(*values))
+
+
+def _by_float(function: Callable[[float], float]) -> Callable[[Number], Number]:
+    """A function the decimal module lacks, computed in double precision."""
+
+    def apply(value: Number) -> Number:
+        found = function(float(value))
+        if not math.isfinite(found):
+            raise OverflowError
+        tiny = abs(found) < 1e-15 < abs(value)  # sin(pi) is 0, not what pi's own rounding leaves
+        return _rounded(Decimal(0) if tiny else Decimal(repr(found)))
+
+    return apply
+
+
+_Function = tuple[Callable[..., Number], int, int]
+"""With the fewest and the most arguments it takes."""
+
+
+def _unary(apply: Callable[[Number], Number]) -> _Function:
+    return apply, 1, 1
+
+
+_FLOATS = ("cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+_FUNCTIONS: dict[str, _Function] = {
+    "sqrt": _unary(lambda value: _whole(Decimal(value).sqrt())),
+    "√": _unary(lambda value: _whole(Decimal(value).sqrt())),
+    "exp": _unary(lambda value: Decimal(value).exp()),
+    "ln": _unary(lambda value: Decimal(value).ln()),
+    "log": (_log, 1, 2),
+    "log10": _unary(_log),
+    "log2": _unary(lambda value: _log(value, 2)),
+    "abs": _unary(lambda value: -value if value < 0 else value),
+    "floor": _unary(_floor),
+    "ceil": _unary(lambda value: -_floor(-value)),
+    "round": (_round, 1, 2),
+    "min": (min, 2, 99),
+    "max": (max, 2, 99),
+    "sum": (_sum, 1, 99),
+    "mean": (_mean, 1, 99),
+    "pow": (_power, 2, 2),
+    "mod": (_modulo, 2, 2),
+    "gcd": (_gcd, 2, 99),
+    "lcm": (_lcm, 2, 9),
+    "factorial": _unary(_factorial),
+    "comb": (_comb, 2, 2),
+    "radians": _unary(lambda value: _rounded(value * _PI / 180)),
+    "degrees": _unary(lambda value: _rounded(value * 180 / _PI)),
+    **{name: _unary(_by_float(getattr(math, name))) for name in _FLOATS},
+}
+
+_PRODUCT_SIGNS: dict[str, Callable[[Number, Number], Number]] = {
+    "*": _multiply,
+    "of": _multiply,
+    "/": _divide,
+    "//": _floor_divide,
+    "%": _modulo,
+    "mod": _modulo,
+}
+
+
+# -- reading
+
+_WORDING = (
+    (re.compile(r"^\s*(?:what(?:'s| is)|how much is|calculate|compute|evaluate)\b"), ""),
+    (re.compile(r"[=?\s]+$"), ""),
+    (re.compile(r"\bto the power of\b"), "^"),
+    (re.compile(r"\bsquare root of\b"), "√"),
+    (re.compile(r"\bmultiplied by\b|\btimes\b"), "*"),
+    (re.compile(r"\bdivided by\b|\bover\b"), "/"),
+    (re.compile(r"\bplus\b"), "+"),
+    (re.compile(r"\bminus\b"), "-"),
+    (re.compile(r"\bpercent\b"), "%"),
+    (re.compile(r"\bsquared\b"), "²"),
+    (re.compile(r"\bcubed\b"), "³"),
+    (re.compile(r"\bmodulo\b"), " mod "),
+    (re.compile(r"(?<![a-z_])(?<!\b0)x(?![a-z_])|[×·⋅∙]"), "*"),
+    (re.compile(r"[÷∕]"), "/"),
+    (re.compile(r"[−–]"), "-"),
+    (re.compile(r"\*\*"), "^"),
+)
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_CALL = re.compile(r"[a-z√]\w*\s*\(")
+_NUMBER = r"0x[0-9a-f]+|(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d+)?"
+_NAME = r"√|[a-zπ][a-z0-9_]*"
+_TOKEN = re.compile(rf"\s*({_NUMBER}|{_NAME}|//|\S)", re.ASCII)
+_IS_NUMBER, _IS_NAME = re.compile(_NUMBER, re.ASCII).fullmatch, re.compile(_NAME, re.ASCII).fullmatch
+
+
+def _normal(text: str) -> str:
+    """The expression in the one notation the reader knows."""
+    text = text.lower()
+    for wording, sign in _WORDING:
+        text = wording.sub(sign, text)
+    if not _CALL.search(text):
+        text = _GROUPED.sub(lambda group: group[0].replace(",", ""), text)
+    return text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Percent:
+    """A percentage not yet taken of anything."""
+
+    number: Number
+
+
+class _Reader:
+    """Works the value out while reading, by recursive descent; one method for each rule of the grammar."""
+
+    def __init__(self, text: str) -> None:
+        if not text:
+            raise ToolError("The expression is empty: give something such as 17 * 23.")
+        self._tokens: list[str] = [*_TOKEN.findall(text), "", ""]
+        """The texts, and two empty ones that stand for the end."""
+        self._at = 0
+        self._depth = 0
+
+    def result(self) -> Number:
+        value = self._sum()
+        if self._next:
+            raise self._unexpected("a sign")
+        return value
+
+    def _sum(self) -> Number:
+        with self._deeper():
+            value = _number(self._product())
+            while sign := self._accept("+", "-"):
+                right = self._product()
+                if isinstance(right, _Percent):
+                    right = _divide(_multiply(value, right.number), 100)
+                value = value + right if sign == "+" else value - right
+            return value
+
+    def _product(self) -> Number | _Percent:
+        value = self._sign()
+        while True:
+            if sign := self._accept(*_PRODUCT_SIGNS):
+                apply = _PRODUCT_SIGNS[sign]
+            elif self._next == "(" or _IS_NAME(self._next):
+                apply = _multiply
+            else:
+                return value
+            value = apply(_number(value), _number(self._sign()))
+
+    def _sign(self) -> Number | _Percent:
+        with self._deeper():
+            sign = self._accept("+", "-")
+            if not sign:
+                return self._power()
+            value = _number(self._sign())
+            return -value if sign == "-" else value
+
+    def _power(self) -> Number | _Percent:
+        base = self._postfix()
+        if not self._accept("^"):
+            return base
+        return _power(_number(base), _number(self._sign()))
+
+    def _postfix(self) -> Number | _Percent:
+        value = self._primary()
+        while sign := self._accept("²", "³", "!", "°"):
+            if sign == "!":
+                value = _factorial(value)
+            elif sign == "°":
+                value = _rounded(value * _PI / 180)
+            else:
+                value = _power(value, 2 if sign == "²" else 3)
+        if self._next == "%" and not self._starts_operand(self._tokens[self._at + 1]):
+            self._accept("%")
+            return _Percent(value)
+        return value
+
+    def _primary(self) -> Number:
+        if self._accept("("):
+            value = self._sum()
+            self._close()
+            return value
+        token = self._next
+        if _IS_NUMBER(token):
+            self._at += 1
+            return _read_number(token)
+        if self._accept(*_CONSTANTS):
+            return _rounded(_CONSTANTS[token])
+        if self._accept(*_FUNCTIONS):
+            return self._applied(token)
+        if _IS_NAME(token):
+            raise ToolError(
+                f"{token} is not known here: only numbers are, the constants pi, e and tau, and the functions "
+                f"{', '.join(_FUNCTIONS)}. To calculate with what is in a file, read the file first."
+            )
+        raise self._unexpected("a number")
+
+    def _applied(self, name: str) -> Number:
+        function, least, most = _FUNCTIONS[name]
+        values: list[Number] = []
+        if self._accept("("):
+            values.append(self._sum())
+            while self._accept(","):
+                values.append(self._sum())
+            self._close()
+        else:  # sqrt 16
+            with self._deeper():
+                values.append(_number(self._postfix()))
+        if not least <= len(values) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise ToolError(f"{name} takes {wanted} argument(s), not {len(values)}.")
+        return function(*values)
+
+    def _close(self) -> None:
+        if not self._accept(")"):
+            raise self._unexpected("a closing bracket")
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._at]
+
+    @staticmethod
+    def _starts_operand(token: str) -> bool:
+        return token == "(" or bool(_IS_NUMBER(token) or (_IS_NAME(token) and token not in ("mod", "of")))
+
+    def _accept(self, *texts: str) -> str:
+        """Take the next token if it is one of these; says which, or nothing."""
+        found = self._next
+        if found not in texts:
+            return ""
+        self._at += 1
+        return found
+
+    @contextmanager
+    def _deeper(self) -> Generator[None]:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ToolError("The expression is nested too deeply.")
+        yield
+        self._depth -= 1
+
+    def _unexpected(self, wanted: str) -> ToolError:
+        read = " ".join(self._tokens[: self._at][-8:])
+        came = f"{self._next!r} came" if self._next else "the expression ended"
+        after = f" after {read!r}" if read else ""
+        return ToolError(f"The expression cannot be read: {wanted} was expected{after}, but {came}.")
+
+
+def _read_number(text: str) -> Number:
+    if text.startswith("0x"):
+        return int(text, 16)
+    digits = text.replace("_", "")
+    return int(digits) if digits.isdigit() else getcontext().create_decimal(digits)
+
+
+def _number(value: Number | _Percent) -> Number:
+    return _divide(value.number, 100) if isinstance(value, _Percent) else value
+
+
+# -- units
+
+_UNIT_DIGITS = 12
+_LONGEST_UNIT = 60
+_UNIT = re.compile(r"""[\w\s°²³/*^.·%"'()-]+""")
+_UNIT_POWER = re.compile(r"([a-z]+)([23])")
+_ALIASES = {
+    "fl oz": "fluid_ounce",
+    "fl. oz": "fluid_ounce",
+    "sqft": "foot**2",
+    "sq ft": "foot**2",
+    "sqm": "meter**2",
+    "kmh": "km/h",
+    "kmph": "km/h",
+    '"': "inch",
+    "'": "foot",
+    "kb": "kilobyte",
+    "gb": "gigabyte",
+    "tb": "terabyte",
+}
+_TEMPERATURES = {
+    **dict.fromkeys(("c", "degc", "celsius", "centigrade"), "degC"),
+    **dict.fromkeys(("f", "degf", "fahrenheit"), "degF"),
+    **dict.fromkeys(("k", "kelvin", "kelvins"), "kelvin"),
+}
+_DEGREES = re.compile(r"^(°|degrees? )\s*")
+
+
+def convert_units(
+    value: Annotated[str, "The number."],
+    from_unit: Annotated[str, "Its unit, such as miles, kg, degF or km/h."],
+    to_unit: Annotated[str, "The unit wanted."],
+) -> str:
+    """Convert a quantity between units: miles to km, kg to pounds, Fahrenheit to Celsius, hours to minutes."""
+    registry = _registry()
+    number = Decimal(evaluate(value).text)
+    source, target = _units(registry, from_unit, to_unit)
+    from pint.errors import PintError
+
+    try:
+        found: Decimal = registry.Quantity(number, source).to(target).magnitude
+    except PintError as error:
+        raise ToolError(f"{from_unit} cannot be converted to {to_unit}: {error}.") from error
+    except ArithmeticError as error:
+        raise ToolError(f"{value} {from_unit} is too large or too small to convert.") from error
+    shown = Context(prec=_UNIT_DIGITS).create_decimal(found)
+    exact = abs(shown - found) <= abs(found) * Decimal("1e-20")
+    sign, text = "=" if exact else "≈", _plain(shown.normalize())
+    return f"{value.strip()} {from_unit.strip()} {sign} {text} {to_unit.strip()}"
+
+
+@functools.cache
+def _registry() -> Any:
+    """Pint's units, counted in decimals so that what is exact by definition comes out exact."""
+    from pint import UnitRegistry  # builds its table of units, about 0.3 s
+
+    registry: Any = UnitRegistry  # its types know no decimals
+    return registry(non_int_type=Decimal)
+
+
+def _units(registry: Any, *names: str) -> list[Any]:
+    """The units of these names; a lone C, F or K is a temperature where all of them can be."""
+    keys = [_DEGREES.sub("", name.strip().casefold()) for name in names]
+    if all(key in _TEMPERATURES for key in keys):
+        return [registry.Unit(_TEMPERATURES[key]) for key in keys]
+    return [_unit(registry, name) for name in names]
+
+
+def _unit(registry: Any, name: str) -> Any:
+    if len(name) > _LONGEST_UNIT or not _UNIT.fullmatch(name):
+        raise ToolError(f"{name[:_LONGEST_UNIT]!r} is not a unit.")
+    for spelling in _spellings(name.strip()):
+        try:
+            return registry.Unit(spelling)
+        except Exception:  # noqa: BLE001 - a fence: pint's parser raises whatever its tokenizer does
+            continue
+    known: list[str] = list(registry)
+    near = difflib.get_close_matches(name.strip().lower().replace(" ", "_"), known, n=3)
+    raise ToolError(f"No unit is called {name.strip()}." + (f" Nearest: {', '.join(near)}." if near else ""))
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """How pint may know the unit; it is strict about case, and joins words with underscores."""
+    lower = name.lower()
+    if lower in _ALIASES:
+        yield _ALIASES[lower]
+    if found := _UNIT_POWER.fullmatch(lower):
+        yield f"{found[1]}**{found[2]}"
+    if " " in name:
+        yield lower.replace(" ", "_")
+    yield name
+    yield lower

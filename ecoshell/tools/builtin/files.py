@@ -10,12 +10,10 @@ from typing import Annotated
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
-from ecoshell.tools.base import Subject
+from ecoshell.tools.base import Subject, ToolOptions
 from ecoshell.tools.builtin.diff import line_count, unified
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
-from ecoshell.tools.limits import truncation_mark
-from ecoshell.tools.workspace import FileText, Workspace
+from ecoshell.tools.results import truncation_mark
+from ecoshell.tools.workspace import CLOSED, Entry, FileText, Workspace, walk
 from ecoshell.worker import in_worker
 
 RESTORABLE = frozenset({"write_file", "edit_file"})

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import Subject
-from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.limits import clip
+from ecoshell.tools.base import Subject, ToolOptions
+from ecoshell.tools.results import clip
 from ecoshell.tools.workspace import Workspace
 
 _LONGEST_QUERY = 1_000

@@ -1,18 +1,23 @@
-"""Runs a program in a process group of its own, keeps a bounded part of what it prints, and leaves nothing behind."""
+"""Runs a program in a process group of its own, keeps a bounded part of what it prints, and leaves nothing behind.
+
+Not even when this process is killed: a small program that outlives it, the watchdog, then ends the groups. It reads
+from a pipe which of them run. The pipe ends with this process, whatever ends it; a parent-death signal (prctl) would
+come when the starting *thread* ends, would reach no descendants, and is Linux alone.
+"""
 
 import asyncio
 import contextlib
 import os
 import re
 import signal
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import subprocess
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.builtin.watchdog import watchdog
-from ecoshell.tools.limits import OutputWindow
 from ecoshell.tools.measuring import following
+from ecoshell.tools.results import truncation_mark
 
 _CHUNK = 1 << 16
 _GRACE = 1.0
@@ -38,6 +43,42 @@ class Finished:
     """Standard output and standard error, in the order they were written."""
     truncated: bool
     timed_out: bool
+
+
+class OutputWindow:
+    """Keeps the beginning and the end of a stream of bytes, whatever its length, and counts the rest.
+
+    The end is kept because that is where programs say what went wrong.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._head_size = size * 2 // 3
+        self._tail_size = size - self._head_size
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+        """Bytes fed so far."""
+
+    @property
+    def truncated(self) -> bool:
+        """Whether bytes were dropped."""
+        return self.total > len(self._head) + len(self._tail)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self.total += len(data)
+        room = self._head_size - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:][-self._tail_size :]
+        del self._tail[: max(0, len(self._tail) - self._tail_size)]
+
+    def text(self) -> str:
+        """What was kept, decoded as UTF-8, with the mark where bytes were dropped."""
+        if not self.truncated:
+            return bytes(self._head + self._tail).decode(errors="replace")
+        shown = len(self._head) + len(self._tail)
+        head, tail = self._head.decode(errors="replace"), self._tail.decode(errors="replace")
+        return f"{head}\n{truncation_mark(shown, self.total, 'bytes')}\n{tail}"
 
 
 def safe_environment(environment: Mapping[str, str], keep: frozenset[str] = frozenset()) -> dict[str, str]:
@@ -152,3 +193,88 @@ async def _end(process: asyncio.subprocess.Process, reading: asyncio.Task[None])
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+# -- the watchdog
+
+_SCRIPT = """
+while read -r sign group; do
+  if [ "$sign" = + ]; then
+    groups="$groups $group"
+  else
+    kept=
+    for each in $groups; do [ "$each" = "$group" ] || kept="$kept $each"; done
+    groups=$kept
+  fi
+done
+[ -n "$groups" ] || exit 0
+for each in $groups; do kill -s TERM -- "-$each"; done
+sleep 1
+for each in $groups; do kill -s KILL -- "-$each"; done
+"""
+_ANNOUNCED = '(echo "+ $$") 2>/dev/null; exec "$@" >&2'
+"""Says its group before it becomes the program, so that there is no moment in which nobody knows of that.
+
+The brackets: where nobody listens, the signal for that ends what is in them, and not the program.
+"""
+
+
+class Watchdog:
+    """Knows which process groups run, and has them ended when this process is gone; starts at the first."""
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+        self._program: subprocess.Popen[bytes] | None = None
+
+    def announced(self, command: Sequence[str], output: int) -> tuple[Sequence[str], int]:
+        """A command that makes itself known to the watchdog, with the descriptor that is to be its standard output.
+
+        Its standard error has to be `output`, where both then go. It has to lead a process group, and to be `watching`
+        when it has started. Where no watchdog can be started, the command is given as it is.
+        """
+        ear = self._ear()
+        return (command, output) if ear is None else (["/bin/sh", "-c", _ANNOUNCED, "sh", *command], ear)
+
+    @contextlib.contextmanager
+    def watching(self, group: int) -> Generator[None]:
+        """While it lasts, a process group that was announced ends with this process; it has ended by the end of it."""
+        self._groups.add(group)
+        try:
+            yield
+        finally:
+            self._groups.discard(group)
+            self._say(f"- {group}\n")
+
+    def _ear(self) -> int | None:
+        """Where the watchdog listens; one that has been killed is replaced, and told of all groups."""
+        if self._program is None or self._program.poll() is not None:
+            self._program = _started()
+            self._say("".join(f"+ {group}\n" for group in self._groups))
+        if self._program is None or self._program.stdin is None:
+            return None
+        return self._program.stdin.fileno()
+
+    def _say(self, lines: str) -> None:
+        """Say something to the watchdog that runs, without ever waiting for it."""
+        if lines and self._program is not None and self._program.stdin is not None:
+            with contextlib.suppress(OSError):  # it was killed meanwhile, or stopped for so long that the pipe is full
+                os.write(self._program.stdin.fileno(), lines.encode())
+
+
+def _started() -> subprocess.Popen[bytes] | None:
+    """A watchdog in a session of its own, which no signal from a terminal reaches; None where there can be none."""
+    nothing, system = subprocess.DEVNULL, {"PATH": os.defpath}
+    command = ["/bin/sh", "-c", _SCRIPT]
+    try:
+        program = subprocess.Popen(
+            command, cwd="/", env=system, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
+        )
+    except OSError:
+        return None
+    if program.stdin is not None:
+        os.set_blocking(program.stdin.fileno(), False)
+    return program
+
+
+watchdog = Watchdog()
+"""That of this process."""
