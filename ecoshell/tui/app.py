@@ -44,7 +44,7 @@ async def build_shell(options: Options, person: "Person") -> "Shell":
 
 
 def _import_assembly() -> Build:
-    import_module("ecoshell.tui.talk")
+    import_module("ecoshell.tui.controller")
     from ecoshell.assembly.shell import assemble
 
     return assemble
@@ -108,7 +108,7 @@ class ChatApp(ThemedApp[int]):
         """Say what is wrong with theme files and names."""
         themes = await self.learn_themes()
         if themes.complaints:
-            self.chat.stage.warn(themes.complaints)
+            self.chat.view.warn(themes.complaints)
 
     async def _open(self) -> None:
         try:

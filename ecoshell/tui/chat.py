@@ -29,10 +29,9 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
+    from ecoshell.tui.controller import ChatController, TranscriptController
     from ecoshell.tui.side.plan import PlanPanel
     from ecoshell.tui.side.tools import ToolsPanel
-    from ecoshell.tui.stage import Stage
-    from ecoshell.tui.talk import Talk
 
 _LEAVING = frozenset({"/quit", "/exit"})
 _WIDE = 100
@@ -86,8 +85,8 @@ class ChatScreen(Screen[None]):
         self._model = model
         self._waiting: Draft | None = None
         self._failed = self._first = False
-        self._stage: Stage | None = None
-        self.talk: Talk | None = None
+        self._view: TranscriptController | None = None
+        self.controller: ChatController | None = None
         self.leaving = False
         """Whether the program ends: what is queued is kept then, and not sent any more."""
 
@@ -102,7 +101,7 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         """Welcome the person and let them type."""
         self._first = is_first_start(self._paths)
-        self.query_one(Transcript).add(welcome_block(__version__, first=self._first))
+        self.query_one(Transcript).column.add(welcome_block(__version__, first=self._first))
         prompt = self.query_one(Prompt)
         prompt.send = self._typed
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
@@ -113,19 +112,19 @@ class ChatScreen(Screen[None]):
         return ScreenPerson(self.query_one(QuestionSpot))
 
     @property
-    def stage(self) -> "Stage":
+    def view(self) -> "TranscriptController":
         """What follows the conversation."""
-        if self._stage is None:
-            from ecoshell.tui.stage import Stage
+        if self._view is None:
+            from ecoshell.tui.controller import TranscriptController
 
             title, transcript = self.query_one(TitleBar), self.query_one(Transcript)
-            self._stage = Stage(title, transcript, self.query_one(Body), self.query_one(PromptBar))
-        return self._stage
+            self._view = TranscriptController(title, transcript, self.query_one(Body), self.query_one(PromptBar))
+        return self._view
 
     @property
     def shell(self) -> "Shell | None":
         """The shell, once it is there."""
-        return self.talk.shell if self.talk is not None else None
+        return self.controller.shell if self.controller is not None else None
 
     async def furnish(self) -> None:
         """Put in what the first frame did without."""
@@ -133,24 +132,24 @@ class ChatScreen(Screen[None]):
 
     async def opened(self, shell: "Shell") -> None:
         """Take the shell: show where it stands, and ask what has been waiting for it."""
-        from ecoshell.tui.talk import Talk
+        from ecoshell.tui.controller import ChatController
 
         await self.furnish()
-        self.query_one(Transcript).drop()
-        talk, prompt = Talk(shell, self.stage), self.query_one(Prompt)
-        await talk.begin()
+        self.query_one(Transcript).column.drop()
+        controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
+        await controller.begin()
         prompt.completer, prompt.files = self._complete, shell.files
-        self.run_worker(talk.watch())
-        self.run_worker(talk.introduce(first=self._first))
-        self.talk = talk
+        self.run_worker(controller.watch())
+        self.run_worker(controller.introduce(first=self._first))
+        self.controller = controller
         self.warm()
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self._send(talk, waiting)
+            self._send(controller, waiting)
 
     def failed(self, error: Exception, kept: str = "") -> None:
         """Say why there is no shell; what was waiting goes back to the prompt."""
-        self.stage.fail(error, kept)
+        self.view.fail(error, kept)
         self._failed = True
         self._put_back(self._waiting)
         self._waiting = None
@@ -158,9 +157,9 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed)
     def warm(self) -> None:
         """Have the model loaded while a question is typed; until then the open chat takes no memory for it."""
-        if self.talk is not None and not self.talk.warmed and self.query_one(Prompt).text:
-            self.talk.warmed = True
-            self.run_worker(self.talk.warm())
+        if self.controller is not None and not self.controller.warmed and self.query_one(Prompt).text:
+            self.controller.warmed = True
+            self.run_worker(self.controller.warm())
 
     # -- what is typed
 
@@ -182,13 +181,13 @@ class ChatScreen(Screen[None]):
             self.post_message(self.Left())
         elif text.startswith("/") and _own().knows(text):
             self.action_run(bar.take().text)
-        elif self.talk is None:
+        elif self.controller is None:
             self._wait(bar, text)
-        elif self.talk.busy and not text.startswith("/"):
+        elif self.controller.busy and not text.startswith("/"):
             bar.enqueue()
             self.query_one(QuestionSpot).attend()
         else:
-            self._send(self.talk, bar.take())
+            self._send(self.controller, bar.take())
             self.query_one(QuestionSpot).attend()
 
     def _wait(self, bar: PromptBar, text: str) -> None:
@@ -197,20 +196,20 @@ class ChatScreen(Screen[None]):
             bar.enqueue()
             return
         self._waiting = bar.take()
-        self.stage.wait(text, self._model)
+        self.view.wait(text, self._model)
         if self._failed:
             self._failed = False
             self.post_message(self.Reopened())
 
-    def _send(self, talk: "Talk", draft: Draft) -> None:
+    def _send(self, controller: "ChatController", draft: Draft) -> None:
         """Hand over what was typed, beside everything else that goes on."""
         line = draft.text.strip()
         if line.startswith("/"):
-            self.run_worker(self._command(talk, line))
+            self.run_worker(self._command(controller, line))
         elif line.startswith(SHELL):
-            self.run_worker(self._ran(talk.run(line.removeprefix(SHELL))))
+            self.run_worker(self._ran(controller.run(line.removeprefix(SHELL))))
         else:
-            self.run_worker(self._asked(talk.ask(draft), draft))
+            self.run_worker(self._asked(controller.ask(draft), draft))
 
     async def _asked(self, asking: Awaitable[bool], draft: Draft) -> None:
         if await asking:
@@ -224,10 +223,10 @@ class ChatScreen(Screen[None]):
 
     def _send_next(self) -> None:
         """Send what was typed during the turn that has ended, unless another has begun."""
-        if self.talk is not None and not self.talk.busy and not self.leaving:
+        if self.controller is not None and not self.controller.busy and not self.leaving:
             draft = self.query_one(PromptBar).dequeue()
             if draft is not None:
-                self._send(self.talk, draft)
+                self._send(self.controller, draft)
 
     def _put_back(self, draft: Draft | None) -> None:
         """Give back what could not be sent, unless something else has been typed meanwhile."""
@@ -241,34 +240,34 @@ class ChatScreen(Screen[None]):
         """Run the slash command that a key stands for."""
         if _own().knows(line):
             self.run_worker(self._own_command(line.strip()))
-        elif self.talk is not None:
-            self._send(self.talk, Draft(line))
+        elif self.controller is not None:
+            self._send(self.controller, Draft(line))
 
     async def _own_command(self, line: str) -> None:
         """Run a command of the screen's own, for which no shell is needed."""
         try:
             printed = await _own().run(self._app, line)
         except EcoshellError as error:
-            self.stage.answer(line, error)
+            self.view.answer(line, error)
         else:
-            self.stage.answer(line, printed.text)
+            self.view.answer(line, printed.text)
 
-    async def _command(self, talk: "Talk", line: str) -> None:
+    async def _command(self, controller: "ChatController", line: str) -> None:
         """Run a command of the shell, or open the screen that finds out which."""
-        screen = screen_for(line, talk.shell)
+        screen = screen_for(line, controller.shell)
         chosen = line if screen is None else await self._app.push_screen_wait(screen)
         if chosen:
-            await self._carry_out(talk, chosen)
+            await self._carry_out(controller, chosen)
 
-    async def _carry_out(self, talk: "Talk", line: str) -> None:
-        printed = await talk.command(line)
+    async def _carry_out(self, controller: "ChatController", line: str) -> None:
+        printed = await controller.command(line)
         if printed is None:
             return
         if printed.effect == "quit":
             self.post_message(self.Left())
         elif printed.effect == "ask":
             draft = Draft(printed.value, printed.attachments)
-            await self._asked(talk.ask(draft), draft)
+            await self._asked(controller.ask(draft), draft)
         elif printed.effect == "copy":
             self._app.copy_to_clipboard(printed.value)
 
@@ -293,8 +292,8 @@ class ChatScreen(Screen[None]):
         bar = self.query_one(PromptBar)
         if bar.empty_queue():
             bar.hint("Nothing is queued any more: up finds what was. esc once more stops the turn.")
-        elif self.talk is not None:
-            self.run_worker(self.talk.stop())
+        elif self.controller is not None:
+            self.run_worker(self.controller.stop())
 
     def action_back(self) -> None:
         """Go from the prompt to what is asked or, over all panels, to the transcript; elsewhere to the place before."""
@@ -316,24 +315,24 @@ class ChatScreen(Screen[None]):
 
     def action_document(self, tool: str) -> None:
         """Show a tool's document."""
-        if self.talk is not None:
-            self.run_worker(self._document(self.talk, tool))
+        if self.controller is not None:
+            self.run_worker(self._document(self.controller, tool))
 
-    async def _document(self, talk: "Talk", tool: str, *, planned: bool = False) -> None:
+    async def _document(self, controller: "ChatController", tool: str, *, planned: bool = False) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
-        line = await self._app.push_screen_wait(DocumentScreen(talk.shell, tool, planned=planned))
+        line = await self._app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
         if line:
-            await self._carry_out(talk, line)
+            await self._carry_out(controller, line)
 
     def action_mode(self) -> None:
         """Change between one model and three roles, from the next turn on."""
-        if self.talk is None:
+        if self.controller is None:
             return
-        if self.talk.busy:
+        if self.controller.busy:
             self.query_one(PromptBar).hint("A turn is under way: the mode can be changed after it. esc stops it.")
         else:
-            self.action_run("/mode single" if self.talk.mode == "umi" else "/mode umi")
+            self.action_run("/mode single" if self.controller.mode == "umi" else "/mode umi")
 
     async def action_open(self, tab: str) -> None:
         """Go to a panel, or back from it."""
@@ -353,9 +352,9 @@ class ChatScreen(Screen[None]):
 
     def interrupt(self) -> bool:
         """Stop the turn or clear the prompt; says whether there was anything to do."""
-        if self._stoppable and self.talk is not None:
+        if self._stoppable and self.controller is not None:
             self.query_one(PromptBar).empty_queue()
-            self.run_worker(self.talk.stop())
+            self.run_worker(self.controller.stop())
             return True
         return self.query_one(PromptBar).clear()
 
@@ -368,13 +367,13 @@ class ChatScreen(Screen[None]):
 
     def on_transcript_mark_wanted(self, event: Transcript.MarkWanted) -> None:
         """Keep the person's word on a call's result."""
-        if self.talk is not None:
-            self.run_worker(self.talk.mark(event.call, helpful=event.helpful))
+        if self.controller is not None:
+            self.run_worker(self.controller.mark(event.call, helpful=event.helpful))
 
     def on_plan_panel_why_wanted(self, event: "PlanPanel.WhyWanted") -> None:
         """Show the arithmetic of a tool's row in the plan, and its document."""
-        if self.talk is not None:
-            self.run_worker(self._document(self.talk, event.tool, planned=True))
+        if self.controller is not None:
+            self.run_worker(self._document(self.controller, event.tool, planned=True))
 
     def on_tools_panel_document_wanted(self, event: "ToolsPanel.DocumentWanted") -> None:
         """Show a tool's document."""
@@ -394,4 +393,4 @@ class ChatScreen(Screen[None]):
 
     @property
     def _stoppable(self) -> bool:
-        return self.talk is not None and self.talk.stoppable
+        return self.controller is not None and self.controller.stoppable

@@ -9,7 +9,7 @@ from ecoshell.cli.parser import build_parser
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import ModeChosen
 from ecoshell.sessions.export import as_markdown
-from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript import event_blocks
 
 FIRST = ModeChosen("umi", "openai/large", "of questions like this one umi answers 80% for about $0.003")
 SECOND = ModeChosen("single", "openai/large", "umi gave up: no \x1b[2Jsuch\nfile", after="umi")
@@ -27,14 +27,14 @@ def test_who_thinks_and_why_takes_one_line_and_nothing_in_it_is_obeyed(event: Mo
     (told,) = screen.getvalue().splitlines()
     assert f"{event.mode} thinks: {event.why.split(chr(27))[0]}" in told
     assert "\x1b" not in told
-    block = lines.mode_chosen(event)
+    block = event_blocks.mode_chosen(event)
     assert len(block.rows) == 1
     assert f"{event.mode} thinks" in block.plain
     assert "\x1b" not in block.plain
 
 
 def test_another_that_goes_on_is_louder_than_a_first_choice() -> None:
-    assert (lines.mode_chosen(FIRST).tone, lines.mode_chosen(SECOND).tone) == ("muted", "warning")
+    assert (event_blocks.mode_chosen(FIRST).tone, event_blocks.mode_chosen(SECOND).tone) == ("muted", "warning")
 
 
 def test_an_exported_session_tells_who_thought_and_why() -> None:

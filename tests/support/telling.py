@@ -7,17 +7,17 @@ from rich.style import Style
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import Event
 from ecoshell.tui.transcript.blocks import TONES
-from ecoshell.tui.transcript.column import Column
-from ecoshell.tui.transcript.painter import Painter
-from ecoshell.tui.transcript.teller import Teller
+from ecoshell.tui.transcript.column import BlockColumn
+from ecoshell.tui.transcript.painting import Painter
+from ecoshell.tui.transcript.presenter import EventPresenter
 
 
 def told(*events: Event, width: int = 80) -> list[str]:
-    column = Column()
+    column = BlockColumn()
     column.repaint(Painter(dict.fromkeys(TONES, Style()), width))
-    teller = Teller(column)
+    presenter = EventPresenter(column)
     for event in events:
-        teller.tell(event)
+        presenter.show(event)
     return [line.strip() for line in column.plain.splitlines() if line.strip()]
 
 

@@ -61,7 +61,7 @@ def told(app: ChatApp) -> str:
 
 
 async def ready(pilot, app: ChatApp) -> None:
-    await eventually(pilot, lambda: app.chat.talk)
+    await eventually(pilot, lambda: app.chat.controller)
 
 
 async def ask(pilot, app: ChatApp, question: str = "how many") -> None:
@@ -535,7 +535,7 @@ async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(mak
         await pilot.press("pageup", "pageup")
         left_at = transcript.scroll_y
         assert "new below" not in told(app)
-        app.chat.stage.hear(Rationale("one more thought", "single"))
+        app.chat.view.hear(Rationale("one more thought", "single"))
         await eventually(pilot, lambda: "new below" in told(app))
         assert transcript.scroll_y == left_at
         await pilot.press("end")
@@ -594,7 +594,7 @@ async def test_esc_stops_a_command_that_takes_a_while(make_app, monkeypatch):
         await ready(pilot, app)
         monkeypatch.setattr(shell, "command", compact)
         await pilot.press(*"/compact", "enter")
-        await eventually(pilot, lambda: app.chat.talk.stoppable)
+        await eventually(pilot, lambda: app.chat.controller.stoppable)
         await pilot.press("escape")
         await eventually(pilot, lambda: "Everything stays as it was." in seen(app))
-        assert not app.chat.talk.stoppable
+        assert not app.chat.controller.stoppable

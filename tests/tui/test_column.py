@@ -6,25 +6,25 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import TONES, Block, Body, rows_of
-from ecoshell.tui.transcript.column import Column
-from ecoshell.tui.transcript.painter import Line, Painter
+from ecoshell.tui.transcript.column import BlockColumn
+from ecoshell.tui.transcript.painting import PaintedLine, Painter
 
 
 def painter(width: int = 40) -> Painter:
     return Painter(dict.fromkeys(TONES, Style()), width)
 
 
-def column_of(*blocks: Block, width: int = 40) -> Column:
-    column = Column()
+def column_of(*blocks: Block, width: int = 40) -> BlockColumn:
+    column = BlockColumn()
     column.repaint(painter(width))
     column.add(*blocks)
     return column
 
 
 @pytest.fixture
-def column() -> Column:
+def column() -> BlockColumn:
     return column_of()
 
 
@@ -33,20 +33,20 @@ def block(text: str, sign: str = "·") -> Block:
 
 
 def answer(text: str) -> Block:
-    return lines.answer(lines.Answer(text))
+    return event_blocks.answer(event_blocks.Answer(text))
 
 
-def test_lines_after_the_first_stand_beside_the_sign(column: Column):
+def test_lines_after_the_first_stand_beside_the_sign(column: BlockColumn):
     column.add(block("a text that is a little longer than one line can be"))
     assert column.plain == "·  a text that is a little longer than\n   one line can be"
 
 
-def test_an_observation_stays_to_the_right_of_its_corner(column: Column):
+def test_an_observation_stays_to_the_right_of_its_corner(column: BlockColumn):
     column.add(Block("►", "tool", bodies=(Body("word " * 12, 4, corner="└ "),)))
     assert [line[:5] for line in column.plain.splitlines()] == ["►  └ ", "     "]
 
 
-def test_wide_characters_never_stand_beyond_the_edge(column: Column):
+def test_wide_characters_never_stand_beyond_the_edge(column: BlockColumn):
     column.add(block("数" * 100 + "😀" * 50))
     assert all(column.line(at).strip.cell_length <= 40 for at in range(column.height))
     assert column.plain.count("😀") == 50
@@ -65,18 +65,18 @@ def test_the_narrowest_screen_breaks_nothing(width: int):
     assert "x = 1" in column.plain
 
 
-def test_markup_in_a_text_is_shown_as_it_is(column: Column):
+def test_markup_in_a_text_is_shown_as_it_is(column: BlockColumn):
     column.add(block("[red]not red[/red]"))
     assert "[red]not red[/red]" in column.plain
 
 
-def test_an_open_block_is_replaced_when_it_is_settled(column: Column):
+def test_an_open_block_is_replaced_when_it_is_settled(column: BlockColumn):
     column.open(block("running"))
     column.settle(block("done"))
     assert column.plain == "·  done"
 
 
-def test_several_open_blocks_are_settled_each_in_its_place(column: Column):
+def test_several_open_blocks_are_settled_each_in_its_place(column: BlockColumn):
     column.open(block("one runs"), "1")
     column.open(block("two runs"), "2")
     column.settle(block("two is done"), "2")
@@ -87,21 +87,21 @@ def test_several_open_blocks_are_settled_each_in_its_place(column: Column):
     assert column.plain == "·  a notice\n·  one is done\n·  two is done\n·  below"
 
 
-def test_adding_closes_whatever_is_open_as_it_stands(column: Column):
+def test_adding_closes_whatever_is_open_as_it_stands(column: BlockColumn):
     column.open(block("runs"), "1")
     column.stream("half a thou", "◦", "thought")
     column.add(block("stopped"))
     assert column.plain == "·  runs\n◦  half a thou\n·  stopped"
 
 
-def test_a_block_can_be_inserted_above_text_that_is_still_arriving(column: Column):
+def test_a_block_can_be_inserted_above_text_that_is_still_arriving(column: BlockColumn):
     column.stream("thinking", "◦", "thought")
     column.insert(block("a notice"))
     column.stream(" on", "◦", "thought")
     assert column.plain == "·  a notice\n◦  thinking on"
 
 
-def test_what_is_dropped_leaves_no_line(column: Column):
+def test_what_is_dropped_leaves_no_line(column: BlockColumn):
     column.add(block("before"))
     column.stream("thinking", "◦", "thought")
     column.drop()
@@ -109,7 +109,7 @@ def test_what_is_dropped_leaves_no_line(column: Column):
     assert column.height == 1
 
 
-def test_another_width_paints_everything_again(column: Column):
+def test_another_width_paints_everything_again(column: BlockColumn):
     column.add(block("one two three four five six seven eight nine ten"))
     column.stream("one two three four five six seven eight nine ten", "◦", "thought")
     column.repaint(painter(20))
@@ -118,7 +118,7 @@ def test_another_width_paints_everything_again(column: Column):
 
 
 def test_before_there_is_a_width_everything_is_kept_for_later():
-    column = Column()
+    column = BlockColumn()
     column.add(block("early"))
     column.stream("**an** answer", "…", "text")
     column.settle()
@@ -126,7 +126,7 @@ def test_before_there_is_a_width_everything_is_kept_for_later():
     assert column.plain == "·  early\n…  an answer"
 
 
-def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: Column):
+def test_a_folded_block_shows_its_beginning_until_it_is_opened(column: BlockColumn):
     column.add(Block("►", "tool", bodies=(Body("\n".join(f"line {n}" for n in range(50)), 2, corner="└ "),)))
     assert column.plain.splitlines() == ["►  └ line 0", "     line 1", "     … 48 more lines"]
     column.fold(column.items[0], opened=True)
@@ -153,19 +153,19 @@ def test_a_long_answer_is_painted_only_where_it_is_looked_at(monkeypatch: pytest
 
 
 def test_an_answer_that_was_streamed_is_not_painted_again_when_it_is_settled(
-    column: Column, monkeypatch: pytest.MonkeyPatch
+    column: BlockColumn, monkeypatch: pytest.MonkeyPatch
 ):
     text = "\n\n".join(f"Paragraph **{n}** of some." for n in range(20))
     column.stream(text, "…", "text")
     assert column.plain.startswith("…  Paragraph 0")
     counting = counted(monkeypatch)
     column.open(answer(text))
-    column.settle(lines.answer(lines.Answer(text), "gave_up"))
+    column.settle(event_blocks.answer(event_blocks.Answer(text), "gave_up"))
     assert column.plain.startswith("Ø  Paragraph 0")
     assert len(counting) == 1
 
 
-def test_a_long_stream_is_not_painted_again_from_its_beginning(column: Column, monkeypatch: pytest.MonkeyPatch):
+def test_a_long_stream_is_not_painted_again_from_its_beginning(column: BlockColumn, monkeypatch: pytest.MonkeyPatch):
     counting = counted(monkeypatch)
     for n in range(200):
         column.stream(f"Paragraph {n} is this long.\n\n", "…", "text")
@@ -179,7 +179,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     painted: list[object] = []
     paint = Painter.paint
 
-    def counting(self: Painter, section, *more) -> list[Line]:
+    def counting(self: Painter, section, *more) -> list[PaintedLine]:
         painted.append(section)
         return paint(self, section, *more)
 

@@ -18,26 +18,26 @@ from ecoshell.tui.side.graph import graph_lines, progress
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.sheet import plain
 from ecoshell.tui.transcript.blocks import TONES
-from ecoshell.tui.transcript.column import Column
-from ecoshell.tui.transcript.painter import Painter
-from ecoshell.tui.transcript.teller import Teller
+from ecoshell.tui.transcript.column import BlockColumn
+from ecoshell.tui.transcript.painting import Painter
+from ecoshell.tui.transcript.presenter import EventPresenter
 
 MANY = GraphPlanned(tuple(node(f"n{at}", *([f"n{at - 1}"] if at else ())) for at in range(100)), "…")
 
 
-def told(*events, width=80, until_rest=False) -> Column:
-    column = Column()
+def told(*events, width=80, until_rest=False) -> BlockColumn:
+    column = BlockColumn()
     column.repaint(Painter(dict.fromkeys(TONES, Style()), width))
-    teller = Teller(column)
+    presenter = EventPresenter(column)
     for event in events:
-        teller.tell(event)
+        presenter.show(event)
         assert column.plain is not None  # what is painted already must follow, too
     if until_rest:
-        teller.rest()
+        presenter.rest()
     return column
 
 
-def signs(column: Column, sign: str) -> int:
+def signs(column: BlockColumn, sign: str) -> int:
     return sum(f"{sign} " in line for line in column.plain.splitlines())
 
 

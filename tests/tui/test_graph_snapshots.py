@@ -27,7 +27,7 @@ TWENTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{
 
 async def at_rest(pilot) -> None:
     chat = pilot.app.chat
-    await eventually(pilot, lambda: chat.talk)
+    await eventually(pilot, lambda: chat.controller)
     await eventually(pilot, lambda: "plan of" in chat.query_one(Transcript).text)
 
 
@@ -37,7 +37,7 @@ def shell(*events) -> FakeShell:
 
 
 async def asked(pilot) -> None:
-    await eventually(pilot, lambda: pilot.app.chat.talk)
+    await eventually(pilot, lambda: pilot.app.chat.controller)
     await pilot.press(*"go on", "enter")
     await eventually(pilot, lambda: "plan of" in pilot.app.chat.query_one(Transcript).text)
 

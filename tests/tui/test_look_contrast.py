@@ -94,7 +94,7 @@ async def test_every_word_on_the_screens_can_be_read_in_every_theme(host: Host, 
 async def test_every_word_of_the_chat_can_be_read_in_every_theme(make_app) -> None:
     app = make_app(FakeShell(EVENTS))
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"hello", "enter")
         await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
         await app.learn_themes()

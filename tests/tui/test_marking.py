@@ -32,7 +32,7 @@ def offered(app) -> set[str]:
 
 async def open_at(pilot, app, words: str) -> None:
     """Open the chat and put the cursor on the block with these words."""
-    await eventually(pilot, lambda: app.chat.talk)
+    await eventually(pilot, lambda: app.chat.controller)
     transcript(app).focus()
     for _ in range(12):
         await pilot.press("up")
@@ -50,7 +50,7 @@ def shell() -> FakeShell:
 async def test_a_result_that_helped_has_a_sign_and_one_that_did_not_a_word_in_the_line_of_its_call(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         assert line(app, "count_text(").endswith("12 ms  $0  √")
         assert line(app, "read_file(").endswith("3 ms  $0  × unhelpful")
         assert line(app, "write_file(").endswith("  denied")
@@ -148,14 +148,14 @@ async def test_a_call_can_be_marked_while_its_turn_still_runs(make_app):
     shell = FakeShell(events=(STARTED, *COUNTED, HELPED, FINISHED), stops_at=4)
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "√" in transcript(app).text.partition("count_text(")[2])
         await open_at(pilot, app, "count_text(")
         await pilot.press("minus")
         await eventually(pilot, lambda: "marked by you" in line(app, "count_text("))
-        await app.chat.talk.stop()
-        await eventually(pilot, lambda: not app.chat.talk.busy)
+        await app.chat.controller.stop()
+        await eventually(pilot, lambda: not app.chat.controller.busy)
         assert "marked by you" in line(app, "count_text(")
 
 
@@ -199,15 +199,15 @@ async def test_a_call_can_be_marked_as_soon_as_it_is_judged(make_app):
     shell = FakeShell(events=(STARTED, *COUNTED, HELPED, FINISHED), stops_at=3)
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "12 ms" in transcript(app).text)
         await open_at(pilot, app, "count_text(")
         assert not {"helpful", "unhelpful"} & offered(app)
-        app.chat.stage.hear(HELPED)
+        app.chat.view.hear(HELPED)
         await eventually(pilot, lambda: {"helpful", "unhelpful"} <= offered(app))
-        await app.chat.talk.stop()
-        await eventually(pilot, lambda: not app.chat.talk.busy)
+        await app.chat.controller.stop()
+        await eventually(pilot, lambda: not app.chat.controller.busy)
 
 
 async def test_a_call_that_waits_for_approval_cannot_be_marked(make_app):
@@ -222,7 +222,7 @@ async def test_a_call_that_waits_for_approval_cannot_be_marked(make_app):
 async def test_one_key_leads_from_the_prompt_to_the_transcript_whatever_panels_lie_between(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press("shift+tab")
         assert transcript(app).has_focus
         await pilot.press("up", "up", "up", "up", "plus")

@@ -47,7 +47,7 @@ async def listed(pilot, app) -> None:
 async def test_model_alone_opens_the_picker_and_what_is_picked_is_changed_to(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"/model", "escape", "enter")
         await opened(pilot, app, ModelPicker)
         await listed(pilot, app)
@@ -61,7 +61,7 @@ async def test_model_alone_opens_the_picker_and_what_is_picked_is_changed_to(mak
 async def test_a_command_with_its_argument_opens_nothing(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"/model embedded", "enter")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == ["/model embedded"]
@@ -71,7 +71,7 @@ async def test_a_command_with_its_argument_opens_nothing(make_app, shell):
 async def test_a_key_opens_a_screen_from_the_prompt_and_ctrl_c_closes_it(make_app, shell, key, kind):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(key)
         await opened(pilot, app, kind)
         await pilot.press("ctrl+c")
@@ -85,7 +85,7 @@ async def test_f6_changes_between_one_model_and_three_roles(make_app, shell, now
     shell.state = replace(shell.state, mode=now)
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk and app.chat.talk.mode)
+        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.mode)
         await pilot.press("f6")
         await eventually(pilot, lambda: shell.commands)
     assert shell.commands == [f"/mode {next_one}"]
@@ -95,13 +95,13 @@ async def test_f6_during_a_turn_changes_nothing_and_says_when_it_can(make_app, s
     shell.stops_at = 1
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"why", "enter")
         await eventually(pilot, lambda: shell.asked)
         await pilot.press("f6")
         await eventually(pilot, lambda: "A turn is under way" in str(app.chat.query_one("#hint").visual))
         await pilot.press("escape")
-        await eventually(pilot, lambda: not app.chat.talk.busy)
+        await eventually(pilot, lambda: not app.chat.controller.busy)
     assert shell.commands == []
 
 
@@ -109,7 +109,7 @@ async def test_f6_during_a_turn_changes_nothing_and_says_when_it_can(make_app, s
 async def test_sessions_are_picked_and_escape_runs_nothing(make_app, shell, line):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*line, "escape", "enter")
         await opened(pilot, app, SessionPicker)
         await listed(pilot, app)
@@ -121,7 +121,7 @@ async def test_sessions_are_picked_and_escape_runs_nothing(make_app, shell, line
 async def test_a_tool_is_registered_from_its_document(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         app.chat.action_document("read_file")
         await opened(pilot, app, DocumentScreen)
         await eventually(pilot, lambda: "Reads a file" in str(app.screen.query_one("#about").visual))
@@ -141,7 +141,7 @@ async def test_a_tool_is_registered_from_its_document(make_app, shell):
 async def test_the_palette_runs_what_it_finds(make_app, shell, typed, first, done):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await found(pilot, app, typed, first)
         await pilot.press("enter")
         await eventually(pilot, lambda: shell.commands)
@@ -151,7 +151,7 @@ async def test_the_palette_runs_what_it_finds(make_app, shell, typed, first, don
 async def test_the_palette_puts_a_command_that_needs_more_into_the_prompt(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await found(pilot, app, "/register", "/register NAME")
         await pilot.press("enter")
         await eventually(pilot, lambda: app.chat.query_one(Prompt).text == "/register ")
@@ -163,7 +163,7 @@ async def test_the_palette_puts_a_command_that_needs_more_into_the_prompt(make_a
 async def test_the_palette_finds_the_commands_and_the_themes_of_the_screen_itself(make_app, shell):
     app = make_app(shell)
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await found(pilot, app, "/theme", "/theme [NAME]")
         await pilot.press("escape")
         await found(pilot, app, "theme light", "theme light")

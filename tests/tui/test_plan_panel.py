@@ -185,7 +185,7 @@ async def test_any_size_of_the_terminal_will_do(paths, size):
 async def test_the_estimate_stands_beside_what_is_done_until_the_turn_ends(make_app):
     app = make_app(FakeShell(events=FOLLOWED, stops_at=2))
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "working, about $0.002 to $0.011 · 0 s · esc stops" in doing(app))
         assert "plan: 3 of 5 tools" in app.chat.query_one(Transcript).text
@@ -196,7 +196,7 @@ async def test_the_estimate_stands_beside_what_is_done_until_the_turn_ends(make_
 async def test_a_transcript_tells_the_first_plan_and_later_only_what_may_not_be_used_any_more(make_app):
     app = make_app(FakeShell(events=(STARTED, PLANNED, *COUNTED, HELPED, USED, QUOTA, FINISHED)))
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"how many", "enter")
         await eventually(pilot, lambda: "saved" in app.chat.query_one(Transcript).text)
         told = [line.strip() for line in app.chat.query_one(Transcript).text.splitlines() if "plan:" in line]
@@ -215,7 +215,7 @@ async def test_enter_shows_the_arithmetic_above_the_tools_document(make_app):
     )
     app = make_app(shell)
     async with app.run_test(size=WIDE) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press("f3", "enter")
         await eventually(pilot, lambda: isinstance(app.screen, DocumentScreen))
         await eventually(pilot, lambda: "value  0.91" in str(app.screen.query_one("#plan").visual))

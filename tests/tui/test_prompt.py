@@ -21,7 +21,7 @@ def offered(app: ChatApp) -> list[str]:
 
 
 async def ready(pilot, app: ChatApp) -> None:
-    await eventually(pilot, lambda: app.chat.talk)
+    await eventually(pilot, lambda: app.chat.controller)
 
 
 async def test_a_slash_opens_the_list_of_commands_and_typing_narrows_it(make_app):
@@ -93,7 +93,7 @@ async def test_up_and_down_at_the_edges_go_through_what_was_sent(make_app):
         await ready(pilot, app)
         for word in ("first", "second"):
             await pilot.press(*word, "enter")
-            await eventually(pilot, lambda: app.chat.talk and not app.chat.talk.busy)
+            await eventually(pilot, lambda: app.chat.controller and not app.chat.controller.busy)
         await pilot.press(*"draft", "up")
         assert prompt(app).text == "second"
         await pilot.press("up", "up")

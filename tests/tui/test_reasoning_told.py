@@ -130,7 +130,7 @@ def test_ask_prints_the_answer_that_counts_where_another_one_was_begun(
 async def test_what_was_reasoned_can_be_opened(make_app):
     app = make_app(FakeShell(earlier=TURN))
     async with app.run_test(size=(120, 36)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await eventually(pilot, lambda: "thought for 240 tokens" in app.chat.query_one(Transcript).text)
         assert "They want milk" not in app.chat.query_one(Transcript).text
         await pilot.press("shift+tab", "up", "up", "up", "up", "enter")
@@ -140,7 +140,7 @@ async def test_what_was_reasoned_can_be_opened(make_app):
 @pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
 def test_an_answer_after_reasoning(snap_compare, make_app, size):
     async def before(pilot) -> None:
-        await eventually(pilot, lambda: pilot.app.chat.talk)
+        await eventually(pilot, lambda: pilot.app.chat.controller)
         await eventually(pilot, lambda: "saved" in pilot.app.chat.query_one(Transcript).text)
 
     assert snap_compare(make_app(FakeShell(earlier=TURN)), terminal_size=size, run_before=before)

@@ -190,7 +190,7 @@ def bar(app) -> str:
 async def test_it_is_said_who_thinks_and_another_model_than_the_one_that_leads(make_app):
     app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=CALLER_THINKS))
     async with app.run_test(size=(80, 24)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: "caller is thinking" in bar(app))
         assert bar(app).strip() == "| caller is thinking · local:…/qwen2.5-1.5b-instru… · 0 s · esc stops"
@@ -201,12 +201,12 @@ async def test_it_is_said_who_thinks_and_another_model_than_the_one_that_leads(m
 async def test_it_is_said_that_a_tool_works_and_nobody_thinks(make_app):
     app = make_app(FakeShell(trio(ALONE), state=IDLE, stops_at=CALLED - 1))
     async with app.run_test(size=(120, 24)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*"go", "enter")
         await eventually(pilot, lambda: "count_text" in app.chat.query_one("Transcript").text)
         assert bar(app).strip() == "| working · 0 s · esc stops"
         await pilot.press("escape")
-        await eventually(pilot, lambda: not app.chat.talk.busy)
+        await eventually(pilot, lambda: not app.chat.controller.busy)
 
 
 async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_once(make_app):
@@ -217,7 +217,7 @@ async def test_another_mode_stands_in_the_title_and_its_roles_in_the_panel_at_on
 
     app = make_app(Changing())
     async with app.run_test(size=(120, 44)) as pilot:
-        await eventually(pilot, lambda: app.chat.talk and app.chat.talk.mode)
+        await eventually(pilot, lambda: app.chat.controller and app.chat.controller.mode)
         assert "one model, step by step" in title(app)
         await pilot.press("f6")
         await eventually(pilot, lambda: "three roles, step by step" in title(app))

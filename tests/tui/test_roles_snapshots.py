@@ -72,7 +72,7 @@ def test_a_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, tex
     app = make_app(FakeShell(trio(), state=replace(IDLE, model=LARGE, players=MIXED), stops_at=until))
 
     async def before(pilot: Pilot[int]) -> None:
-        await eventually(pilot, lambda: app.chat.talk)
+        await eventually(pilot, lambda: app.chat.controller)
         await pilot.press(*QUESTION, "enter")
         await eventually(pilot, lambda: text in " ".join(app.chat.query_one(Transcript).text.split()))
         await pilot.pause()

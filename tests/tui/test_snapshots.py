@@ -28,7 +28,7 @@ def until(*keys: str, text: str = "", question: bool = False):
 
     async def before(pilot) -> None:
         chat = pilot.app.chat
-        await eventually(pilot, lambda: chat.talk)
+        await eventually(pilot, lambda: chat.controller)
         await pilot.press(*keys)
         await eventually(pilot, lambda: text in chat.query_one(Transcript).text)
         if question:

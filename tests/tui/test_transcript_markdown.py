@@ -1,6 +1,7 @@
 """How Markdown is read and set: in pieces as in one go, and no character out of sight."""
 
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -8,13 +9,9 @@ from hypothesis import strategies as st
 from rich.style import Style
 
 from ecoshell.tui.transcript.blocks import TONES
-from ecoshell.tui.transcript.code import highlighted
-from ecoshell.tui.transcript.copying import text_of
-from ecoshell.tui.transcript.inline import inline
-from ecoshell.tui.transcript.painter import Painter
-from ecoshell.tui.transcript.reader import Reader, sections_of_markdown
-from ecoshell.tui.transcript.sections import LONGEST, Code, Section
-from ecoshell.tui.transcript.table import Table
+from ecoshell.tui.transcript.inline import highlighted, inline
+from ecoshell.tui.transcript.markdown import LONGEST, Code, MarkdownReader, Section, Table, sections_of_markdown
+from ecoshell.tui.transcript.painting import PaintedLine, Painter
 
 MARKDOWN = st.lists(
     st.sampled_from(
@@ -32,8 +29,13 @@ def painted(markdown: str, width: int = 60) -> str:
     )
 
 
+def text_of(lines: Iterable[PaintedLine]) -> str:
+    """What is copied of painted lines."""
+    return "".join([part for line in lines for part in line.copied()][1:])
+
+
 def read(pieces: list[str]) -> list[Section]:
-    reader = Reader()
+    reader = MarkdownReader()
     done = [part for piece in pieces for part in reader.feed(piece)]
     return [*done, *reader.close()]
 
@@ -49,7 +51,7 @@ def test_markdown_that_comes_in_pieces_is_read_as_in_one_go(bits: list[str], ste
 @settings(deadline=None)  # a busy machine takes its time
 @given(MARKDOWN)
 def test_looking_at_the_open_end_changes_nothing(bits: list[str]):
-    reader = Reader()
+    reader = MarkdownReader()
     done: list[Section] = []
     for bit in bits:
         done += reader.feed(bit)

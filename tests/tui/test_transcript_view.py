@@ -11,9 +11,9 @@ from textual.selection import Selection
 from textual.widgets import Input, Static
 from tui_play import eventually
 
-from ecoshell.tui.transcript import lines
+from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, row, rows_of
-from ecoshell.tui.transcript.finish import Finish
+from ecoshell.tui.transcript.painting import Finish
 from ecoshell.tui.transcript.search import SearchBar
 from ecoshell.tui.transcript.view import Transcript
 
@@ -54,9 +54,9 @@ def call(output: str = LONG) -> Block:
 
 
 def turns(count: int) -> list[Block]:
-    thought = lines.rationale(lines.Rationale("I think so.", "single"))
-    one = [thought, call(), lines.answer(lines.Answer("It **is** so.\n\n- one\n- two"))]
-    return [block for n in range(count) for block in (lines.question(f"question {n}"), *one)]
+    thought = event_blocks.rationale(event_blocks.Rationale("I think so.", "single"))
+    one = [thought, call(), event_blocks.answer(event_blocks.Answer("It **is** so.\n\n- one\n- two"))]
+    return [block for n in range(count) for block in (event_blocks.question(f"question {n}"), *one)]
 
 
 def seen(app: Host) -> list[str]:
@@ -74,18 +74,18 @@ async def settled(pilot: Pilot[None]) -> None:
 async def test_the_view_stays_at_the_end_until_it_is_scrolled_up_and_follows_again_from_there():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(20))
+        app.transcript.column.add(*turns(20))
         app.transcript.focus()
         await settled(pilot)
         assert seen(app)[-1].strip() == "• two"
         await pilot.press("pageup")
         await settled(pilot)
         above = seen(app)
-        app.transcript.add(note("something new"))
+        app.transcript.column.add(note("something new"))
         await settled(pilot)
         assert seen(app) == above
         await pilot.press("end")
-        app.transcript.add(note("newer"))
+        app.transcript.column.add(note("newer"))
         await settled(pilot)
         assert seen(app)[-1] == "·  newer"
 
@@ -93,7 +93,7 @@ async def test_the_view_stays_at_the_end_until_it_is_scrolled_up_and_follows_aga
 async def test_a_session_of_two_thousand_turns_is_open_at_once_and_scrolls_without_gaps():
     app = Host()
     async with app.run_test(size=(80, 24)) as pilot:
-        app.transcript.add(*turns(2_000))
+        app.transcript.column.add(*turns(2_000))
         app.transcript.focus()
         await settled(pilot)
         assert seen(app)[-1].strip() == "• two"
@@ -111,7 +111,7 @@ async def test_a_session_of_two_thousand_turns_is_open_at_once_and_scrolls_witho
 async def test_scrolling_up_line_by_line_meets_every_line_though_none_was_painted():
     app = Host()
     async with app.run_test(size=(60, 10)) as pilot:
-        app.transcript.add(*(note(f"{n} " + "some more words " * (n % 7)) for n in range(60)))
+        app.transcript.column.add(*(note(f"{n} " + "some more words " * (n % 7)) for n in range(60)))
         await settled(pilot)
         met = seen(app)[::-1]
         while app.transcript.scroll_offset.y:
@@ -126,24 +126,26 @@ async def test_a_resize_while_text_streams_loses_nothing(width: int):
     text = "".join(f"Paragraph **{n}** with `code` and some words.\n\n- item {n}\n\n" for n in range(60))
     async with app.run_test(size=(80, 24)) as pilot:
         for at in range(0, len(text), 11):
-            app.transcript.stream(text[at : at + 11], "…", "text")
+            app.transcript.column.stream(text[at : at + 11], "…", "text")
             if at == 1_100:
                 await pilot.resize_terminal(width, 20)
             if at % 275 == 0:
                 await pilot.pause()
-        app.transcript.settle(lines.answer(lines.Answer(text)))
+        app.transcript.column.settle(event_blocks.answer(event_blocks.Answer(text)))
         await pilot.resize_terminal(80, 24)
         await settled(pilot)
         streamed, fresh = app.transcript.text, Host()
     async with fresh.run_test(size=(80, 24)):
-        fresh.transcript.add(lines.answer(lines.Answer(text)))
+        fresh.transcript.column.add(event_blocks.answer(event_blocks.Answer(text)))
         assert streamed == fresh.transcript.text
 
 
 async def test_the_line_at_the_top_stays_there_when_the_width_changes():
     app = Host()
     async with app.run_test(size=(80, 20)) as pilot:
-        app.transcript.add(*(note(f"{n} and some words that go on and on and on and on and on") for n in range(500)))
+        app.transcript.column.add(
+            *(note(f"{n} and some words that go on and on and on and on and on") for n in range(500))
+        )
         app.transcript.focus()
         await pilot.press("home", *["pagedown"] * 9)
         top = seen(app)[0].split()[1]
@@ -155,9 +157,9 @@ async def test_the_line_at_the_top_stays_there_when_the_width_changes():
 async def test_a_terminal_without_any_room_does_no_harm():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(3))
+        app.transcript.column.add(*turns(3))
         await pilot.resize_terminal(1, 1)
-        app.transcript.stream("more", "…", "text")
+        app.transcript.column.stream("more", "…", "text")
         await settled(pilot)
         await pilot.resize_terminal(60, 20)
         await settled(pilot)
@@ -170,7 +172,7 @@ async def test_keys_echo_while_ten_thousand_tokens_arrive_as_fast_as_they_can():
         app.query_one(Input).focus()
         await pilot.pause()
         for n in range(10_000):
-            app.transcript.stream(f"word{n} " if n % 50 else "\n\n", "…", "text")
+            app.transcript.column.stream(f"word{n} " if n % 50 else "\n\n", "…", "text")
             if n % 1_000 == 500:
                 app.post_message(Key("a", "a"))
             await asyncio.sleep(0)
@@ -181,7 +183,7 @@ async def test_keys_echo_while_ten_thousand_tokens_arrive_as_fast_as_they_can():
 async def test_the_block_cursor_moves_from_block_to_block_and_can_be_seen():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(note("one"), note("two"), note("three"))
+        app.transcript.column.add(note("one"), note("two"), note("three"))
         app.transcript.focus()
         await pilot.press("k", "up")
         assert seen(app)[:3] == ["·  one", "· ┃two", "·  three"]
@@ -192,7 +194,7 @@ async def test_the_block_cursor_moves_from_block_to_block_and_can_be_seen():
 async def test_enter_opens_and_folds_the_block_under_the_cursor():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(note("before"), call())
+        app.transcript.column.add(note("before"), call())
         app.transcript.focus()
         assert "line 59" not in app.transcript.text
         await pilot.press("up", "enter")
@@ -205,7 +207,7 @@ async def test_enter_opens_and_folds_the_block_under_the_cursor():
 async def test_control_o_opens_the_newest_block_that_is_folded():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(call("\n".join("abcdef")), call(), note("after"))
+        app.transcript.column.add(call("\n".join("abcdef")), call(), note("after"))
         app.transcript.focus()
         await pilot.press("ctrl+o")
         assert "line 59" in app.transcript.text
@@ -215,7 +217,7 @@ async def test_control_o_opens_the_newest_block_that_is_folded():
 async def test_a_block_in_which_nothing_is_folded_says_so():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(note("short"))
+        app.transcript.column.add(note("short"))
         app.transcript.focus()
         await pilot.press("up", "enter")
         assert app.hints == ["Nothing is folded away in this block."]
@@ -224,7 +226,7 @@ async def test_a_block_in_which_nothing_is_folded_says_so():
 async def test_a_click_on_the_fold_opens_it():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(call())
+        app.transcript.column.add(call())
         await settled(pilot)
         await pilot.click(Transcript, offset=(8, 4))
         assert "line 59" in app.transcript.text
@@ -233,7 +235,9 @@ async def test_a_click_on_the_fold_opens_it():
 async def test_a_click_on_a_link_opens_its_address():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(lines.answer(lines.Answer("[the docs](https://docs.example/a) and more")))
+        app.transcript.column.add(
+            event_blocks.answer(event_blocks.Answer("[the docs](https://docs.example/a) and more"))
+        )
         await settled(pilot)
         await pilot.click(Transcript, offset=(6, 0))
         assert app.opened == ["https://docs.example/a"]
@@ -242,7 +246,7 @@ async def test_a_click_on_a_link_opens_its_address():
 async def test_y_copies_the_whole_block_with_what_is_folded_away():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(call())
+        app.transcript.column.add(call())
         app.transcript.focus()
         await pilot.press("up", "y")
         assert app.clipboard == f"read_file()\n└ {LONG}"
@@ -252,7 +256,7 @@ async def test_y_copies_the_whole_block_with_what_is_folded_away():
 async def test_turns_are_jumped_between_with_brackets():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(30))
+        app.transcript.column.add(*turns(30))
         app.transcript.focus()
         await settled(pilot)
         await pilot.press("left_square_bracket")
@@ -266,7 +270,7 @@ async def test_turns_are_jumped_between_with_brackets():
 async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():
     app = Host()
     async with app.run_test(size=(30, 20)) as pilot:
-        app.transcript.add(note("first block of words that is wrapped at the edge"), note("second"))
+        app.transcript.column.add(note("first block of words that is wrapped at the edge"), note("second"))
         await settled(pilot)
         selection = Selection(Offset(9, 0), Offset(6, 3))
         assert app.transcript.get_selection(selection) == ("block of words that is wrapped at the edge\nsec", "\n")
@@ -278,7 +282,7 @@ async def test_what_is_selected_is_copied_without_signs_and_in_one_piece():
 async def test_selecting_everything_paints_nothing_that_is_off_screen():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(500))
+        app.transcript.column.add(*turns(500))
         await settled(pilot)
         height = app.transcript.virtual_size.height
         text, _ = app.transcript.get_selection(Selection(None, None)) or ("", "")
@@ -293,7 +297,7 @@ def count(app: Host) -> str:
 async def test_a_search_counts_its_hits_shows_them_and_opens_what_hides_them():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(10))
+        app.transcript.column.add(*turns(10))
         app.transcript.focus()
         await pilot.press("slash", *"LINE 5")
         await eventually(pilot, lambda: count(app).endswith("110"))
@@ -307,7 +311,9 @@ async def test_a_search_counts_its_hits_shows_them_and_opens_what_hides_them():
 async def test_a_search_goes_round_and_back_and_finds_over_stress_and_wrapped_lines():
     app = Host()
     async with app.run_test(size=(24, 20)) as pilot:
-        app.transcript.add(lines.answer(lines.Answer("a **bold** word, and " + "again and " * 3 + "a bold word")))
+        app.transcript.column.add(
+            event_blocks.answer(event_blocks.Answer("a **bold** word, and " + "again and " * 3 + "a bold word"))
+        )
         app.transcript.focus()
         await pilot.press("slash", *"bold word")
         await eventually(pilot, lambda: count(app) == "1 of 2")
@@ -322,7 +328,7 @@ async def test_a_search_goes_round_and_back_and_finds_over_stress_and_wrapped_li
 async def test_a_search_without_a_hit_says_so():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(3))
+        app.transcript.column.add(*turns(3))
         app.transcript.focus()
         await pilot.press("slash", *"nowhere")
         await eventually(pilot, lambda: count(app) == "nothing found")
@@ -332,7 +338,7 @@ async def test_a_search_without_a_hit_says_so():
 async def test_other_colours_are_put_on_at_once():
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(note("words"))
+        app.transcript.column.add(note("words"))
         await settled(pilot)
         dark = {segment.style.color for segment in app.transcript.render_line(0) if segment.style}
         app.theme = "textual-light"
@@ -346,7 +352,7 @@ async def test_nothing_is_shown_while_a_long_session_is_told_and_its_end_afterwa
     async with app.run_test(size=(60, 20)) as pilot:
         await settled(pilot)
         with app.transcript.filling():
-            app.transcript.add(*turns(50))
+            app.transcript.column.add(*turns(50))
             await settled(pilot)
             assert app.transcript.virtual_size.height == 0
         await settled(pilot)
@@ -356,13 +362,13 @@ async def test_nothing_is_shown_while_a_long_session_is_told_and_its_end_afterwa
 async def test_while_a_line_is_written_the_lines_above_it_are_not_drawn_again(monkeypatch: pytest.MonkeyPatch):
     app = Host()
     async with app.run_test(size=(60, 20)) as pilot:
-        app.transcript.add(*turns(10))
-        app.transcript.stream("The first words", "…", "text")
+        app.transcript.column.add(*turns(10))
+        app.transcript.column.stream("The first words", "…", "text")
         await settled(pilot)
         drawn: list[int] = []
         finish = Finish.padded
         monkeypatch.setattr(Finish, "padded", lambda self, at, strip: drawn.append(at) or finish(self, at, strip))
-        app.transcript.stream(" and more", "…", "text")
+        app.transcript.column.stream(" and more", "…", "text")
         await settled(pilot)
         assert set(drawn) == {app.transcript.virtual_size.height - 1}
         assert seen(app)[-1] == "…  The first words and more"

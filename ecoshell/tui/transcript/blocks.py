@@ -1,11 +1,19 @@
-"""What a transcript is made of: blocks of pieces that know their meaning and nothing of colours or widths."""
+"""Blocks, which a transcript is made of, and the sections in which they are laid out.
 
-from collections.abc import Callable, Iterator
+They know their meaning and nothing of colours or widths. Sections are made one by one and are never more than a screen
+or so, so that of a long block only what is looked at is ever laid out and painted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, get_args
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from ecoshell.budget.money import counted
 from ecoshell.untrusted import visible
+
+if TYPE_CHECKING:
+    from ecoshell.tui.branches import Drawing, Look
 
 Tone = Literal[
     "text", "muted", "question", "thought", "tool", "good", "warning", "error",
@@ -83,23 +91,23 @@ class Body:
         return self.head is not None and not self.lines
 
 
-class Picture(Protocol):
-    """Lines that are set for the width they are painted at; their number does not depend on it."""
-
-    @property
-    def height(self) -> int:
-        """How many lines there are."""
-        ...
-
-    def rows(self, width: int, start: int, stop: int) -> Iterator[Row]:
-        """Some of the lines, in rows of at most `width` cells."""
-        ...
-
-
-_PICTURE_LINES = 24
-"""Lines of a picture that are shown until it is opened."""
-_PICTURE_WIDTH = 120
-"""Cells that a picture has where there is no screen to ask for its width."""
+_DRAWN_LINES = 24
+"""Lines of a drawing that are shown until it is opened."""
+_DRAWN_WIDTH = 120
+"""Cells that a drawing has where there is no screen to ask for its width."""
+_DRAWN_TONES: "Mapping[Look, Tone]" = {
+    "rail": "muted",
+    "name": "text",
+    "figures": "muted",
+    "critical": "warning",
+    "waiting": "muted",
+    "running": "tool",
+    "done": "good",
+    "failed": "error",
+    "denied": "warning",
+    "skipped": "warning",
+    "stopped": "warning",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ class Block:
     """The sign's."""
     rows: tuple[Row, ...] = ()
     markdown: str = ""
-    picture: Picture | None = None
+    drawing: "Drawing | None" = None
+    """A parallel plan, whose number of lines does not depend on the width."""
     bodies: tuple[Body, ...] = ()
     name: str = ""
     """By what it is found when it is to be shown otherwise; empty for one that stays as it is."""
@@ -151,17 +160,17 @@ class Block:
     @property
     def foldable(self) -> bool:
         """Whether a part of it is folded away until it is opened."""
-        return bool(self.picture_rest) or any(body.folded[1] for body in self.bodies)
+        return bool(self.undrawn) or any(body.folded[1] for body in self.bodies)
 
-    def pictured(self, *, opened: bool) -> int:
-        """Lines of its picture that are shown."""
-        height = self.picture.height if self.picture else 0
-        return height if opened else min(_PICTURE_LINES, height)
+    def drawn(self, *, opened: bool) -> int:
+        """Lines of its drawing that are shown."""
+        height = self.drawing.height if self.drawing else 0
+        return height if opened else min(_DRAWN_LINES, height)
 
     @property
-    def picture_rest(self) -> str:
-        """Words for the lines of its picture that are folded away; empty when none is."""
-        more = self.pictured(opened=True) - self.pictured(opened=False)
+    def undrawn(self) -> str:
+        """Words for the lines of its drawing that are folded away; empty when none is."""
+        more = self.drawn(opened=True) - self.drawn(opened=False)
         return f"… {counted(more, 'more line')}" if more else ""
 
     @property
@@ -178,10 +187,10 @@ class Block:
         yield from (line.plain for line in self.head)
         if self.markdown:
             yield self.markdown
-        if self.picture:
-            rows = self.picture.rows(_PICTURE_WIDTH, 0, self.pictured(opened=opened))
-            yield from (line.plain.rstrip() for line in rows)
-            yield from (words for words in (self.picture_rest,) if words and not opened)
+        if self.drawing:
+            lines = self.drawing.lines(_DRAWN_WIDTH, 0, self.drawn(opened=opened))
+            yield from ("".join(text for text, _ in line).rstrip() for line in lines)
+            yield from (words for words in (self.undrawn,) if words and not opened)
         for body in self.bodies:
             if body.head is not None:
                 yield body.head.plain
@@ -205,3 +214,157 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     if more or not shown:
         return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
     return shown, f"… {counted(len(text) - len(shown), 'more character')}"
+
+
+LONGEST = 2_000
+"""Characters of one section, and of a line that is kept in one piece."""
+MOST_LINES = 40
+"""Rows of one section."""
+
+
+class Section(Protocol):
+    """What is painted in one go: some rows, a part of a Markdown text, some lines of a drawing."""
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """Its lines if none had to be wrapped, and its characters."""
+        ...
+
+    def rows(self, width: int) -> Iterable[Row]:
+        """Its rows; only a table, a rule and a drawing ask for the width."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as they are."""
+
+    content: tuple[Row, ...]
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line for each row."""
+        return len(self.content), sum(len(piece.text) for line in self.content for piece in line.pieces)
+
+    def rows(self, width: int) -> Iterable[Row]:
+        """The rows."""
+        return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLines:
+    """Some lines of a drawing."""
+
+    drawing: "Drawing"
+    start: int
+    stop: int
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line for each; none is ever wrapped."""
+        return self.stop - self.start, 0
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """The lines at this width."""
+        for line in self.drawing.lines(width, self.start, self.stop):
+            yield Row(tuple(Piece(text, _DRAWN_TONES[look]) for text, look in line))
+
+
+GAP = Rows((Row(()),))
+FOLDING = Rows((Row((Piece("▲ fold", "muted"),), lead="  ", folds=True),))
+
+
+def sections_of(block: Block, *, opened: bool) -> Iterator[Section]:
+    """All sections of a block; one that is opened has nothing folded away."""
+    yield from head_of(block)
+    if block.markdown:
+        yield from _sections_of_markdown(block.markdown)
+    if block.drawing:
+        lines = block.drawn(opened=opened)
+        for start in range(0, lines, MOST_LINES):
+            yield DrawnLines(block.drawing, start, min(start + MOST_LINES, lines))
+        if rest := block.undrawn:
+            yield FOLDING if opened else Rows((Row((Piece(rest, "muted"),), lead="  ", folds=True),))
+    for body in block.bodies:
+        yield from _sections_of_body(body, opened=opened)
+
+
+def head_of(block: Block) -> Iterator[Section]:
+    """The sections above a block's Markdown."""
+    if block.gap:
+        yield GAP
+    yield from in_sections(block.head)
+
+
+def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:
+    text, more = body.folded
+    whole = opened or not more
+    shown = body.text if whole else text
+    if body.head is not None:
+        yield Rows((replace(body.head, folds=body.is_headed and bool(more)),))
+    if shown and body.kind == "markdown":
+        yield from _sections_of_markdown(shown, body.indent)
+    elif shown:
+        yield from in_sections(_rows_of_body(shown, body))
+    if not whole and not body.is_headed:
+        yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
+    elif whole and more:
+        yield FOLDING
+
+
+def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
+    from ecoshell.tui.transcript.markdown import sections_of_markdown  # no first frame waits for it
+
+    yield from sections_of_markdown(text, indent=indent)
+
+
+def _rows_of_body(text: str, body: Body) -> Iterator[Row]:
+    corner = body.corner
+    for line in text.split("\n"):
+        tone = _tone_of_change(line) if body.kind == "diff" else body.tone
+        yield Row((Piece(line, tone),), lead=corner or body.indent)
+        corner = ""
+
+
+def _tone_of_change(line: str) -> Tone:
+    if line.startswith(("+++ ", "--- ", "diff ", "index ")):
+        return "heading"
+    return {"+": "added", "-": "removed", "@": "hunk"}.get(line[:1], "muted")  # pyright: ignore[reportReturnType]
+
+
+def in_sections(rows: Iterable[Row]) -> Iterator[Rows]:
+    """Rows put together to sections; one that is very long is cut."""
+    part: list[Row] = []
+    size = 0
+    for line in rows:
+        for bit in _cut(line):
+            part.append(bit)
+            size += sum(len(piece.text) for piece in bit.pieces)
+            if size >= LONGEST or len(part) >= MOST_LINES:
+                yield Rows(tuple(part))
+                part, size = [], 0
+    if part:
+        yield Rows(tuple(part))
+
+
+def _cut(line: Row) -> Iterator[Row]:
+    """A row in bits of a bounded length."""
+    if sum(len(piece.text) for piece in line.pieces) <= LONGEST:
+        yield line
+        return
+    bits = [replace(piece, text=bit) for piece in line.pieces for bit in _bits(piece.text)]
+    hang = line.hang or " " * len(line.lead)
+    yield replace(line, pieces=tuple(bits[:1]))
+    for before, bit in pairwise(bits):
+        yield replace(line, pieces=(bit,), lead=hang, hang=hang, joined=" " if before.text.endswith(" ") else "")
+
+
+def _bits(text: str) -> list[str]:
+    """A text in bits of a bounded length, cut between words where there are any."""
+    bits: list[str] = []
+    start = 0
+    while len(text) - start > LONGEST:
+        end = text.rfind(" ", start, start + LONGEST) + 1 or start + LONGEST
+        bits.append(text[start:end])
+        start = end
+    return [*bits, text[start:]]

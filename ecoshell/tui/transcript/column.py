@@ -1,42 +1,303 @@
 """The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
 
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import accumulate, chain
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from textual.selection import Selection
 from textual.strip import Strip
 
-from ecoshell.tui.transcript.blocks import Block, CallRef, Piece, Tone
-from ecoshell.tui.transcript.heights import Heights
-from ecoshell.tui.transcript.item import Item
-from ecoshell.tui.transcript.live import Live
-from ecoshell.tui.transcript.painter import Line, Painter
-from ecoshell.tui.transcript.sections import Section
+from ecoshell.tui.transcript.blocks import (
+    GAP,
+    LONGEST,
+    Block,
+    CallRef,
+    Piece,
+    Section,
+    Tone,
+    head_of,
+    in_sections,
+    row,
+    rows_of,
+    sections_of,
+)
+from ecoshell.tui.transcript.painting import MARGIN, PaintedLine, Painter
+from ecoshell.untrusted import visible
+
+if TYPE_CHECKING:
+    from ecoshell.tui.transcript.markdown import MarkdownReader
 
 STREAM = ""
 """The key of what is streamed or waits, as against calls, which have keys of their own."""
-_EMPTY = Line(Strip([]))
+_EMPTY = PaintedLine(Strip([]))
 _MOST_PAINTED = 8_000
 """Painted lines that are kept; far from the view they are let go."""
+
+
+class Heights:
+    """Heights in lines; where things begin is summed up again only from the first change on."""
+
+    def __init__(self, heights: Iterable[int] = ()) -> None:
+        self._heights = list(heights)
+        self._tops: list[int] = [0]
+
+    def __len__(self) -> int:
+        return len(self._heights)
+
+    def __getitem__(self, at: int) -> int:
+        return self._heights[at]
+
+    def __setitem__(self, at: int, height: int) -> None:
+        if self._heights[at] != height:
+            self._heights[at] = height
+            del self._tops[at + 1 :]
+
+    def splice(self, start: int, end: int, heights: Iterable[int]) -> None:
+        """Put these heights in the place of those from `start` up to `end`."""
+        self._heights[start:end] = heights
+        del self._tops[start + 1 :]
+
+    @property
+    def total(self) -> int:
+        """All of them together."""
+        return self.top(len(self._heights))
+
+    def top(self, at: int) -> int:
+        """The line at which one begins."""
+        self._sum_up()
+        return self._tops[at]
+
+    def at(self, line: int) -> int:
+        """Which one stands at a line; the last for a line below them all, and -1 when there is none."""
+        self._sum_up()
+        return min(bisect_right(self._tops, max(line, 0)), len(self._heights)) - 1
+
+    def _sum_up(self) -> None:
+        done = len(self._tops) - 1
+        if done < len(self._heights):
+            sums = accumulate(self._heights[done:], initial=self._tops[done])
+            next(sums)
+            self._tops.extend(sums)
+
+
+class PlainReader:
+    """Reads text as it is, line by line."""
+
+    def __init__(self, tone: Tone) -> None:
+        self._tone: Tone = tone
+        self._rest = ""
+
+    def feed(self, text: str) -> list[Section]:
+        """Take a piece; some lines at a time are finished together."""
+        self._rest += text
+        if len(self._rest) < LONGEST:
+            return []
+        end = self._rest.rfind("\n") + 1
+        if not end and len(self._rest) < 8 * LONGEST:
+            return []
+        whole, self._rest = self._rest[: end or None], self._rest[end:] if end else ""
+        return self._sections(whole.removesuffix("\n"))
+
+    def tail(self) -> list[Section]:
+        """The lines that are left."""
+        return self._sections(self._rest) if self._rest else []
+
+    def _sections(self, text: str) -> list[Section]:
+        return [*in_sections(row(Piece(line, self._tone)) for line in text.split("\n"))]
+
+
+class StreamedText:
+    """What arrives beside one sign; an answer is read as Markdown, a thought as it is."""
+
+    def __init__(self, sign: str, tone: Tone) -> None:
+        self.sign = sign
+        self.tone: Tone = tone
+        self._reader: MarkdownReader | PlainReader = _markdown_reader() if tone == "text" else PlainReader(tone)
+        self._arrived: list[str] = []
+        self._held = ""
+        """White space at the end, of which nobody knows yet whether anything follows."""
+        self._read: list[str] = []
+
+    def append(self, text: str) -> None:
+        """Take a piece; it is read with the next `finished`."""
+        self._arrived.append(text)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything has arrived that was not read yet."""
+        return bool(self._arrived)
+
+    def finished(self) -> list[Section]:
+        """The sections that what has arrived since the last time has finished."""
+        arrived = self._held + "".join(self._arrived)
+        self._arrived.clear()
+        solid = arrived.rstrip()
+        self._held = arrived[len(solid) :]
+        if not self._read:
+            solid = solid.lstrip()
+        if not solid:
+            return []
+        shown = visible(solid)
+        self._read.append(shown)
+        return self._reader.feed(shown)
+
+    def tail(self) -> list[Section]:
+        """The sections that are still open."""
+        return self._reader.tail()
+
+    @property
+    def text(self) -> str:
+        """Everything that has been read, without the white space around it."""
+        return "".join(self._read)
+
+    def block(self) -> Block:
+        """What has been read, as a block."""
+        if self.tone == "text":
+            return Block(self.sign, self.tone, markdown=self.text)
+        return Block(self.sign, self.tone, rows_of(self.text, self.tone))
+
+
+def _markdown_reader() -> "MarkdownReader":
+    from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
+
+    return MarkdownReader()
+
+
+class BlockItem:
+    """One block; until a section is painted, its height is an estimate."""
+
+    def __init__(self, block: Block, *, key: str | None = None, live: StreamedText | None = None) -> None:
+        self.block = block
+        self.key = key
+        """By what it is settled; None when it is finished."""
+        self.live = live
+        self.opened = False
+        self.sections: list[Section] | None = [] if live else None
+        self.heights = Heights()
+        self._lines: list[list[PaintedLine] | None] = []
+        self._finished = 0
+        """Sections of a live text that will not change any more."""
+        self._measure: tuple[int, int] | None = None
+
+    @property
+    def whole(self) -> str:
+        """Everything in it, as it was written."""
+        return self.live.text if self.live else self.block.whole
+
+    def height(self, painter: Painter) -> int:
+        """Its lines, as far as is known."""
+        return painter.estimate(*self._measured()) if self.sections is None else self.heights.total
+
+    def lay_out(self, painter: Painter) -> list[Section]:
+        """Its sections."""
+        if self.sections is None:
+            self._put(list(sections_of(self.block, opened=self.opened)), painter)
+        return self.sections or []
+
+    def painted(self, at: int) -> list[PaintedLine] | None:
+        """A section's lines, if it has been painted."""
+        return self._lines[at]
+
+    def lines(self) -> Iterator[PaintedLine]:
+        """The lines of all sections that have been painted."""
+        return chain.from_iterable(lines for lines in self._lines if lines is not None)
+
+    def paint(self, at: int, painter: Painter) -> list[PaintedLine]:
+        """A section's lines."""
+        lines = self._lines[at]
+        if lines is None:
+            section = self.lay_out(painter)[at]
+            first = at == (1 if self.block.gap else 0)
+            lines = painter.paint(section, self.block.sign if first else "", self.block.tone)
+            self._lines[at] = lines
+            self.heights[at] = len(lines)
+        return lines
+
+    def forget(self, start: int = 0, end: int | None = None) -> int:
+        """Let painted sections go, but not how high they are; says how many lines that were."""
+        gone = self._lines[start:end]
+        self._lines[start:end] = [None] * len(gone)
+        return sum(len(lines) for lines in gone if lines is not None)
+
+    def measure_again(self, painter: Painter) -> None:
+        """Let everything go that hangs on the width or on the colours."""
+        if self.sections is not None:
+            self._put(self.sections, painter)
+
+    def become(self, block: Block) -> None:
+        """Take another block's place; Markdown that stays the same, as it does when it was streamed, stays painted."""
+        before, live = self.block, self.live
+        same = block.markdown == (live.text if live and live.tone == "text" else before.markdown)
+        self.block, self.live, self._measure = block, None, None
+        if self.sections and block.markdown and same and not (block.bodies or before.bodies):
+            old, head = (0 if live else sum(1 for _ in head_of(before))), list(head_of(block))
+            self.sections[:old] = head
+            self._lines[: old + 1] = [None] * (len(head) + 1)
+            self.heights.splice(0, old, [1] * len(head))
+        else:
+            self.sections = None
+
+    def fold(self, *, opened: bool) -> None:
+        """Open or close what is folded."""
+        self.opened = opened
+        self.sections = None
+
+    def catch_up(self, painter: Painter | None) -> int:
+        """Read what has arrived of a live text, of which only the open end is painted again; gives its first line."""
+        if self.live is None or self.sections is None or not self.live.waiting:
+            return self.heights.total
+        new = self.live.finished()
+        tail = self.live.tail()
+        start = self._finished
+        self._finished += len(new)
+        self.sections[start:] = [*new, *tail]
+        self._lines[start:] = [None] * (len(new) + len(tail))
+        sizes = (painter.estimate(*part.measure) if painter else 0 for part in (*new, *tail))
+        self.heights.splice(start, len(self.heights), sizes)
+        return self.heights.top(start)
+
+    def _put(self, sections: list[Section], painter: Painter) -> None:
+        self.sections = sections
+        self._lines = [None] * len(sections)
+        self.heights = Heights(1 if part is GAP else painter.estimate(*part.measure) for part in sections)
+
+    def _measured(self) -> tuple[int, int]:
+        """Lines if none had to be wrapped, and characters: of what is shown while nothing is laid out."""
+        if self._measure is None:
+            text = self.block.markdown
+            bodies = [body.text if self.opened else body.folded[0] for body in self.block.bodies]
+            rows = len(self.block.rows) + len(bodies) + self.block.gap + self.block.drawn(opened=self.opened)
+            newlines = text.count("\n") + bool(text) + sum(body.count("\n") + 1 for body in bodies)
+            size = sum(len(piece.text) for row in self.block.head for piece in row.pieces)
+            self._measure = rows + newlines, size + len(text) * 2 // 3 + sum(map(len, bodies))
+        return self._measure
 
 
 class Spot(NamedTuple):
     """A line by the block and the section it is in, which stays where it is when the blocks above change."""
 
-    item: Item
+    item: BlockItem
     section: int
     offset: int
 
 
-class Column:
-    """Blocks from top to bottom, finished ones above those that are open. Nothing is painted without a painter."""
+class BlockColumn:
+    """Blocks from top to bottom, finished ones above those that are open. Nothing is painted without a painter.
 
-    def __init__(self) -> None:
-        self.items: list[Item] = []
-        self._open: list[Item] = []
+    Open blocks are known by their keys (streamed text has none) and become finished when they are settled.
+    """
+
+    def __init__(self, changed: Callable[[bool, bool], None] = lambda whole, arrived: None) -> None:
+        """`changed` is told whether more may look different than the streamed text, and whether anything is new."""
+        self.items: list[BlockItem] = []
+        self._open: list[BlockItem] = []
         self._heights = Heights()
         self._painter: Painter | None = None
         self._painted = 0
+        self._changed = changed
 
     @property
     def height(self) -> int:
@@ -63,15 +324,17 @@ class Column:
 
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is open, which stays open."""
-        self._put(self._first_open(), [Item(block) for block in blocks])
+        self._put(self._first_open(), [BlockItem(block) for block in blocks])
+        self._changed(True, True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
         """Put a block, in the place of what is open under its key, that is replaced when the key is settled."""
         item = self._open_item(key)
         if item is None:
-            self._put_open(Item(block, key=key))
+            self._put_open(BlockItem(block, key=key))
         else:
             self._replace(item, block)
+        self._changed(True, True)
 
     def stream(self, text: str, sign: str, tone: Tone) -> None:
         """Add streamed text to the open end; it shows after the next `catch_up`."""
@@ -79,9 +342,10 @@ class Column:
         live = item.live if item else None
         if live is None or live.sign != sign:
             self.settle()
-            live = Live(sign, tone)
-            self._put_open(Item(Block(sign, tone), key=STREAM, live=live))
+            live = StreamedText(sign, tone)
+            self._put_open(BlockItem(Block(sign, tone), key=STREAM, live=live))
         live.append(text)
+        self._changed(False, True)
 
     def settle(self, block: Block | None = None, key: str = STREAM) -> None:
         """Close what is open under this key: as this block, which may be new, or as it stands."""
@@ -94,18 +358,21 @@ class Column:
         self._open.remove(item)
         item.key = None
         self._replace(item, block or (item.live.block() if item.live else item.block))
+        self._changed(True, block is not None)
 
     def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
         """Show what was thought of a call's result, beside it; nothing where the call is not there."""
         item = next((item for item in reversed(self.items) if item.block.call == call), None)
         if item is not None:
             self._replace(item, replace(item.block, judged=True, verdict=verdict))
+            self._changed(True, False)
 
     def redraw(self, block: Block) -> None:
         """Put a block in the place of the one of its name, which may be finished; nothing where there is none."""
         item = next((item for item in reversed(self.items) if item.block.name == block.name), None)
         if item is not None:
             self._replace(item, block)
+            self._changed(True, False)
 
     def drop(self, key: str = STREAM) -> None:
         """Take away what is open under this key."""
@@ -115,12 +382,34 @@ class Column:
             at = self._index(item)
             del self.items[at]
             self._heights.splice(at, at + 1, ())
+            self._changed(True, False)
 
     def clear(self) -> None:
         """Take everything away."""
         self.items.clear()
         self._open.clear()
         self._heights = Heights()
+        self._changed(True, False)
+
+    def selected(self, selection: Selection) -> str:
+        """What stands between two places, without margins and signs, and with wrapped lines in one piece again.
+
+        Blocks that are selected whole are given as they were written.
+        """
+        first, start = (selection.start.y, selection.start.x) if selection.start else (0, 0)
+        last, end = (selection.end.y, selection.end.x) if selection.end else (self.height, None)
+        parts: list[str] = []
+        at = max(0, first)
+        while at <= min(last, self.height - 1):
+            item = self.at(at)
+            span = self.span(item)
+            if at == span.start and span.stop <= last and (at > first or start <= MARGIN):
+                parts += ["\n", item.whole]
+                at = span.stop
+                continue
+            parts += self.line(at).copied(start if at == first else 0, end if at == last else None)
+            at += 1
+        return "".join(parts[1:])
 
     def repaint(self, painter: Painter) -> None:
         """Let everything be painted anew by this painter when it is looked at."""
@@ -129,7 +418,7 @@ class Column:
             item.measure_again(painter)
         self._heights = Heights(item.height(painter) for item in self.items)
 
-    def fold(self, item: Item, *, opened: bool) -> None:
+    def fold(self, item: BlockItem, *, opened: bool) -> None:
         """Open or close what is folded in a block."""
         item.fold(opened=opened)
         self._measure(self._index(item))
@@ -138,7 +427,7 @@ class Column:
         """Read the streamed text that has arrived; gives the first line that may look different."""
         return min((self._catch_up(item) for item in self._open), default=self.height)
 
-    def line(self, at: int) -> Line:
+    def line(self, at: int) -> PaintedLine:
         """One line; empty outside the column."""
         if self._painter is None or not 0 <= at < self.height:
             return _EMPTY
@@ -146,16 +435,16 @@ class Column:
         lines = self._paint(index, section)
         return lines[offset] if offset < len(lines) else _EMPTY
 
-    def at(self, line: int) -> Item:
+    def at(self, line: int) -> BlockItem:
         """The block that stands at a line, or the last one; raises IndexError when there is none."""
         return self.items[self._heights.at(line)]
 
-    def span(self, item: Item) -> range:
+    def span(self, item: BlockItem) -> range:
         """The lines of a block."""
         index = self._index(item)
         return range(self._heights.top(index), self._heights.top(index + 1))
 
-    def section(self, item: Item, at: int) -> tuple[int, list[Line]]:
+    def section(self, item: BlockItem, at: int) -> tuple[int, list[PaintedLine]]:
         """The line at which a section of a block begins, and its lines."""
         index = self._index(item)
         self._laid_out(index)
@@ -254,7 +543,7 @@ class Column:
             self._measure(index)
         return item.sections or []
 
-    def _paint(self, index: int, section: int) -> list[Line]:
+    def _paint(self, index: int, section: int) -> list[PaintedLine]:
         item = self.items[index]
         if self._painter is None or section >= len(item.sections or ()):
             return []
@@ -265,24 +554,24 @@ class Column:
             self._measure(index)
         return lines
 
-    def _catch_up(self, item: Item) -> int:
+    def _catch_up(self, item: BlockItem) -> int:
         if item.live is None:
             return self.height
         first, index = item.catch_up(self._painter), self._index(item)
         self._measure(index)
         return self._heights.top(index) + first
 
-    def _put(self, at: int, items: list[Item]) -> None:
+    def _put(self, at: int, items: list[BlockItem]) -> None:
         self.items[at:at] = items
         painter = self._painter
         self._heights.splice(at, at, (item.height(painter) if painter else 0 for item in items))
 
-    def _replace(self, item: Item, block: Block) -> None:
+    def _replace(self, item: BlockItem, block: Block) -> None:
         self._catch_up(item)
         item.become(block)
         self._measure(self._index(item))
 
-    def _put_open(self, item: Item) -> None:
+    def _put_open(self, item: BlockItem) -> None:
         self._open.append(item)
         self._put(len(self.items), [item])
 
@@ -290,7 +579,7 @@ class Column:
         if self._painter is not None:
             self._heights[index] = self.items[index].height(self._painter)
 
-    def _index(self, item: Item) -> int:
+    def _index(self, item: BlockItem) -> int:
         """Where a block is; looked for from the end, because there it is as good as always."""
         return next(at for at in range(len(self.items) - 1, -1, -1) if self.items[at] is item)
 
@@ -302,5 +591,5 @@ class Column:
             left -= self.items[at].key is not None
         return at
 
-    def _open_item(self, key: str) -> Item | None:
+    def _open_item(self, key: str) -> BlockItem | None:
         return next((item for item in self._open if item.key == key), None)

@@ -1,28 +1,168 @@
 """The transcript: what was asked, thought, called and answered, as lines that cost nothing while off screen."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.events import Click, Resize
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import var
+from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
-from ecoshell.tui.transcript.blocks import TONES, Block, CallRef, Piece, Tone
-from ecoshell.tui.transcript.column import STREAM
-from ecoshell.tui.transcript.copying import selected
-from ecoshell.tui.transcript.finish import Finish
-from ecoshell.tui.transcript.item import Item
-from ecoshell.tui.transcript.marks import Highlights, marked, with_cursor
-from ecoshell.tui.transcript.painter import Painter
-from ecoshell.tui.transcript.viewport import Viewport
+from ecoshell.tui.transcript.blocks import TONES, CallRef
+from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
+from ecoshell.tui.transcript.painting import Finish, Painter, marked, with_cursor
 
 if TYPE_CHECKING:
-    from ecoshell.tui.transcript.finding import Search
+    from ecoshell.tui.transcript.search import Search
+
+_REPAINT = 1 / 22
+"""Seconds between two paintings of what arrives, at least."""
+_AHEAD = 0.1
+"""Seconds of quiet before what is near the screen is painted ahead."""
+_SLICE = 0.006
+"""Seconds of painting ahead in one go."""
+
+
+class Viewport(ScrollView):
+    """A view of a column of lines; it stays at the column's end for as long as it is there."""
+
+    news = var(False)
+    """Whether something has arrived below what is seen, while the view does not follow the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.column = BlockColumn(self._changed)
+        self._due = self._ahead_due = self._moving = self._stale = self._arrived = False
+        self._shown_at = 0.0
+        self._following = True
+        self._anchor: Spot | None = None
+        """What stands at the top of the view while it does not follow the end."""
+
+    @property
+    def _view(self) -> range:
+        """The lines on the screen."""
+        return range(self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height)
+
+    @contextmanager
+    def filling(self) -> Generator[None]:
+        """Show nothing of what is put meanwhile until the end: for a long session that is told in one go."""
+        due, self._due = self._due, True
+        try:
+            yield
+        finally:
+            self._due = due
+            self._changed()
+
+    def _changed(self, whole: bool = True, arrived: bool = False) -> None:
+        """Show what has changed, soon, at most 22 times a second; not the whole when only text was streamed."""
+        self._stale = self._stale or whole
+        self._arrived = self._arrived or arrived
+        if not self._due:
+            self._due = True
+            wait = self._shown_at + _REPAINT - monotonic()
+            if wait > 0:
+                self.set_timer(wait, self._show)
+            else:
+                self.call_later(self._show)
+
+    def _show(self) -> None:
+        """Show as much as there is: the end, or what stood at the top before."""
+        self._due, self._shown_at = False, monotonic()
+        before = (self.scroll_offset.y, self.virtual_size)
+        first, height = self.column.catch_up(), self.scrollable_content_region.height
+        if self._following:
+            top = self.column.reveal_end(height)
+        else:
+            top = self.column.line_of(self._anchor) if self._anchor else 0
+            self.column.reveal(top, height)
+        self._fit(top)
+        if self._stale or before != (self.scroll_offset.y, self.virtual_size):
+            self.refresh()
+        elif first < self._view.stop:
+            self.refresh_lines(first, self._view.stop - first)
+        self.news = not self._following and (self.news or self._arrived)
+        self._stale = self._arrived = False
+
+    def _fit(self, top: int) -> None:
+        """Take the column's height as the content's, and stand at this line of it."""
+        self._moving = True
+        size = Size(self.scrollable_content_region.width, self.column.height)
+        if size != self.virtual_size:
+            # without its watchers, which would have the whole screen laid out again for every line
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+            self._scroll_update(size)
+        self.scroll_to(y=top, animate=False, immediate=True, force=True)
+        self._moving = False
+        self._anchor = self.column.spot(self.scroll_offset.y)
+        if not self._ahead_due:
+            self._ahead_due = True
+            self.set_timer(_AHEAD, self._paint_ahead)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Paint what has come into view; follow the end from when it is reached until the view moves up from it."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._moving:
+            return
+        if new_value >= self.max_scroll_y:
+            self._following, self.news = True, False
+        elif new_value < old_value:
+            self._following = False
+        top, height = round(new_value), self.scrollable_content_region.height
+        if self._following:
+            top = self.column.reveal_end(height)
+        elif 0 < old_value - new_value <= 3 * height:
+            top += self.column.reveal_above(round(old_value), round(old_value) - top)[0]
+        self.column.reveal(top, height)
+        self._fit(top)
+
+    def _paint_ahead(self) -> None:
+        """Paint what is a screen or two away, so that scrolling finds it; the lines in view stay where they are."""
+        self._ahead_due = False
+        until, top, height = perf_counter() + _SLICE, self.scroll_offset.y, self.scrollable_content_region.height
+        more, done = self.column.reveal_above(top, 2 * height, until)
+        done = self.column.reveal(top + more, 3 * height, until) and done
+        self.column.forget_far(top + more, height)
+        if more or self.column.height != self.virtual_size.height:
+            self._fit(top + more)
+        if not done and not self._ahead_due:
+            self._ahead_due = True
+            self.set_timer(_REPAINT, self._paint_ahead)
+
+    def go_to(self, line: int, *, context: int = 0) -> None:
+        """Bring a line into view, with some more above it, if it is not there."""
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        if not top <= line < top + height:
+            self._stand(max(0, line - context))
+
+    def _stand(self, top: int) -> None:
+        """Stand at a line, as exactly as the lines below it allow."""
+        self.column.reveal(top, self.scrollable_content_region.height)
+        self._fit(top)
+        self._following = self.scroll_offset.y >= self.max_scroll_y
+        self.news = self.news and not self._following
+        self.refresh()
+
+    def action_home(self) -> None:
+        """Go to the first line."""
+        self._stand(0)
+
+    def action_end(self) -> None:
+        """Go to the last line, and follow it."""
+        self._following = True
+        self._show()
+
+    def action_page(self, by: int) -> None:
+        """Go on or back by a page."""
+        self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
 
 
 class Transcript(Viewport, can_focus=True):
@@ -104,66 +244,25 @@ class Transcript(Viewport, can_focus=True):
             self.call = call
             self.helpful = helpful
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
-        self._cursor: Item | None = None
+        self._cursor: BlockItem | None = None
+        self._offered: CallRef | None = None
+        """The call that the keys in the footer can mark."""
         self._search: Search | None = None
-        self._highlights: Highlights | None = None
 
     @property
     def text(self) -> str:
         """Everything in it, without looks."""
-        return self._column.plain
-
-    def add(self, *blocks: Block) -> None:
-        """Close what is open and put finished blocks below."""
-        self._column.add(*blocks)
-        self._changed(arrived=True)
-
-    def insert(self, *blocks: Block) -> None:
-        """Put finished blocks above what is open."""
-        self._column.insert(*blocks)
-        self._changed(arrived=True)
-
-    def open(self, block: Block, key: str = STREAM) -> None:
-        """Put a block that is replaced when its key is settled."""
-        self._column.open(block, key)
-        self._changed(arrived=True)
-
-    def stream(self, text: str, sign: str, tone: Tone) -> None:
-        """Add streamed text to the open end."""
-        self._column.stream(text, sign, tone)
-        self._changed(whole=False, arrived=True)
-
-    def settle(self, block: Block | None = None, key: str = STREAM) -> None:
-        """Close what is open under this key: as this block or, without one, as it stands."""
-        self._column.settle(block, key)
-        self._changed(arrived=block is not None)
-
-    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
-        """Show what was thought of a call's result, beside it."""
-        self._column.judge(call, verdict)
-        self._changed()
-        self.refresh_bindings()  # the cursor may be on it, and it can be marked now
-
-    def redraw(self, block: Block) -> None:
-        """Put a block in the place of the one of its name."""
-        self._column.redraw(block)
-        self._changed()
-
-    def drop(self, key: str = STREAM) -> None:
-        """Take away what is open under this key."""
-        self._column.drop(key)
-        self._changed()
+        return self.column.plain
 
     def clear(self) -> None:
         """Take everything away."""
-        self._column.clear()
         self._cursor = self._anchor = None
         self._following = True
         self.end_search()
-        self._changed()
+        self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Some lines of the view, for Textual's compositor."""
@@ -179,17 +278,17 @@ class Transcript(Viewport, can_focus=True):
         return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
 
     def _line(self, finish: Finish, at: int) -> Strip:
-        line = self._column.line(at)
+        line = self.column.line(at)
         marks = list(self._marks(at, line.lead))
-        pointed = self._cursor is not None and self.has_focus and at in self._column.span(self._cursor)
+        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
         if not marks and not pointed:
             return finish.line(at, line.strip)
         strip = marked(finish.extended(line.strip), marks)
         return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
 
     def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
-        if self._highlights is not None and (spot := self._column.spot(at)) is not None:
-            for start, end, now in self._highlights.on(*spot):
+        if self._search is not None and (spot := self.column.spot(at)) is not None:
+            for start, end, now in self._search.highlights(*spot):
                 yield start, end, self._look("hit-now" if now else "hit")
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(at)) is not None:
@@ -197,7 +296,7 @@ class Transcript(Viewport, can_focus=True):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected text, for copying."""
-        return selected(self._column, selection), "\n"
+        return self.column.selected(selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Show the selection as it is now."""
@@ -215,11 +314,11 @@ class Transcript(Viewport, can_focus=True):
 
     def _repaint(self) -> bool:
         """Paint anew if the width or the colours have changed; says whether they have."""
-        width, before = self.scrollable_content_region.width, self._column.painter
+        width, before = self.scrollable_content_region.width, self.column.painter
         painter = Painter({tone: self._look(tone) for tone in TONES}, width)
         if not width or (before is not None and before.paints_like(painter)):
             return False
-        self._column.repaint(painter)
+        self.column.repaint(painter)
         self._stale = True
         self._show()
         return True
@@ -243,13 +342,13 @@ class Transcript(Viewport, can_focus=True):
 
     def action_cursor(self, by: int) -> None:
         """Move the block cursor; in a block that is higher than the view, move by half a page first."""
-        items, view = self._column.items, self._view
+        items, view = self.column.items, self._view
         at = items.index(self._cursor) if self._cursor in items else -1
-        here = self._column.span(items[at]) if at >= 0 else range(0)
+        here = self.column.span(items[at]) if at >= 0 else range(0)
         if not items:
             return
         if not (here.start < view.stop and here.stop > view.start):
-            item = self._column.at(view.start if by > 0 else view.stop - 1)
+            item = self.column.at(view.start if by > 0 else view.stop - 1)
         elif (here.stop > view.stop) if by > 0 else (here.start < view.start):
             self.scroll_relative(y=by * max(1, len(view) // 2), animate=False)
             return
@@ -259,10 +358,10 @@ class Transcript(Viewport, can_focus=True):
 
     def action_turn(self, by: int) -> None:
         """Go to where the turn before or after begins."""
-        items = self._column.items
+        items = self.column.items
         if not items:
             return
-        here = self._cursor if self._cursor in items else self._column.at(self.scroll_offset.y)
+        here = self._cursor if self._cursor in items else self.column.at(self.scroll_offset.y)
         at = items.index(here)
         ahead = items[at + 1 :] if by > 0 else items[:at][::-1]
         found = next((item for item in ahead if item.block.turn), None)
@@ -270,7 +369,7 @@ class Transcript(Viewport, can_focus=True):
             self.action_end() if by > 0 else self.action_home()
         else:
             self._put_cursor(found)
-            self._stand(self._column.span(found).start)
+            self._stand(self.column.span(found).start)
 
     def action_fold(self) -> None:
         """Open or fold the block under the cursor."""
@@ -279,18 +378,28 @@ class Transcript(Viewport, can_focus=True):
 
     def action_fold_newest(self) -> None:
         """Open or fold the newest block that can be."""
-        found = next((item for item in reversed(self._column.items) if item.block.foldable), None)
+        found = next((item for item in reversed(self.column.items) if item.block.foldable), None)
         if found is not None:
             self._fold(found)
 
+    @property
+    def _markable(self) -> CallRef | None:
+        """The call under the cursor, if its result was judged."""
+        return self._cursor.block.markable if self._cursor is not None else None
+
+    def _show(self) -> None:
+        super()._show()
+        if self._offered != self._markable:  # it was judged while the cursor was on it
+            self._offered = self._markable
+            self.refresh_bindings()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to mark only where the cursor is on a result that was judged."""
-        return action != "mark" or (self._cursor is not None and self._cursor.block.markable is not None)
+        return action != "mark" or self._markable is not None
 
     def action_mark(self, helpful: bool) -> None:
         """Say whether the result under the cursor helped."""
-        call = self._cursor.block.markable if self._cursor is not None else None
-        if call is not None:
+        if (call := self._markable) is not None:
             self.post_message(self.MarkWanted(call, helpful=helpful))
 
     def action_copy(self) -> None:
@@ -302,41 +411,41 @@ class Transcript(Viewport, can_focus=True):
     def on_click(self, event: Click) -> None:
         """Open a link, or what is folded; else put the cursor on the block, and fold it with the next click."""
         at = self.scroll_offset.y + event.get_content_offset_capture(self).y
-        if self.text_selection is not None or not self._column.items or at >= self._column.height:
+        if self.text_selection is not None or not self.column.items or at >= self.column.height:
             return
-        item = self._column.at(at)
+        item = self.column.at(at)
         if event.style.link:
             self.app.open_url(event.style.link)  # pyright: ignore[reportUnknownMemberType]
-        elif self._column.line(at).folds or item is self._cursor:
+        elif self.column.line(at).folds or item is self._cursor:
             self._fold(item)
         else:
             self._put_cursor(item)
             self.refresh()
 
-    def _point_at(self, item: Item) -> None:
+    def _point_at(self, item: BlockItem) -> None:
         """Put the cursor on a block, and bring as much of it into view as there is room for."""
         self._put_cursor(item)
         height = self.scrollable_content_region.height
-        self._column.reveal(self._column.span(item).start, height)
-        lines, view = self._column.span(item), self._view
+        self.column.reveal(self.column.span(item).start, height)
+        lines, view = self.column.span(item), self._view
         if lines.start < view.start or len(lines) > height:
             self._stand(lines.start)
         elif lines.stop > view.stop:
             self._stand(lines.stop - height)
         self.refresh()
 
-    def _put_cursor(self, item: Item) -> None:
+    def _put_cursor(self, item: BlockItem) -> None:
         self._cursor = item
         self.refresh_bindings()
 
-    def _fold(self, item: Item) -> None:
+    def _fold(self, item: BlockItem) -> None:
         """Open or fold a block, its beginning staying in view."""
         if not item.block.foldable:
             self.post_message(self.Hint("Nothing is folded away in this block."))
             return
         top = self.scroll_offset.y
-        self._column.fold(item, opened=not item.opened)
-        self._stand(min(top, self._column.span(item).start))
+        self.column.fold(item, opened=not item.opened)
+        self._stand(min(top, self.column.span(item).start))
 
     # -- searching
 
@@ -353,18 +462,17 @@ class Transcript(Viewport, can_focus=True):
 
     def search_for(self, text: str) -> "Search":
         """A new search, its hits shown as they are found."""
-        from ecoshell.tui.transcript.finding import Search  # no first frame waits for it
+        from ecoshell.tui.transcript.search import Search  # no first frame waits for it
 
-        self._search = Search(text, self._column)
-        if spot := self._column.spot(self.scroll_offset.y):
+        self._search = Search(text, self.column)
+        if spot := self.column.spot(self.scroll_offset.y):
             self._search.begin_at = spot.item
-        self._highlights = Highlights(self._search)
         self.refresh()
         return self._search
 
     def end_search(self) -> None:
         """Show no hits any more."""
-        self._search = self._highlights = None
+        self._search = None
         self.refresh()
 
     def action_found(self, by: int) -> None:

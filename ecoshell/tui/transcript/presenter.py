@@ -1,102 +1,181 @@
 """Tells a stream of events to a transcript: which block opens, which replaces it, and what is not worth a line."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
 
 from ecoshell.agent.plan.news import planned_share
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
     ApprovalWanted,
-    BranchLeft,
     BudgetHeld,
-    BudgetSettled,
     CallFinished,
     CallJudged,
     CallMarked,
     CallStarted,
-    CommandRan,
-    Compacted,
-    ContextTold,
-    CostChosen,
-    CostWanted,
     ErrorHappened,
     Event,
     GraphPlanned,
-    LimitChosen,
     LimitHit,
-    ModeChosen,
     NodeChanged,
     Notice,
     PlanChanged,
-    PlanScored,
     Rationale,
     Reasoned,
     StepProposed,
     TextArrived,
     ToolRegistered,
     ToolsOffered,
-    ToolUnregistered,
-    TrustGiven,
     TurnFinished,
     TurnStarted,
-    TurnUndone,
 )
+from ecoshell.options import ROLES
 from ecoshell.sessions.branching import Branching
-from ecoshell.tui.transcript import lines
-from ecoshell.tui.transcript.arriving import Arriving, OpenEnd
-from ecoshell.tui.transcript.blocks import Block, CallRef, Piece
-from ecoshell.tui.transcript.graph import graph
+from ecoshell.tui.transcript import event_blocks
+from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of
+from ecoshell.tui.transcript.column import BlockColumn
+from ecoshell.tui.transcript.event_blocks import graph
 from ecoshell.untrusted import visible_line
 
-_PLAIN: Mapping[type[Event], Callable[[Any], Block | None]] = {
-    ModeChosen: lines.mode_chosen,
-    ContextTold: lines.context_told,
-    TrustGiven: lines.trust_given,
-    BranchLeft: lines.branch_left,
-    PlanScored: lines.plan_scored,
-    ToolRegistered: lines.registered,
-    ToolUnregistered: lambda event: lines.unregistered(event.name),
-    LimitHit: lines.limit,
-    LimitChosen: lines.chosen,
-    CostWanted: lines.cost_wanted,
-    CostChosen: lines.cost_chosen,
-    CommandRan: lines.command_ran,
-    TurnUndone: lines.undone,
-    Compacted: lines.compacted,
-    BudgetSettled: lines.settled,
-}
-"""How events are told that need no other beside them."""
+THINKING, WRITING = "◦", "…"
+"""Signs of a thought and of an answer that are still arriving."""
+_REASONING = "reasoning"
+"""The key of what is being reasoned."""
+
+
 _AGAIN = " It is asked again ("
 """What follows an error after which a model is asked once more, before the number of the attempt."""
 _CHOSEN = re.compile(r"\S+ fits best\.")
 """What a mode that chooses tools step by step says of its choice."""
 
 
-class Canvas(OpenEnd, Protocol):
-    """Where blocks go: finished ones, and below them open ones, each under a key (streamed text has none)."""
+class StreamPresenter:
+    """The open end of a transcript. What is thought in one step is one block, with each reply on a line of its own."""
 
-    def add(self, *blocks: Block) -> None:
-        """Close what is open and put finished blocks below."""
-        ...
+    def __init__(self, column: BlockColumn) -> None:
+        self._column = column
+        self._begins = True
+        """Whether the next piece is the first of a reply."""
+        self._anything = self._thinking = self._answering = False
+        """Whether something has arrived, and whether it is a thought or an answer, that is not whole yet."""
+        self._thought: list[str] = []
+        """What has arrived of it."""
+        self._parted = ""
+        """The name of a thought's block, where the answer of the same reply stands below it already."""
+        self._thoughts = 0
+        """Thoughts that were parted so, so far."""
+        self._reasoned: list[str] = []
+        self._told = 0
+        """Pieces of it that are counted on the screen."""
+        self._reasons = ""
+        """Who does."""
 
-    def insert(self, *blocks: Block) -> None:
-        """Put finished blocks above what is open, which stays open."""
-        ...
+    def hear(self, event: BudgetHeld | TextArrived | Reasoned | Rationale | StepProposed) -> None:
+        """Show what arrives, and in its place what it came to."""
+        match event:
+            case BudgetHeld():
+                self._begins = True
+                if self._answering:  # it came to nothing: the model is asked again
+                    self._column.drop()
+                    self.over()
+            case Reasoned():
+                self._forget_reasoning()
+                self._column.settle(event_blocks.reasoned(event), _REASONING)
+            case TextArrived():
+                self._take(event)
+            case Rationale():
+                self._think(event)
+            case StepProposed():
+                self.become(event_blocks.proposed(event))
 
-    def judge(self, call: CallRef, verdict: tuple[Piece, ...]) -> None:
-        """Show what was thought of a call's result, beside it."""
-        ...
+    def become(self, block: Block) -> None:
+        """Put a block in the place of what is arriving."""
+        self._column.settle(block)
+        self.over()
+
+    def over(self) -> None:
+        """Take it that nothing arrives any more."""
+        self._anything = self._thinking = self._answering = False
+        self._thought.clear()
+        self._parted = ""
+
+    def stop_reasoning(self) -> None:
+        """Take it that no more is reasoned, and nobody says what it came to."""
+        if self._reasoned:
+            event = Reasoned("".join(self._reasoned), self._reasons)
+            self._forget_reasoning()
+            self._column.settle(event_blocks.reasoned(event), _REASONING)
+
+    def _forget_reasoning(self) -> None:
+        self._reasoned.clear()
+        self._told = 0
+
+    def _take(self, event: TextArrived) -> None:
+        """Show a piece; of several roles, whose it is."""
+        if event.channel == "reasoning":
+            self._reason(event)
+            return
+        if self._told:
+            self._told = 0
+            self._column.open(event_blocks.reasoned(Reasoned("".join(self._reasoned), self._reasons)), _REASONING)
+        match event.channel:
+            case "answer":
+                if self._thinking and not self._begins:
+                    self._part()
+                self._column.stream(event.text, WRITING, "text")
+                self._answering = True
+            case "thought":
+                if self._answering and not self._begins:
+                    return  # what a model says after its answer is told with the thought
+                self._think_aloud(event)
+        self._thinking = event.channel == "thought"
+        self._anything, self._begins = True, False
+
+    def _think_aloud(self, event: TextArrived) -> None:
+        text = event.text
+        if self._begins:
+            start = "\n" if self._thinking else ""
+            role = f"{event.role}  " if event.role in ROLES else ""
+            text = f"{start}{role}{text.lstrip()}"
+        self._thought.append(text)
+        self._column.stream(text, THINKING, "thought")
+
+    def _reason(self, event: TextArrived) -> None:
+        """Say how much is reasoned by now, at ever longer intervals."""
+        self._reasoned.append(event.text)
+        self._reasons = event.role
+        pieces = len(self._reasoned)
+        if pieces - self._told > self._told // 16:
+            self._told = pieces
+            whole = Reasoned("".join(self._reasoned), event.role)
+            self._column.open(event_blocks.reasoned(whole, arriving=True), _REASONING)
+
+    def _part(self) -> None:
+        """Close a thought whose reply goes on with the answer; what it comes to is told after that has arrived."""
+        self._thoughts += 1
+        self._parted = f"thought {self._thoughts}"
+        rows = rows_of("".join(self._thought).strip(), "thought")
+        self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
+
+    def _think(self, event: Rationale) -> None:
+        """Put a whole thought in the place of what has arrived of it."""
+        if self._parted:
+            if event.text.strip():
+                self._column.redraw(replace(event_blocks.rationale(event), name=self._parted))
+        elif event.text.strip():
+            self.become(event_blocks.rationale(event))
+        elif self._anything:
+            self._column.drop()
+            self.over()
 
 
-class Teller:
+class EventPresenter:
     """Remembers just enough of a turn to show an event beside the one it belongs to."""
 
-    def __init__(self, canvas: Canvas, *, beside: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, column: BlockColumn, *, beside: Callable[[], bool] = lambda: False) -> None:
         """`beside` says whether panels tell what is kept account of: then only what is new of it gets a line."""
-        self._canvas = canvas
+        self._column = column
         self._beside = beside
         self._said: list[str] = []
         self._details: list[str] = []
@@ -110,7 +189,7 @@ class Teller:
         self._names: dict[str, str] = {}
         """What calls are of that somebody was asked about."""
         self._denied: dict[str, ApprovalGiven] = {}
-        self._arriving = Arriving(canvas)
+        self._arriving = StreamPresenter(column)
         self._answer: Answer | None = None
         """An answer whose turn has not ended: how it ends decides its sign."""
         self._turn = 0
@@ -127,7 +206,7 @@ class Teller:
         """What the person said of a call's result; None when nothing, or not any more."""
         return self._marks.get(call)
 
-    def tell(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Show one event."""
         match event:
             case TurnStarted() | TurnFinished():
@@ -149,11 +228,11 @@ class Teller:
             case Answer():
                 self._answer = event
                 self._arriving.over()
-                self._canvas.open(lines.answer(event))
+                self._column.open(event_blocks.answer(event))
             case ApprovalWanted() | ApprovalGiven():
                 self._approval(event)
             case _:
-                block = self._plain(event)
+                block = event_blocks.block_of(event)
                 if block is not None:
                     self._add(block, closes=isinstance(event, LimitHit))
 
@@ -161,13 +240,8 @@ class Teller:
         """Take it that nothing is under way, as after the events of a process that is gone."""
         self._stop()
         if self._answer is not None:
-            self._canvas.settle()
+            self._column.settle()
             self._answer = None
-
-    def _plain(self, event: Event) -> Block | None:
-        """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
-        told = _PLAIN.get(type(event))
-        return told(event) if told else None
 
     def _approval(self, event: ApprovalWanted | ApprovalGiven) -> None:
         """Say of a call that it waits, that it runs, or in the end who has denied it; of what holds on, a line."""
@@ -175,26 +249,26 @@ class Teller:
         if isinstance(event, ApprovalWanted):
             self._names[event.id] = event.name
             if call is not None:
-                self._canvas.open(lines.under_way(call, waits=True), _key(event.id))
+                self._column.open(event_blocks.under_way(call, waits=True), _key(event.id))
             return
         if call is not None and event.decision == "no":
             self._denied[event.id] = event
             return
         if call is not None:
-            self._canvas.open(lines.under_way(call), _key(event.id))
+            self._column.open(event_blocks.under_way(call), _key(event.id))
         if event.decision != "once" or event.arguments is not None:
-            self._add(lines.approval(self._names.get(event.id) or (call.name if call else "the call"), event))
+            self._add(event_blocks.approval(self._names.get(event.id) or (call.name if call else "the call"), event))
 
     def _call(self, event: CallStarted | CallFinished) -> None:
         if isinstance(event, CallStarted):
             self._calls[event.id] = event
-            self._canvas.settle()
-            self._canvas.open(lines.under_way(event), _key(event.id))
+            self._column.settle()
+            self._column.open(event_blocks.under_way(event), _key(event.id))
             return
-        block = lines.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
+        block = event_blocks.call(self._calls.pop(event.id, None), event, self._denied.pop(event.id, None))
         if not event.refused:
             block = replace(block, call=CallRef(self._turn, event.id, event.name))
-        self._canvas.settle(block, _key(event.id))
+        self._column.settle(block, _key(event.id))
 
     def _judge(self, event: CallJudged | CallMarked) -> None:
         """Show beside a result what the judge says or, where the person has spoken, what they say."""
@@ -204,12 +278,12 @@ class Teller:
         else:
             call = CallRef(event.turn, event.id, event.name)
             self._marks[call] = event.helpful
-        self._canvas.judge(call, lines.verdict(self._judged.get(call), self._marks.get(call)))
+        self._column.judge(call, event_blocks.verdict(self._judged.get(call), self._marks.get(call)))
 
     def _planned(self, event: PlanChanged) -> None:
         """Tell of a turn's first plan, and of later ones only what they have come to forbid."""
         before, self._plan = self._plan, event
-        block = lines.planned(event, before)
+        block = event_blocks.planned(event, before)
         if block is not None and event.number <= 1:
             share = planned_share(event)
             self._keep(block, f"plan: {share} tools", new=self._new(PlanChanged, share))
@@ -223,15 +297,15 @@ class Teller:
                 said = f"{len(event.names)} tools by name"
                 upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
                 self._keep(
-                    lines.offered(event), f"{said}{upfront}", new=self._new(ToolsOffered, (event.names, upfront))
+                    event_blocks.offered(event), f"{said}{upfront}", new=self._new(ToolsOffered, (event.names, upfront))
                 )
             case ToolRegistered():
                 if event.by != "upfront":  # those are counted in the offer
-                    self._keep(lines.registered(event), f"registered {visible_line(event.name)}", new=True)
+                    self._keep(event_blocks.registered(event), f"registered {visible_line(event.name)}", new=True)
             case Rationale():
                 if not _CHOSEN.fullmatch(event.text):
                     return False
-                self._canvas.drop()
+                self._column.drop()
                 self._arriving.over()
                 self._details.append(event.text)
         return True
@@ -248,11 +322,11 @@ class Teller:
             return
         fresh = not self._said
         self._said.append(said)
-        account = lines.book(f"account {self._turn}", self._said, self._details)
+        account = event_blocks.book(f"account {self._turn}", self._said, self._details)
         if fresh:
             self._add(account)
         else:
-            self._canvas.redraw(account)
+            self._column.redraw(account)
 
     def _trouble(self, event: Notice | ErrorHappened) -> None:
         """Tell a note or an error once: not the same note again, and an error in the place of the note that has it."""
@@ -260,19 +334,19 @@ class Teller:
         if isinstance(event, Notice):
             if name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]:
                 self._noted = event.text, name
-                self._canvas.redraw(replace(lines.notice(event.text), name=name))
+                self._column.redraw(replace(event_blocks.notice(event.text), name=name))
             else:
                 self._notes += 1
                 self._noted = event.text, f"note {self._notes}"
-                self._add(replace(lines.notice(event.text), name=self._noted[1]))
+                self._add(replace(event_blocks.notice(event.text), name=self._noted[1]))
         elif name and event.message in text:
             self._noted = "", ""
             self._arriving.stop_reasoning()
-            self._canvas.redraw(replace(lines.error(event), name=name))
-            self._canvas.settle()
+            self._column.redraw(replace(event_blocks.error(event), name=name))
+            self._column.settle()
             self._arriving.over()
         else:
-            self._add(lines.error(event), closes=True)
+            self._add(event_blocks.error(event), closes=True)
 
     def _graph(self, event: GraphPlanned | NodeChanged) -> None:
         """Draw a plan of branches in the place of what was streamed, and again whenever a node of it has changed."""
@@ -282,12 +356,12 @@ class Teller:
             self._arriving.become(graph(self._branching, self._graph_name))
         elif self._branching is not None:
             self._branching = self._branching.heard(event)
-            self._canvas.redraw(graph(self._branching, self._graph_name))
+            self._column.redraw(graph(self._branching, self._graph_name))
 
     def _end_graph(self) -> None:
         """Let no node stand as if it went on."""
         if self._branching is not None and not self._branching.settled:
-            self._canvas.redraw(graph(self._branching.ended(), self._graph_name))
+            self._column.redraw(graph(self._branching.ended(), self._graph_name))
         self._branching = None
 
     @property
@@ -302,13 +376,13 @@ class Teller:
         self.rest()
         self._turn, self._plan, self._noted = event.turn, None, ("", "")
         self._said, self._details = [], []
-        self._arriving.become(lines.question(event.question, attachments=event.attachments))
+        self._arriving.become(event_blocks.question(event.question, attachments=event.attachments))
 
     def _end(self, event: TurnFinished) -> None:
         self._stop()
         if self._answer is not None:
-            self._canvas.settle(lines.answer(self._answer, event.status))
-        self._add(lines.footer(event, self._answer.role if self._answer else ""), closes=True)
+            self._column.settle(event_blocks.answer(self._answer, event.status))
+        self._add(event_blocks.footer(event, self._answer.role if self._answer else ""), closes=True)
         self._names.clear()
         self._answer = None
 
@@ -316,17 +390,17 @@ class Teller:
         """Say of what nobody heard the end that it was stopped."""
         self._arriving.stop_reasoning()
         for started in self._calls.values():
-            self._canvas.settle(lines.stopped(started), _key(started.id))
+            self._column.settle(event_blocks.stopped(started), _key(started.id))
         self._calls.clear()
         self._end_graph()
 
     def _add(self, block: Block, *, closes: bool = False) -> None:
         """Put a block below what is done; what is still open stays open, unless this puts an end to it."""
         if not closes:
-            self._canvas.insert(block)
+            self._column.insert(block)
             return
         self._arriving.stop_reasoning()
-        self._canvas.add(block)
+        self._column.add(block)
         self._arriving.over()
 
 

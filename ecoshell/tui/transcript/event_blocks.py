@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ecoshell.agent.graph.telling import outcome
 from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.agent.printing import (
     context_line,
@@ -29,6 +30,7 @@ from ecoshell.events import (
     CostChosen,
     CostWanted,
     ErrorHappened,
+    Event,
     LimitChosen,
     LimitHit,
     ModeChosen,
@@ -40,13 +42,16 @@ from ecoshell.events import (
     StepProposed,
     ToolRegistered,
     ToolsOffered,
+    ToolUnregistered,
     TrustGiven,
     TurnFinished,
     TurnUndone,
 )
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
+from ecoshell.sessions.branching import Branching
 from ecoshell.sessions.plans import worth_line
+from ecoshell.tui.branches import Drawing, headline
 from ecoshell.tui.figures import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
@@ -185,6 +190,15 @@ def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
 
 
+def graph(branching: Branching, name: str) -> Block:
+    """A plan with what it is expected to take, its nodes as they stand, and in the end what it came to."""
+    what, about = headline(branching)
+    head = row(Piece(what, "thought"), Piece(f" · {about}", "muted"))
+    end = row(Piece(outcome(branching, amount), "muted"), lead="└ ")
+    bodies = (Body("", 0, head=end),) if branching.settled else ()
+    return Block("◦", "thought", (head,), drawing=Drawing(branching), bodies=bodies, name=name)
+
+
 def book(name: str, said: Sequence[str], details: Sequence[str]) -> Block:
     """What is kept account of in a turn: what is new of it in a line, all of it folded away."""
     head = row(Piece(" · ".join(said), "muted"))
@@ -210,9 +224,9 @@ def registered(event: ToolRegistered) -> Block:
     return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
-def unregistered(name: str) -> Block:
+def unregistered(event: ToolUnregistered) -> Block:
     """A tool whose document has left the context."""
-    return Block("−", "warning", (row(Piece("unregistered ", "warning"), Piece(visible_line(name), "tool")),))
+    return Block("−", "warning", (row(Piece("unregistered ", "warning"), Piece(visible_line(event.name), "tool")),))
 
 
 def under_way(started: CallStarted, *, waits: bool = False) -> Block:
@@ -362,14 +376,6 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     return Block("■" if ending else "", tone, (row(*head, Piece(" · ".join(sums), "muted")),))
 
 
-def welcome(version: str) -> Block:
-    """The first thing on an empty screen."""
-    promise = "Ask anything. The agent knows its tools by name, registers those it needs, and never overspends."
-    keys = (("/help", "lists the commands · "), ("/budget 0.50", "sets a cap · "), ("esc", "stops a turn"))
-    pieces = [piece for key, use in keys for piece in (Piece(key, "tool"), Piece(f" {use}", "muted"))]
-    return Block("◊", "good", (row(Piece(f"ecoshell {version}", "question")), row(Piece(promise)), row(*pieces)))
-
-
 def arguments_rows(arguments: Mapping[str, Any], *, lines: int = 6) -> tuple[Row, ...]:
     """Arguments one below the other, long ones folded: what a person looks at before allowing a call."""
     rows: list[Row] = []
@@ -419,3 +425,29 @@ def _changed(diff: str) -> Row:
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(map(visible_line, names))
+
+
+_ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
+    ModeChosen: mode_chosen,
+    ContextTold: context_told,
+    TrustGiven: trust_given,
+    BranchLeft: branch_left,
+    PlanScored: plan_scored,
+    ToolRegistered: registered,
+    ToolUnregistered: unregistered,
+    LimitHit: limit,
+    LimitChosen: chosen,
+    CostWanted: cost_wanted,
+    CostChosen: cost_chosen,
+    CommandRan: command_ran,
+    TurnUndone: undone,
+    Compacted: compacted,
+    BudgetSettled: settled,
+}
+"""How events are shown that need no other beside them."""
+
+
+def block_of(event: Event) -> Block | None:
+    """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
+    shown = _ALONE.get(type(event))
+    return shown(event) if shown else None

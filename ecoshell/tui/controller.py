@@ -1,0 +1,320 @@
+"""What joins the shell and the screen: what is sent goes to the shell, what happens comes back to the widgets."""
+
+import asyncio
+import gc
+from collections.abc import Coroutine, Generator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.agent.plan.news import price_range
+from ecoshell.budget.caps import CapState
+from ecoshell.errors import EcoshellError, StoreError
+from ecoshell.events import (
+    ApprovalWanted,
+    BudgetChanged,
+    BudgetHeld,
+    BudgetSettled,
+    ContextTold,
+    CostWanted,
+    ErrorHappened,
+    Event,
+    LimitHit,
+    PlanChanged,
+    ToolRegistered,
+    ToolsOffered,
+    TrustWanted,
+    TurnFinished,
+)
+from ecoshell.tui.figures import amount
+from ecoshell.tui.prompt.bar import PromptBar
+from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.screens.welcome import requests_block
+from ecoshell.tui.side.bars import TitleBar
+from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.sheet import model_name
+from ecoshell.tui.transcript import event_blocks
+from ecoshell.tui.transcript.blocks import Block, CallRef
+from ecoshell.tui.transcript.presenter import EventPresenter
+from ecoshell.tui.transcript.view import Transcript
+from ecoshell.untrusted import visible_line
+
+if TYPE_CHECKING:
+    from ecoshell.agent.commands import Printed
+    from ecoshell.agent.shell import Shell, Standing
+
+
+READ_ONLY = "read-only"
+_AGAIN = "Sending anything tries to open the shell again."
+_UNNAMED = "single"
+"""The role of one model alone, which is not worth a word."""
+_MODEL = 28
+_BREATH = 200
+"""Events of an old session told in one go."""
+_CHANGES_THE_PANELS = (BudgetHeld, BudgetSettled, ContextTold, ToolRegistered, ToolsOffered, TurnFinished)
+_ANSWERS_NEED = ("markdown_it", "pygments.lexers")
+
+
+class TranscriptController:
+    """Shows events and standings in title, transcript, panels and prompt; knows nothing of where they come from."""
+
+    def __init__(self, title: TitleBar, transcript: Transcript, body: Body, bar: PromptBar) -> None:
+        self._title = title
+        self._bar = bar
+        self._estimate = self._leads = ""
+        """What the turn was estimated at before its first step, and the model that leads."""
+        self._working = False
+        self._transcript = transcript
+        self._body = body
+        self._presenter = EventPresenter(transcript.column, beside=lambda: body.beside)
+
+    def hear(self, event: Event) -> None:
+        """Show one event."""
+        self._presenter.show(event)
+        self._body.hear(event)
+        if isinstance(event, PlanChanged) and event.number <= 1:
+            self._estimate = f", {price_range(event, amount)}"
+        if self._working:
+            asks = isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
+            self._bar.doing("waits for your answer" if asks else self._doing)
+
+    @property
+    def _doing(self) -> str:
+        """That a turn is under way or, of several roles, who thinks; the model where it is not the one that leads."""
+        role, model = self._body.thinking or (_UNNAMED, self._leads)
+        words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
+        name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
+        return f"{words}{name}{self._estimate}"
+
+    def mark_of(self, call: CallRef) -> bool | None:
+        """What the person said of a call's result; None when nothing, or not any more."""
+        return self._presenter.mark_of(call)
+
+    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
+        """Show where the session stands."""
+        self._leads = standing.model
+        self._title.show(standing)
+        self._body.show(standing, caps)
+
+    def work(self, working: bool) -> None:
+        """Show whether a turn is under way."""
+        self._working, self._estimate = working, ""
+        self._bar.doing("working" if working else "")
+
+    def read_only(self, reading: bool) -> None:
+        """Show whether anything can be asked."""
+        self._title.say(READ_ONLY if reading else "")
+
+    def fail(self, error: Exception, kept: str = "") -> None:
+        """Say that there is no shell and why."""
+        self._title.say("not ready")
+        self._transcript.column.drop()
+        self._transcript.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
+
+    def warn(self, complaints: Sequence[str]) -> None:
+        """Say what is wrong and stops nothing."""
+        self._transcript.column.insert(*map(event_blocks.notice, complaints))
+
+    def wait(self, question: str, model: str) -> None:
+        """Show a question that waits for the shell."""
+        self._title.say(f"opening {model} …")
+        self._transcript.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
+
+    def answer(self, line: str, answer: str | EcoshellError) -> None:
+        """Show what a command came to; the command itself only when there is something to say."""
+        if isinstance(answer, EcoshellError):
+            self.insert(event_blocks.question(line), event_blocks.error(ErrorHappened.of(answer)))
+        elif answer:
+            self.insert(event_blocks.question(line), event_blocks.plain(answer))
+
+    def insert(self, *blocks: Block) -> None:
+        """Put finished blocks above what is still arriving."""
+        self._transcript.column.insert(*blocks)
+
+    def clear(self) -> None:
+        """Take everything out of the transcript."""
+        self._transcript.clear()
+        self._presenter = EventPresenter(self._transcript.column, beside=lambda: self._body.beside)
+
+    async def recall(self, past: Sequence[Event]) -> None:
+        """Show another session from its events so far; a long one does not hold up the screen."""
+        with _no_garbage():
+            await self._recall(past)
+
+    async def _recall(self, past: Sequence[Event]) -> None:
+        with self._transcript.filling():
+            for at, event in enumerate(past):
+                self._presenter.show(event)
+                if at % _BREATH == _BREATH - 1:
+                    await asyncio.sleep(0)
+            self._presenter.rest()
+        await self._body.recall(past)
+
+
+@contextmanager
+def _no_garbage() -> Generator[None]:
+    """Look for no garbage: all that is made meanwhile stays, and looking at it takes half as long again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class ChatController:
+    """The conversation with one shell."""
+
+    def __init__(self, shell: "Shell", view: TranscriptController) -> None:
+        self.shell = shell
+        self.busy = False
+        self.warmed = False
+        """Whether the model was told to get ready."""
+        self._view = view
+        self._sent = asyncio.Lock()
+        """Held while a command runs: what was sent after it waits for it."""
+        self._marking = asyncio.Lock()
+        self._stale = asyncio.Event()
+        self._standing: Standing | None = None
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether there is anything to stop: a turn, or a command that takes a while, such as `/compact`."""
+        return self.busy or self._sent.locked()
+
+    @property
+    def mode(self) -> str:
+        """Who thinks, as the shell last said; empty before it has."""
+        return self._standing.mode if self._standing else ""
+
+    async def begin(self) -> None:
+        """Tell what was said in this session before, and show where it stands."""
+        await self._view.recall(await self.shell.past())
+        await self.look()
+        if (why := self.shell.read_only) is not None:
+            self._view.read_only(True)
+            self._view.insert(event_blocks.error(ErrorHappened.of(why)))
+
+    async def introduce(self, *, first: bool = False) -> None:
+        """Say in a new session which model answers, and how to get a better one; at the first start, what to ask."""
+        with self._fence():
+            if await self.shell.past():
+                return
+            told = await self.shell.introduction()
+            if told and not self.busy:
+                self._view.insert(event_blocks.plain(told))
+            if told and first and not self.busy:
+                self._view.insert(requests_block(await self.shell.files()))
+
+    def ask(self, draft: Draft) -> Coroutine[Any, Any, bool]:
+        """One turn, from the question to its last event; busy from now on, and not only from when it is awaited.
+
+        Gives False when the question could not even be kept, and belongs back in the prompt.
+        """
+        self.busy = True
+        self._view.work(True)
+        return self._ask(draft)
+
+    async def _ask(self, draft: Draft) -> bool:
+        kept = False
+        with self._fence():
+            try:
+                async with self._sent:
+                    pass
+                async for event in self.shell.ask(draft.text, draft.attachments):
+                    kept = True
+                    self._hear(event)
+            except StoreError:
+                self._view.read_only(self.shell.read_only is not None)
+                raise
+            finally:
+                self.busy = False
+                self._view.work(False)
+        if kept:
+            self._view.read_only(False)
+        await self.look()
+        return kept
+
+    def run(self, command: str) -> Coroutine[Any, Any, None]:
+        """Run a command of the person's own in the workspace, and show what it printed; busy from now on."""
+        self.busy = True
+        self._view.work(True)
+        return self._run(command)
+
+    async def _run(self, command: str) -> None:
+        with self._fence():
+            try:
+                async with self._sent:
+                    pass
+                self._hear(await self.shell.run(command))
+            finally:
+                self.busy = False
+                self._view.work(False)
+
+    async def command(self, line: str) -> "Printed | None":
+        """Run a slash command and show what it prints; None when it failed."""
+        with self._fence():
+            async with self._sent:
+                self._view.insert(event_blocks.question(line))
+                printed = await self.shell.command(line)
+                await self._show(printed)
+                return printed
+        return None
+
+    async def mark(self, call: CallRef, *, helpful: bool) -> None:
+        """Keep the person's word on a call's result; the same word twice takes it back."""
+        with self._fence():
+            async with self._marking:
+                word = None if self._view.mark_of(call) is helpful else helpful
+                for event in await self.shell.mark(call.turn, call.id, call.name, word):
+                    self._hear(event)
+
+    async def warm(self) -> None:
+        """Have the model loaded, and what an answer is set with: a question seems to be on its way."""
+        self.warmed = True
+        with self._fence():
+            await self.shell.warm()
+            for name in _ANSWERS_NEED:
+                await asyncio.to_thread(import_module, name)
+
+    async def stop(self) -> None:
+        """Stop the turn that runs; its last events still arrive."""
+        await self.shell.stop()
+
+    async def look(self) -> None:
+        """Ask the shell where it stands, and show it."""
+        with self._fence():
+            self._standing = await self.shell.standing()
+            self._view.show(self._standing, self._standing.caps)
+
+    async def watch(self) -> None:
+        """Keep the panels up to date for as long as the screen is there; however much happens, one look at a time."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            await self.look()
+
+    async def _show(self, printed: "Printed") -> None:
+        """Show what a command came to."""
+        if printed.effect in ("clear", "session"):
+            self._view.clear()
+        if printed.text:
+            self._view.insert(event_blocks.plain(printed.text))
+        if printed.effect == "session":
+            await self.begin()
+        else:
+            await self.look()
+
+    @contextmanager
+    def _fence(self) -> Generator[None]:
+        """Shows an error that came instead of an event as a block of the transcript."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the edge of the workers: a defect must not take the screen
+            self._view.insert(event_blocks.error(ErrorHappened.of(error)))
+
+    def _hear(self, event: Event) -> None:
+        self._view.hear(event)
+        if isinstance(event, BudgetChanged) and self._standing is not None:
+            self._view.show(self._standing, event.caps)
+        elif isinstance(event, _CHANGES_THE_PANELS):
+            self._stale.set()

@@ -1,0 +1,547 @@
+"""Markdown, read line by line: a section is given as soon as nothing that follows can change it.
+
+The sections depend on the text alone and not on the pieces in which it came, so that an answer that was streamed is set
+like one that came whole. Where CommonMark would have to look far ahead, the nearest reading that need not is taken: a
+nested list may be indented by two, and HTML and references are shown as they are. No character is left out of sight.
+
+It is our own because the transcript is painted in sections: what is finished is never read or set again, however long
+the answer grows. Textual's Markdown mounts a widget for each paragraph and parses the last block with every piece.
+"""
+
+import copy
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
+
+from rich.cells import cell_len
+
+from ecoshell.tui.transcript.blocks import LONGEST, MOST_LINES, Piece, Row, Section, row
+from ecoshell.tui.transcript.inline import Pieces, highlighted, inline
+from ecoshell.tui.transcript.painting import breaks
+
+_LONGEST_CODE = 600
+"""Characters of a line of code that is still highlighted."""
+_LOOK_BACK = 24
+"""Lines of code that are read to know in which state the next section of them begins."""
+_BETWEEN = " │ "
+_NARROWEST = 4
+"""Cells of a column of a table."""
+_DELIMITER = re.compile(r"\s*:?-+:?\s*")
+_BAR = re.compile(r"(?<!\\)\|")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})\s*([^\s`]*)[^`]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=\s|$)")
+_RULE = re.compile(r" {0,3}([-*_])(?:\s*\1){2,}\s*$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)\s*$")
+_ITEM = re.compile(r"\s*([-*+]|(\d{1,9})[.)])(?:\s+(.*)|$)")
+_QUOTE = re.compile(r" {0,3}((?:> ?)+)")
+_CODE = "    "
+"""The indent of code without a fence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part of a Markdown text stands."""
+
+    lead: str = ""
+    """What stands before its first line: quote bars, indent, bullet."""
+    hang: str = ""
+    """What stands before its other lines."""
+    gap: bool = False
+    """Whether an empty line goes before it."""
+    joined: str | None = None
+    """What is between it and the part before it, where one was cut in two for its length."""
+
+    def before(self) -> Iterator[Row]:
+        """The gap, if there is one."""
+        if self.gap:
+            yield Row(())
+
+
+PLAIN = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A paragraph, a list item or a heading."""
+
+    text: str
+    place: Place = PLAIN
+    level: int = 0
+    """Of a heading, from 1."""
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line and its gap."""
+        return 1 + self.place.gap, len(self.text)
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """One row, and one more for each line the writer wanted to begin anew."""
+        yield from self.place.before()
+        lead, joined = self.place.lead, self.place.joined
+        for pieces in inline(self.text, "heading" if self.level else "text"):
+            stress = "u" if self.level in (1, 2) else ""
+            stressed = (replace(piece, stress=piece.stress + stress) for piece in pieces)
+            yield Row(tuple(stressed) if stress else pieces, lead, self.place.hang, joined)
+            lead, joined = self.place.hang, None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across."""
+
+    place: Place = PLAIN
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line and its gap."""
+        return 1 + self.place.gap, 0
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """The line."""
+        yield from self.place.before()
+        yield row(Piece("─" * max(3, width - len(self.place.lead)), "muted"), lead=self.place.lead)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Some lines of code; `before` are those that tell in which state they begin."""
+
+    lines: tuple[str, ...]
+    language: str = ""
+    place: Place = PLAIN
+    before: tuple[str, ...] = ()
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line for each and the gap."""
+        return len(self.lines) + self.place.gap, sum(map(len, self.lines))
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """One row for each line."""
+        yield from self.place.before()
+        lead, joined = f"{self.place.hang}│ ", self.place.joined
+        plain = any(len(line) > _LONGEST_CODE for line in (*self.before, *self.lines))
+        for at, pieces in enumerate(highlighted(self.lines, "" if plain else self.language, self.before)):
+            yield Row(pieces, lead, lead, None if at else joined)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A head, the line under it, and rows."""
+
+    lines: tuple[str, ...]
+    place: Place = PLAIN
+
+    @property
+    def measure(self) -> tuple[int, int]:
+        """One line for each and the gap."""
+        return len(self.lines) + self.place.gap, 0
+
+    def rows(self, width: int) -> Iterator[Row]:
+        """The table at this width; a column that is too narrow for its text has it on several lines."""
+        yield from self.place.before()
+        aligned = [_alignment(cell) for cell in _cells(self.lines[1])]
+        table = [self._row(line, len(aligned)) for at, line in enumerate(self.lines) if at != 1]
+        widths = _shared([max(map(_width, column)) for column in zip(*table, strict=True)], self._room(width, aligned))
+        lead, hang = self.place.lead, self.place.hang
+        for at, cells in enumerate(table):
+            broken = [list(_broken(cell, wide)) for cell, wide in zip(cells, widths, strict=True)]
+            for line in zip_longest(*broken, fillvalue=()):
+                yield Row(_beside(line, widths, aligned, head=not at), lead, hang)
+                lead = hang
+            if not at:
+                yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
+
+    def _row(self, line: str, columns: int) -> list[Pieces]:
+        cells = [*_cells(line), *[""] * columns][:columns]
+        extra = _cells(line)[columns:]
+        if extra:  # what has no column is shown in the last one
+            cells[-1] = " | ".join([cells[-1], *extra])
+        return [inline(cell.strip().replace("\\|", "|"))[0] for cell in cells]
+
+    def _room(self, width: int, aligned: Sequence[str]) -> int:
+        return width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
+
+
+@dataclass(slots=True)
+class _Part(ABC):
+    """Lines that still arrive and will be one section, or several when there are many of them."""
+
+    place: Place
+    lines: list[str] = field(default_factory=list[str])
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are more lines than are painted in one go: it is time to close the section."""
+        return len(self.lines) >= MOST_LINES or sum(map(len, self.lines)) >= LONGEST
+
+    def take(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(line)
+
+    @abstractmethod
+    def sections(self) -> Iterator[Section]:
+        """What it has come to."""
+
+    def renew(self, glue: str | None) -> None:
+        """Go on in the next section; `glue` is what is between it and the one before, where a line was cut in two."""
+        self.lines = []
+        self.place = Place(self.place.hang, self.place.hang, joined=glue)
+
+
+@dataclass(slots=True)
+class _ProsePart(_Part):
+    """A paragraph, a list item or a heading."""
+
+    level: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the paragraph is longer than what is painted in one go."""
+        return sum(map(len, self.lines)) >= LONGEST
+
+    def sections(self) -> Iterator[Section]:
+        if self.lines:
+            yield Prose("\n".join(self.lines), self.place, self.level)
+
+
+@dataclass(slots=True)
+class _CodePart(_Part):
+    """Code between fences or, with no fence, indented by four."""
+
+    fence: str = ""
+    language: str = ""
+    before: tuple[str, ...] = ()
+
+    def closed_by(self, line: str) -> bool:
+        """Whether the line is the fence that closes it or, without a fence, is not indented."""
+        text = line.strip()
+        if self.fence:
+            return text.startswith(self.fence) and not text.strip(self.fence[0])
+        return bool(text) and not line.startswith(_CODE)
+
+    def take(self, line: str) -> None:
+        """Add a line, without the indent that code in a list or without a fence has."""
+        indent = len(self.place.hang.replace("▌ ", "")) if self.fence else len(_CODE)
+        self.lines.append(line[min(indent, len(line) - len(line.lstrip())) :])
+
+    def sections(self) -> Iterator[Section]:
+        """One, without the empty lines that end code without a fence."""
+        lines = self.lines
+        while lines and not self.fence and not lines[-1].strip():
+            lines = lines[:-1]
+        if lines:
+            yield Code(tuple(lines), self.language.strip("{}.").lower(), self.place, self.before)
+
+    def renew(self, glue: str | None) -> None:
+        """Go on in the state in which this one ended."""
+        self.before = (*self.before, *self.lines)[-_LOOK_BACK:]
+        _Part.renew(self, glue)
+
+
+@dataclass(slots=True)
+class _TablePart(_Part):
+    """A table; one with many rows is set in several, each with the head again, as on printed pages."""
+
+    again: bool = False
+
+    def sections(self) -> Iterator[Section]:
+        """One, unless there is nothing but the head that stood above."""
+        if not self.again or len(self.lines) > 2:
+            yield Table(tuple(self.lines), self.place)
+
+    def renew(self, glue: str | None) -> None:
+        """Go on under the same head."""
+        self.lines, self.again = self.lines[:2], True
+        self.place = Place(self.place.hang, self.place.hang, gap=True)
+
+
+def sections_of_markdown(text: str, *, indent: str = "") -> list[Section]:
+    """The sections of a whole text; `indent` stands before each of its lines."""
+    reader = MarkdownReader(indent)
+    return [*reader.feed(text), *reader.close()]
+
+
+class MarkdownReader:
+    """Takes Markdown in any pieces."""
+
+    def __init__(self, indent: str = "") -> None:
+        self._indent = indent
+        self._rest = ""
+        self._cut: str | None = None
+        """What is lost between the bits of the line that is being read, if it was cut off for its length."""
+        self._done: list[Section] = []
+        self._part: _Part | None = None
+        self._quote = 0
+        self._items: list[tuple[int, int]] = []
+        """The open list items: where their signs stand, and how wide they are."""
+        self._blank = False
+        """Whether the line before was empty."""
+        self._begun = False
+
+    def feed(self, text: str) -> list[Section]:
+        """Take a piece, and give the sections it has finished."""
+        text = self._rest + text
+        start = 0
+        while True:
+            end = text.find("\n", start, start + LONGEST + 1)
+            if end >= 0:
+                self._step(text[start:end])
+                self._cut = None
+                start = end + 1
+            elif len(text) - start > LONGEST:
+                end = text.rfind(" ", start, start + LONGEST) + 1 or start + LONGEST
+                self._step(text[start:end])
+                self._cut = " " if text[end - 1] == " " else ""
+                start = end
+            else:
+                break
+        self._rest = text[start:]
+        return self._taken()
+
+    def close(self) -> list[Section]:
+        """Take the text as ended, and give the sections that were open."""
+        if self._rest:
+            self._step(self._rest)
+            self._rest = ""
+        self._finish()
+        return self._taken()
+
+    def tail(self) -> list[Section]:
+        """The open sections as they would be if the text ended here."""
+        twin = copy.copy(self)
+        twin._done, twin._items, twin._part = [], list(self._items), copy.copy(self._part)
+        if twin._part is not None:
+            twin._part.lines = list(twin._part.lines)
+        return twin.close()
+
+    def _taken(self) -> list[Section]:
+        done, self._done = self._done, []
+        return done
+
+    def _step(self, line: str) -> None:
+        if self._cut is not None:
+            self._go_on(line, self._cut)
+            return
+        line = line.replace("\t", _CODE).rstrip("\r")
+        quote, body = _unquoted(line)
+        part = self._part
+        if isinstance(part, _CodePart) and quote >= self._quote:
+            if self._code(part, _unquoted(line, self._quote)[1]):
+                return
+        elif quote != self._quote and not (isinstance(part, _ProsePart) and not quote and not _begins(body)):
+            self._finish()
+            self._items.clear()
+            self._quote = quote
+        if body.strip():
+            self._read(body)
+            self._blank = False
+        else:
+            self._finish()
+            self._blank = True
+
+    def _go_on(self, bit: str, glue: str) -> None:
+        """Take the next bit of a line that was cut off for its length."""
+        part = self._part
+        if part is None or isinstance(part, _TablePart):
+            self._start(_ProsePart(self._place(0), [bit]))
+        else:
+            self._divide(part, glue)
+            part.lines.append(bit)
+
+    def _code(self, part: _CodePart, line: str) -> bool:
+        """Take a line in the open code; says whether it belonged to it."""
+        if part.closed_by(line):
+            self._finish()
+            return bool(part.fence)
+        part.take(line)
+        self._watch(part)
+        return True
+
+    def _read(self, line: str) -> None:
+        """A line that is not empty and not in a fence."""
+        part, indent = self._part, len(line) - len(line.lstrip())
+        under = _UNDERLINE.match(line)
+        if under and isinstance(part, _ProsePart) and not self._items:
+            part.level = 1 if "=" in under[1] else 2
+            self._finish()
+        elif isinstance(part, _TablePart) and "|" in line:
+            part.take(line)
+            self._watch(part)
+        elif isinstance(part, _ProsePart) and "|" in line and _is_delimiter(line, part.lines[-1]):
+            self._begin_table(part, line)
+        elif self._begin(line, indent):
+            pass
+        elif isinstance(part, _ProsePart):
+            part.take(line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
+            self._watch(part)
+        elif indent >= len(_CODE) and not self._items:
+            self._start(_CodePart(self._place(0), [line[len(_CODE) :]]))
+        else:
+            self._start(_ProsePart(self._place(indent), [line.lstrip()]))
+
+    def _begin(self, line: str, indent: int) -> bool:
+        """Begin a new part if the line says so."""
+        if fence := _FENCE.match(line):
+            self._start(_CodePart(self._place(indent), fence=fence[1], language=fence[2]))
+        elif _RULE.match(line):
+            self._start(None)
+            self._done.append(Rule(self._place(indent)))
+            self._begun = True
+        elif heading := _HEADING.match(line):
+            self._start(_ProsePart(self._place(0), [_heading(line[heading.end() :])], len(heading[1])))
+            self._finish()
+        elif item := self._item(line):
+            self._begin_item(item, indent)
+        else:
+            return False
+        return True
+
+    def _item(self, line: str) -> re.Match[str] | None:
+        """A line that begins a list item; in a paragraph, a number other than 1 is only a number."""
+        item = _ITEM.match(line)
+        in_paragraph = isinstance(self._part, _ProsePart) and not self._items
+        return None if item and in_paragraph and (item[2] not in (None, "1") or not item[3]) else item
+
+    def _begin_item(self, item: re.Match[str], indent: int) -> None:
+        gap = self._begun and (self._blank or not self._items)
+        while self._items and indent <= self._items[-1][0] + 1:
+            self._items.pop()
+        sign = f"{item[1]} " if item[2] else "• "
+        before = self._before()
+        place = Place(before + sign, before + " " * len(sign), gap)
+        self._items.append((indent, len(sign)))
+        text = item[3] or ""
+        if fence := _FENCE.match(text):
+            self._start(None)
+            self._done.append(Prose("", place))
+            text, part = "", _CodePart(Place(place.hang, place.hang), fence=fence[1], language=fence[2])
+        else:
+            part = _ProsePart(place, [text])
+        self._start(part)
+
+    def _begin_table(self, part: _ProsePart, line: str) -> None:
+        head = part.lines.pop()
+        place = part.place
+        if part.lines:
+            self._finish()
+            place = Place(place.hang, place.hang, gap=True)
+        self._part = _TablePart(place, [head, line])
+
+    def _start(self, part: _Part | None) -> None:
+        self._finish()
+        self._part = part
+        self._begun = self._begun or part is not None
+
+    def _place(self, indent: int) -> Place:
+        """Where a part with this indent stands; the list items it is not in are closed."""
+        while self._items and indent <= self._items[-1][0]:
+            self._items.pop()
+        before = self._before()
+        return Place(before, before, gap=self._begun)
+
+    def _before(self) -> str:
+        return self._indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
+
+    def _watch(self, part: _Part) -> None:
+        """Close a part that has become long; it goes on in a section of its own."""
+        if part.is_long:
+            self._divide(part, None if isinstance(part, _CodePart) else " ")
+
+    def _divide(self, part: _Part, glue: str | None) -> None:
+        self._done += part.sections()
+        part.renew(glue)
+
+    def _finish(self) -> None:
+        if self._part is not None:
+            self._done += self._part.sections()
+            self._part = None
+
+
+def _unquoted(line: str, most: int = 99) -> tuple[int, str]:
+    """How many quote signs a line begins with, and what is behind them; no more than `most` are taken off."""
+    quote = _QUOTE.match(line) if most else None
+    if quote is None:
+        return 0, line
+    depth = quote[1].count(">")
+    if depth <= most:
+        return depth, line[quote.end() :]
+    start = [at for at, sign in enumerate(line) if sign == ">"][most - 1] + 1
+    return depth, line[start:].removeprefix(" ")
+
+
+def _begins(line: str) -> bool:
+    """Whether a line begins something new wherever it stands."""
+    return not line.strip() or any(pattern.match(line) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
+
+
+def _heading(text: str) -> str:
+    text = text.strip()
+    bare = text.rstrip("#")
+    return bare.strip() if not bare or bare[-1].isspace() else text
+
+
+def _is_delimiter(line: str, head: str) -> bool:
+    """Whether a line under this head makes a table of it."""
+    cells = _cells(line)
+    return all(_DELIMITER.fullmatch(cell) for cell in cells) and len(cells) == len(_cells(head)) and "|" in head
+
+
+def _cells(line: str) -> list[str]:
+    return _BAR.split(line.strip().removeprefix("|").removesuffix("|"))
+
+
+def _alignment(cell: str) -> str:
+    cell = cell.strip()
+    return "center" if cell.startswith(":") and cell.endswith(":") else "right" if cell.endswith(":") else "left"
+
+
+def _width(cell: Pieces) -> int:
+    return max(1, sum(cell_len(piece.text) for piece in cell))
+
+
+def _shared(wanted: Sequence[int], room: int) -> list[int]:
+    """The columns' widths: those that want little have it, and the others share the rest."""
+    widths = [0] * len(wanted)
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for done, at in enumerate(order):
+        share = max(_NARROWEST, room // (len(order) - done))
+        widths[at] = min(wanted[at], share)
+        room -= widths[at]
+    return widths
+
+
+def _broken(cell: Pieces, width: int) -> Iterator[Pieces]:
+    """A cell's lines."""
+    text = "".join(piece.text for piece in cell)
+    places = [0, *breaks(text, width), len(text)]
+    for start, end in pairwise(places):
+        yield _cut(cell, start, start + len(text[start:end].rstrip()))
+
+
+def _cut(pieces: Sequence[Piece], start: int, end: int) -> Pieces:
+    """The characters of some pieces from `start` up to `end`."""
+    found: list[Piece] = []
+    at = 0
+    for piece in pieces:
+        text = piece.text[max(0, start - at) : max(0, end - at)]
+        if text:
+            found.append(Piece(text, piece.tone, piece.stress, piece.link))
+        at += len(piece.text)
+    return tuple(found)
+
+
+def _beside(cells: Sequence[Pieces], widths: Sequence[int], aligned: Sequence[str], *, head: bool) -> Pieces:
+    """One line of a row of the table."""
+    line: list[Piece] = []
+    for at, (cell, width, side) in enumerate(zip(cells, widths, aligned, strict=True)):
+        if at:
+            line.append(Piece(_BETWEEN, "muted"))
+        free = max(0, width - sum(cell_len(piece.text) for piece in cell))
+        left = {"left": 0, "right": free, "center": free // 2}[side]
+        line.append(Piece(" " * left))
+        line += [Piece(piece.text, "heading", piece.stress, piece.link) for piece in cell] if head else cell
+        line.append(Piece(" " * (free - left)))
+    return tuple(piece for piece in line if piece.text)
