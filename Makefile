@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell \
 	$(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-CODE := ecoshell tests
+CODE := ecoshell plugins tests
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

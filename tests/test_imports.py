@@ -7,10 +7,11 @@ HEAVY = ("litellm", "openai", "mcp", "llama_cpp", "numpy", "tiktoken", "httpx", 
 """The settings are pydantic's, so that alone comes with them."""
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
-import ecoshell
-for found in pkgutil.walk_packages(ecoshell.__path__, "ecoshell."):
-    if found.name != "ecoshell.__main__":
-        importlib.import_module(found.name)
+import ecoshell, ecoshell_bench
+for package in (ecoshell, ecoshell_bench):
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if found.name != "ecoshell.__main__":
+            importlib.import_module(found.name)
 print(*[name for name in sys.argv[1:] if name in sys.modules])
 """
 

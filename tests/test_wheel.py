@@ -13,7 +13,8 @@ from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
 DATA = (".md", ".tcss", ".jsonl")
-STRAY = (".env", "ecoshell/.env", "ecoshell/modes/.env", "themes/.env", "ecoshell/__pycache__/old.pyc")
+PLUGIN = "plugins/ecoshell_bench/"
+STRAY = (".env", "ecoshell/.env", f"{PLUGIN}.env", "ecoshell/modes/.env", "themes/.env", "ecoshell/__pycache__/old.pyc")
 """What may lie about in a checkout; git ignores all of it."""
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 READ_EVERYTHING = """
@@ -29,9 +30,9 @@ themes = load_themes(user_paths())
 assert {theme.name for theme in themes.all} >= {"dark", "light"}, themes
 assert not themes.complaints, themes.complaints
 assert prompt("single") and prompt("conclude")
-root = files("ecoshell")
+root = Path(str(files("ecoshell"))).parent
 assert all((root / name).read_text(encoding="utf-8").strip() for name in sys.argv[1:])
-print(Path(str(root)).parent)
+print(root)
 """
 
 
@@ -76,13 +77,33 @@ def python(folder, *arguments):
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
-def test_the_wheel_holds_the_package_its_data_and_the_themes_and_nothing_else(sources, wheel):
-    package = {name for name in sources if name.startswith("ecoshell/") and name.endswith((".py", *DATA))}
+def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_nothing_else(sources, wheel):
+    package = packaged(sources)
     themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
     assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
+    assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py"} <= package
     assert {Path(name).suffix for name in package} == {".py", *DATA}
     assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
+
+
+def packaged(sources, suffixes=(".py", *DATA)):
+    """The modules, or the data, of the program and its plugins, by their places in the wheel."""
+    wanted = (name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", PLUGIN)))
+    return {name for name in wanted if name.endswith(suffixes)}
+
+
+def test_a_plugin_is_a_package_of_its_own_too(wheel, tmp_path):
+    folder = wheel.parent.parent / PLUGIN
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (own,) = map(zipfile.ZipFile, tmp_path.iterdir())
+    both = zipfile.ZipFile(wheel)
+    assert {name for name in own.namelist() if "dist-info" not in name} == {
+        name for name in both.namelist() if name.startswith("ecoshell_bench/")
+    }
+    (entry,) = (own.read(name) for name in own.namelist() if name.endswith("entry_points.txt"))
+    assert entry.strip() in both.read(f"ecoshell-{__version__}.dist-info/entry_points.txt")
 
 
 def test_the_wheel_prints_its_version_away_from_the_checkout(unpacked):
@@ -90,5 +111,10 @@ def test_the_wheel_prints_its_version_away_from_the_checkout(unpacked):
 
 
 def test_the_wheel_reads_its_themes_and_prompts_away_from_the_checkout(unpacked, sources):
-    data = [name.removeprefix("ecoshell/") for name in sources if name.startswith("ecoshell/") and name.endswith(DATA)]
-    assert python(unpacked, "-c", READ_EVERYTHING, *data).strip() == str(unpacked)
+    assert python(unpacked, "-c", READ_EVERYTHING, *packaged(sources, DATA)).strip() == str(unpacked)
+
+
+def test_the_wheel_has_the_benchmarks_away_from_the_checkout(unpacked):
+    where = "import ecoshell_bench.plugin, sys; sys.stdout.write(ecoshell_bench.plugin.__file__)"
+    assert python(unpacked, "-c", where) == str(unpacked / "ecoshell_bench" / "plugin.py")
+    assert "usage: ecoshell bench btp" in python(unpacked, "-m", "ecoshell", "bench", "btp", "--help")

@@ -16,10 +16,16 @@ _UNKNOWN = "unrecognized arguments: "
 _CHOICES = re.compile(
     r"argument (?P<what>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)", re.DOTALL
 )
+COMMAND = "COMMAND"
+"""Stands for the name of a command in the help."""
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""
 _DEAREST = 1_000_000
 """Dollars per million tokens that no model costs."""
+
+
+class UnknownCommand(UsageError):
+    """There is no such command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,11 +40,13 @@ class Parser(argparse.ArgumentParser):
         if wrong:
             stranger = self._unknown_option_before(wrong["typed"])
         if stranger:
-            raise _refusal(f"There is no option {stranger.partition('=')[0]}.", stranger, self._options())
+            named = stranger.partition("=")[0]
+            raise UsageError(f"There is no option {named}.", fix=_nearest(named, self._options()))
         if wrong:
             what, typed = wrong["what"], wrong["typed"]
             told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
-            raise _refusal(told, typed, re.findall(r"[\w-]+", wrong["choices"]))
+            kind = UnknownCommand if what == COMMAND else UsageError
+            raise kind(told, fix=_nearest(typed, re.findall(r"[\w-]+", wrong["choices"])))
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
@@ -63,11 +71,10 @@ class Parser(argparse.ArgumentParser):
         )
 
 
-def _refusal(told: str, typed: str, known: list[str]) -> UsageError:
-    word = typed.partition("=")[0]
+def _nearest(word: str, known: list[str]) -> str:
     close = difflib.get_close_matches(word, known, n=3)
     near = min(close, key=lambda one: sorted(one) != sorted(word), default=None)  # letters are swapped easily
-    return UsageError(told, fix=f"Did you mean {near}?" if near else f"There are {', '.join(known)}.")
+    return f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,23 @@
 """From words to a command: the parser, and which module carries out what; a command imports only what it needs."""
 
 import argparse
-from collections.abc import Sequence
+import errno
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ecoshell import __version__
-from ecoshell.cli.arguments import Parser, add_shared_options, options_from
+from ecoshell.cli.arguments import COMMAND, Parser, UnknownCommand, add_shared_options, options_from
 from ecoshell.cli.manage.arguments import add_management
+from ecoshell.errors import EcoshellError
+from ecoshell.files import NO_ROOM
 from ecoshell.options import ROLES, Options
+
+if TYPE_CHECKING:
+    from ecoshell.plugins import Command
 
 _DESCRIPTION = "A chat shell for a tool-using agent that never spends more than it was given."
 _EPILOG = "Without a command, the chat opens. Everything is explained in the README."
@@ -15,23 +25,57 @@ _EPILOG = "Without a command, the chat opens. Everything is explained in the REA
 
 def run(argv: Sequence[str]) -> int:
     """Carry out one command line and return its exit status; raises EcoshellError."""
-    args = build_parser(argv).parse_args(argv)
-    if args.command == "bench":
-        from ecoshell.evaluation.commands import run as bench
-
-        return bench(args)
+    args = build_parser().parse_args(argv)
     status: int = args.run(args)
     return status
 
 
-def build_parser(argv: Sequence[str] = ()) -> Parser:
-    """The parser; the benchmarks' own arguments are there only for a command line that names them."""
+class CommandLine(Parser):
+    """The parser of the whole command line; plugins are looked for when their commands are wanted, and for the help."""
+
+    commands: "argparse._SubParsersAction[Any]"  # pyright: ignore[reportPrivateUsage] - argparse gives it no other name
+    _has_plugins = False
+
+    def format_help(self) -> str:
+        self._add_plugins(())
+        return super().format_help()
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as its base
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse once more, with the commands of plugins, what names a command that is not there."""
+        try:
+            return super().parse_known_args(args, namespace)
+        except UnknownCommand:
+            self._add_plugins(args or ())
+            return super().parse_known_args(args, namespace)
+
+    def _add_plugins(self, words: Sequence[str]) -> None:
+        """Add the commands of plugins, and the arguments of those that are among the words."""
+        from ecoshell.plugins import Plugins
+
+        if self._has_plugins:
+            return
+        self._has_plugins = True
+        for name, (plugin, command) in Plugins(_warn).commands(self.commands.choices).items():
+            parser = self.commands.add_parser(name, help=command.about)
+            parser.set_defaults(run=partial(_run_of_plugin, plugin, command))
+            if name in words:
+                with _in_plugin(plugin):
+                    command.add_arguments(parser)
+
+
+def build_parser() -> CommandLine:
+    """The parser."""
     shared = Parser(add_help=False)
     add_shared_options(shared)
-    parser = Parser(prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, parents=[shared], allow_abbrev=False)
+    parser = CommandLine(
+        prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, parents=[shared], allow_abbrev=False
+    )
     parser.add_argument("-V", "--version", action="version", version=f"ecoshell {__version__}")
     parser.set_defaults(run=_chat)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar=COMMAND, title="commands", parser_class=Parser)
+    parser.commands = commands
 
     chat = commands.add_parser("chat", parents=[shared], allow_abbrev=False, help="the chat on the full screen")
     chat.set_defaults(run=_chat)
@@ -55,13 +99,37 @@ def build_parser(argv: Sequence[str] = ()) -> Parser:
     picture.add_argument("--session", dest="resume", metavar="ID", help="the session to show (default: a new one)")
     picture.set_defaults(run=_screenshot)
     add_management(commands)
-    if "bench" in argv:
-        from ecoshell.evaluation.commands import add_parser
-
-        add_parser(commands)
-    else:
-        commands.add_parser("bench", help="measure savings, a model's skill, and the shell's speed")
     return parser
+
+
+def _warn(message: str) -> None:
+    from ecoshell.cli.fence import told
+
+    print(told(EcoshellError(message)), file=sys.stderr)
+
+
+def _run_of_plugin(plugin: str, command: "Command", args: argparse.Namespace) -> int:
+    with _in_plugin(plugin):
+        return command.run(args)
+
+
+@contextmanager
+def _in_plugin(plugin: str) -> Generator[None]:
+    """A stranger's code at work: a fault in it is told with its place and the plugin's name, and not as one of ours."""
+    try:
+        yield
+    except EcoshellError:
+        raise
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno in {*NO_ROOM, errno.EIO, errno.EPIPE}:
+            raise
+        import traceback
+
+        place = traceback.extract_tb(fault.__traceback__)[-1]
+        raise EcoshellError(
+            f"The plugin {plugin} failed: {type(fault).__name__}: {fault} ({place.filename}, line {place.lineno}).",
+            fix="It is a fault of the plugin; whoever made it should be told.",
+        ) from fault
 
 
 def _chat(args: argparse.Namespace) -> int:

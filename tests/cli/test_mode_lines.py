@@ -17,7 +17,7 @@ SECOND = ModeChosen("single", "openai/large", "umi gave up: no \x1b[2Jsuch\nfile
 
 def test_the_mode_is_an_option_of_every_command_that_asks() -> None:
     for argv in (["--mode", "auto"], ["ask", "q", "--mode", "auto"], ["line", "--mode", "auto"]):
-        assert options_from(build_parser(argv).parse_args(argv)).mode == "auto"
+        assert options_from(build_parser().parse_args(argv)).mode == "auto"
 
 
 @pytest.mark.parametrize("event", [FIRST, SECOND])

@@ -1,1 +1,0 @@
-"""Benchmarks: what registration saves, and how fast the shell is."""

@@ -1,0 +1,1 @@
+"""The benchmarks of ecoshell, `ecoshell bench`: a plugin like any other, and the example of one."""

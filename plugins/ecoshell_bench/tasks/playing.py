@@ -1,0 +1,261 @@
+"""A task played by ecoshell, and by the plainest function-calling loop there is, with the same model."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.agent.purse import Purse
+from ecoshell.assembly.casting import Casting
+from ecoshell.assembly.shell import assemble
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.ledger import Ledger
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.search import Ranker
+from ecoshell.errors import EcoshellError, ModelBroken
+from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, TurnFinished, to_json
+from ecoshell.messages import Call, Message, Observation, Usage
+from ecoshell.models.base import Model, Reply, Request, Warmable
+from ecoshell.models.metered import MeteredModel
+from ecoshell.options import Options
+from ecoshell.tools.base import Tool, limits_of
+from ecoshell.tools.containing import contained
+from ecoshell.tools.results import failed
+from ecoshell.tools.workspace import Workspace
+from ecoshell_bench.tasks.checks import wrongs
+from ecoshell_bench.tasks.ground import Ground, offline_tools
+from ecoshell_bench.tasks.results import Result, Side
+from ecoshell_bench.tasks.suite import Task
+
+if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.settings.schema import AgentSettings, Settings
+
+PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
+PLAIN_STEPS = 24
+STOPS = ("ModelMissing", "ModelUnavailable")
+"""Errors after which no task of the model can be played."""
+
+
+class Models(Casting):
+    """The models of a run, each made once for each side and kept until its end: loading takes longer than a task."""
+
+    def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
+        super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=Purse(Gate(ledger)))
+        self._made: dict[tuple[str, Side], Model] = {}
+
+    def get(self, name: str, side: Side) -> Model:
+        """The model of this name; raises ModelMissing, ModelBroken and UsageError."""
+        if (name, side) not in self._made:
+            self._made[name, side] = self._model(name)
+        return self._made[name, side]
+
+    def casting(self) -> type[Casting]:
+        """What assembly makes casts with: of these models, which stay when a cast is let go."""
+        get = self.get
+
+        class Lasting(MeteredModel):
+            async def aclose(self) -> None:
+                """It is closed with the run."""
+
+            def discard(self) -> None:
+                """Nothing was made for it."""
+
+        class Shared(Casting):
+            def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
+                if name not in there:
+                    there[name] = Lasting(get(name, "ecoshell"), self._purse.gate, self._purse.account)
+                return there[name]
+
+        return Shared
+
+    async def aclose(self) -> None:
+        """Let the models go."""
+        for model in self._made.values():
+            await model.aclose()
+        await super().aclose()
+
+
+class Player:
+    """Plays tasks one after another in one ground."""
+
+    def __init__(
+        self, ground: Ground, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
+    ) -> None:
+        """`settings` are those of every task, `seconds` is the time each side has for one.
+
+        In the folder `keep`, each side's course of each task is written down: ecoshell's events, the loop's messages.
+        """
+        self._keep = keep
+        self._ground = ground
+        self._models = models
+        self._settings = settings
+        self._seconds = seconds
+
+    async def load(self, name: str, side: Side) -> None:
+        """Have a local model loaded, so that its first task takes no longer than the others."""
+        model = self._models.get(name, side)
+        if model.traits.local and isinstance(model, Warmable):
+            await model.warm()
+            request = Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)
+            await _reply(model, request)
+
+    async def play(self, task: Task, side: Side, options: Options) -> Result:
+        """One side at one task, from an empty folder to its check; what goes wrong is part of the result."""
+        result = Result(task.id, task.kind, side, task.digest)
+        if told := await self._ground.prepare(task):
+            result.status, result.error, result.wrong = "setup", told, [told]
+            return result
+        course: list[object] = []
+        try:
+            await (self._by_ecoshell if side == "ecoshell" else self._by_loop)(task, options, result, course)
+        except EcoshellError as failure:
+            result.status, result.error = "error", f"{type(failure).__name__}: {failure}"
+        if self._keep is not None:
+            lines = (json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
+            (self._keep / f"{task.id.replace('/', '_')}.{side}.jsonl").write_text("".join(lines), encoding="utf-8")
+        result.wrong = await wrongs(task, self._ground.workspace, result)
+        result.ok = not result.wrong
+        return result
+
+    async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
+        """As `ecoshell ask --yes --force` does, in a home of its own."""
+        shell = await assemble(
+            replace(options, workspace=self._ground.workspace, yes=True, force=True),
+            paths=self._ground.paths,
+            settings=self._settings,
+            casting=self._models.casting(),
+            tools=offline_tools,
+        )
+        late = False
+        stopping: set[asyncio.Future[None]] = set()
+
+        def stop() -> None:
+            nonlocal late
+            late = True
+            stopping.add(asyncio.ensure_future(shell.stop()))
+
+        timer = asyncio.get_running_loop().call_later(self._seconds, stop)
+        try:
+            see = _reader(result)
+            with _timed(result):
+                async with aclosing(shell.ask(task.request)) as events:
+                    async for event in events:
+                        see(event)
+                        course.append(to_json(event))
+        finally:
+            timer.cancel()
+            await asyncio.gather(*stopping, return_exceptions=True)
+            await shell.aclose()
+        if late and result.status == "interrupted":
+            result.status = "timeout"
+
+    async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
+        model = self._models.get(options.model or "", "baseline")
+        tools = offline_tools(self._settings, Workspace(self._ground.workspace))
+        messages, agent = [Message("system", PLAIN_SYSTEM), Message("user", task.request)], self._settings.agent
+        try:
+            with _timed(result):
+                async with asyncio.timeout(self._seconds):
+                    await _loop(model, tools, messages, agent, result)
+        except TimeoutError:
+            result.status = "timeout"
+        finally:
+            course += messages
+            course.append({"speaker": "assistant", "text": result.answer})
+
+
+@contextmanager
+def _timed(result: Result) -> Generator[None]:
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        result.seconds = time.monotonic() - started
+
+
+def _plain(value: Any) -> object:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def _reader(result: Result) -> Callable[[Event], None]:
+    """What takes down the events of a turn."""
+    open_calls: dict[str, Callable[..., None]] = {}
+
+    def see(event: Event) -> None:
+        match event:
+            case CallStarted():
+                open_calls[event.id] = result.begin_call(event.name, event.arguments)
+            case CallFinished() if event.id in open_calls:
+                open_calls.pop(event.id)(ok=event.ok, text=event.observation, refused=event.refused)
+            case ErrorHappened():
+                result.error = f"{event.kind}: {event.message}"
+            case TurnFinished():
+                result.status, result.answer, result.steps = event.status, event.answer, event.steps
+                result.spent_nano, result.registered = event.spent_nano, list(event.registered)
+                result.count(event.usage)
+            case _:
+                pass
+
+    return see
+
+
+async def _loop(
+    model: Model, tools: Sequence[Tool], messages: list[Message], agent: "AgentSettings", result: Result
+) -> None:
+    """The plain loop: every tool's document up front, results sent back as they are, until no call comes."""
+    temperature = None if agent.temperature == "auto" else agent.temperature
+    named = {tool.document.name: tool for tool in tools}
+    documents = tuple(tool.document for tool in tools)
+    result.status = "limit"
+    while result.steps < PLAIN_STEPS:
+        result.steps += 1
+        asked = Request(
+            tuple(messages), documents, documents, "either", agent.max_output_tokens, temperature, role="baseline"
+        )
+        reply = await _reply(model, asked)
+        _pay(model, asked, reply, result)
+        if reply.fault and reply.attempt is None:
+            messages += [Message("assistant", reply.text), Message("user", reply.fault)]
+            continue
+        calls = [reply.attempt] if reply.attempt else reply.calls
+        if not calls:
+            result.status, result.answer = "answered", reply.text
+            return
+        for number, call in enumerate(calls):
+            told = await _run(named, call, reply.fault, result)
+            said = "" if number else reply.text
+            messages += [Message("assistant", said, call), Message("tool", told, call)]
+
+
+async def _run(named: dict[str, Tool], call: Call, fault: str, result: Result) -> str:
+    """What comes of a call, as the model reads it; a call that cannot be made is told what is wrong with it."""
+    end, tool = result.begin_call(call.name, call.arguments), named.get(call.name)
+    if fault or tool is None:
+        seen = Observation(fault or f"There is no tool called {call.name!r}.", ok=False)
+    else:
+        try:
+            seen = await contained(tool, call.arguments, limits_of(tool))
+        except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - as the shell's own runner does: it is told
+            seen = failed(call.name, failure, limits_of(tool))
+    end(ok=seen.ok, text=seen.text)
+    return seen.text
+
+
+async def _reply(model: Model, request: Request) -> Reply:
+    reply: Reply | None = None
+    async for piece in model.stream(request):  # to its end, which is where a local model lets go of its thread
+        reply = piece if isinstance(piece, Reply) else reply
+    if reply is None:
+        raise ModelBroken(f"{model.traits.name} gave no reply.")
+    return reply
+
+
+def _pay(model: Model, request: Request, reply: Reply, result: Result) -> None:
+    usage = reply.usage or Usage(model.size(request).count, model.count(reply.text))
+    result.count(usage)
+    price, before = model.traits.price, result.spent_nano
+    result.spent_nano = None if price is None or before is None else before + price.cost(usage)

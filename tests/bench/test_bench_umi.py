@@ -1,0 +1,583 @@
+import json
+from functools import partial
+
+import bench_play
+import pytest
+from hostile_server import hostile_server
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ecoshell.errors import ModelBroken, UsageError
+from ecoshell.paths import user_paths
+from ecoshell_bench.umi.asking import view_of
+from ecoshell_bench.umi.metrics import (
+    Prediction,
+    arguments_f1,
+    common_subsequence,
+    gold,
+    rouge_l,
+    score_step,
+)
+from ecoshell_bench.umi.reference import read_trajectories
+from ecoshell_bench.umi.scoring import METRICS, summarise
+from ecoshell_bench.umi.splitting import SPLITS, is_held
+
+bench = partial(bench_play.bench, "umi")
+FORECAST = {
+    "name": "forecast",
+    "description": "The weather of a day.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+}
+CLOCK = {"name": "clock", "description": "The time.", "parameters": {"type": "object", "properties": {}}}
+
+
+def call(tool="forecast", observation="rain", **arguments):
+    return {
+        "thought": "I look it up.",
+        "decision": "call",
+        "tool": tool,
+        "arguments": arguments,
+        "observation": observation,
+    }
+
+
+def end(decision="finish"):
+    return {"thought": "", "decision": decision, "tool": None, "arguments": None, "observation": None}
+
+
+def task(name="a", *steps, final="It will rain in Oslo."):
+    steps = steps or (call(city="Oslo"), end())
+    return {"id": name, "tools": [FORECAST, CLOCK], "query": "Rain in Oslo?", "steps": [*steps], "final": final}
+
+
+TASKS = (task("a"), task("b", call("clock"), call(city="Bergen"), end()), task("c", end("give_up"), final=None))
+
+
+def written(path, *records):
+    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return written(tmp_path / "data.jsonl", *TASKS)
+
+
+@pytest.fixture
+def trajectory(data):
+    return read_trajectories(data)[1]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Makes the script of a model that says these lines."""
+
+    def make(*replies):
+        return f"script:{written(tmp_path / 'script.jsonl', *replies)}"
+
+    return make
+
+
+def printed(capsys, *arguments):
+    capsys.readouterr()
+    assert bench(*arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def said(name, **arguments):
+    return {"call": {"name": name, "arguments": arguments}}
+
+
+RIGHT = (
+    said("forecast", city="Oslo"),
+    said("finish", answer="It will rain in Oslo."),
+    said("clock"),
+    said("forecast", city="Bergen"),
+    said("finish", answer="It will rain in Oslo."),
+    said("finish", answer="There is no tool for it.", give_up=True),
+)
+
+
+# Reference against itself
+
+
+def test_the_reference_scores_a_hundred_beside_itself(data, capsys):
+    record = printed(capsys, "--data", data, "--model", "gold")
+    assert list(record) == ["n", *METRICS, "intervals"]
+    assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
+    assert record["n"] == 6
+    assert record["intervals"]["plan_acc"] == [100, 100]
+    assert record["intervals"]["hallucination"] == [0, 0]
+
+
+def test_the_table_names_every_figure(data, capsys):
+    assert bench("--data", data, "--model", "gold") == 0
+    table = capsys.readouterr().out
+    for name in ("Plan ACC", "Act. EM", "Hallu.", "Arg. F1", "R-L"):
+        assert name in table
+    assert "6 steps of 3 tasks" in table
+
+
+def test_a_figure_that_no_step_speaks_of_is_unknown(tmp_path, capsys):
+    file = written(tmp_path / "calls.jsonl", task("a", call(city="Oslo")))
+    record = printed(capsys, "--data", file, "--model", "gold")
+    assert record["rouge_l"] is None
+    assert record["intervals"]["rouge_l"] is None
+    assert record["action_em"] == 100
+
+
+# Metrics
+
+
+def scored(trajectory, number, *arguments, **fields):
+    return score_step(trajectory, number, Prediction(*arguments, **fields))
+
+
+def test_a_call_in_the_place_of_an_answer_is_neither_the_plan_nor_an_answer(trajectory):
+    score = scored(trajectory, 2, "call", "clock")
+    assert (score.plan_acc, score.rouge_l) == (0, 0)
+    assert score.action_em is None
+    assert score.argument_f1 is None
+
+
+def test_an_answer_in_the_place_of_a_call_is_no_action(trajectory):
+    score = scored(trajectory, 0, "finish", answer="noon")
+    assert (score.plan_acc, score.action_em, score.hallucination, score.argument_f1) == (0, 0, 0, 0)
+    assert score.rouge_l is None
+
+
+def test_a_tool_that_is_not_in_the_list_is_hallucinated_at_any_step(trajectory):
+    assert [scored(trajectory, number, "call", "radar").hallucination for number in range(3)] == [1, 1, 1]
+    assert scored(trajectory, 0, "call", "forecast").hallucination == 0
+    assert scored(trajectory, 0, "finish", "radar").hallucination == 0
+
+
+def test_no_usable_reply_is_wrong_and_hallucinates_nothing(trajectory):
+    score = scored(trajectory, 0, None)
+    assert (score.plan_acc, score.action_em, score.hallucination, score.argument_f1) == (0, 0, 0, 0)
+
+
+def test_arguments_of_another_tool_count_nothing(trajectory):
+    assert scored(trajectory, 1, "call", "clock", {"city": "Bergen"}).argument_f1 == 0
+    assert scored(trajectory, 1, "call", "forecast", {"city": "Bergen"}).argument_f1 == 1
+    assert scored(trajectory, 1, "call", "forecast", {"city": "Oslo"}).argument_f1 == 0.5
+    assert scored(trajectory, 0, "call", "clock").argument_f1 == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ({}, {}, 1),
+        ({}, {"a": 1}, 0),
+        ({"a": 1}, {"a": 2}, 0.5),
+        ({"a": 1, "b": 2}, {"a": 1}, 2 / 3),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 3}, 0.75),
+        ({"a": 1}, {"a": 1.0}, 1),
+        ({"a": 1}, {"a": True}, 0.5),
+        ({"a": {"b": [1]}}, {"a": {"b": [1]}}, 1),
+    ],
+)
+def test_a_key_counts_a_half_and_with_its_value_one(one, other, expected):
+    assert arguments_f1(one, other) == pytest.approx(expected)
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(-2, 2), st.text(max_size=2), st.lists(st.integers(0, 1)))
+ARGUMENTS = st.dictionaries(st.sampled_from("abcd"), VALUES)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text draws a table of all signs
+@given(ARGUMENTS, ARGUMENTS)
+def test_the_overlap_of_arguments_is_a_share_and_has_no_direction(one, other):
+    assert arguments_f1(one, other) == arguments_f1(other, one)
+    assert 0 <= arguments_f1(one, other) <= 1
+    assert arguments_f1(one, one) == 1
+    assert (arguments_f1(one, other) == 0) == (bool(one or other) and not one.keys() & other.keys())
+
+
+TEXTS = st.lists(st.sampled_from(("rain", "Oslo", "the", "雨", "3", "…"))).map(" ".join)
+
+
+@given(TEXTS, TEXTS)
+def test_the_overlap_of_texts_is_a_share_and_has_no_direction(one, other):
+    assert rouge_l(one, other) == rouge_l(other, one)
+    assert 0 <= rouge_l(one, other) <= 1
+    assert rouge_l(one, one.upper()) == 1
+
+
+def by_table(one, other):
+    """The textbook's table."""
+    row = [0] * (len(other) + 1)
+    for word in one:
+        above = row
+        row = [0]
+        for place, another in enumerate(other):
+            row.append(above[place] + 1 if word == another else max(above[place + 1], row[-1]))
+    return row[-1]
+
+
+WORDS = st.lists(st.sampled_from("abcd"), max_size=30)
+
+
+@given(WORDS, WORDS)
+def test_the_common_subsequence_is_as_long_as_the_table_says(one, other):
+    assert common_subsequence(one, other) == by_table(one, other)
+
+
+def test_words_are_compared_without_case_and_signs_and_chinese_by_the_character():
+    assert rouge_l("It will rain!", "it WILL snow") == pytest.approx(2 / 3)
+    assert rouge_l("今天下雨", "明天下雨") == pytest.approx(3 / 4)
+    assert rouge_l("", "rain") == 0
+    assert rouge_l("", "…") == 1
+
+
+# Intervals
+
+
+def test_intervals_hold_the_mean_and_come_out_the_same_again(data):
+    trajectories = read_trajectories(data)
+    right = [[score_step(one, number, gold(one, number)) for number in range(len(one.steps))] for one in trajectories]
+    mixed = [*right, [score_step(trajectories[0], 0, Prediction("call", "radar"))]]
+    result = summarise(mixed)
+    assert result == summarise(mixed)
+    for metric in METRICS:
+        low, high = result.intervals[metric]
+        assert 0 <= low <= result.percent[metric] <= high <= 100
+    low, high = result.intervals["action_em"]
+    assert low < high
+
+
+def test_the_steps_of_a_single_task_are_drawn_themselves(trajectory):
+    steps = [score_step(trajectory, 0, gold(trajectory, 0)), score_step(trajectory, 1, Prediction("finish"))]
+    low, high = summarise([steps]).intervals["plan_acc"]
+    assert (low, high) == (0, 100)
+
+
+# Asking a model
+
+
+def test_a_model_that_does_as_the_reference_does_scores_a_hundred(data, script, capsys):
+    record = printed(capsys, "--data", data, "--model", script(*RIGHT))
+    assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
+
+
+def test_a_model_that_invents_tools_and_answers_too_soon_is_told_of(data, script, capsys):
+    replies = (said("finish", answer="Rain."), said("finish", answer="It will rain."), *RIGHT[2:])
+    record = printed(capsys, "--data", data, "--model", script(*replies))
+    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)
+    assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
+    assert 50 < record["rouge_l"] < 100
+
+
+def test_plain_text_is_an_answer_and_no_text_at_all_is_no_decision(data, script, capsys):
+    assert bench("--data", data, "--limit", 2, "--json", "--model", script({"text": "Dry."}, said("finish"))) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["plan_acc"] == 50
+    assert "usable" not in shown.err
+    assert bench("--data", data, "--limit", 2, "--json", "--model", script(said("clock"), {"text": ""})) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["plan_acc"] == 50
+    assert "1 of 2 steps have no usable reply" in shown.err
+    assert "step 2 of a" in shown.err
+
+
+def test_each_step_is_asked_with_the_reference_before_it_and_every_tool_registered(trajectory):
+    view = view_of(trajectory, 2)
+    assert [step.call.name for step in view.path.steps] == ["clock", "forecast"]
+    assert view.path.steps[1].observation.text == "rain"
+    assert [tool.name for tool in view.registered] == ["forecast", "clock"]
+    assert view.opening == "Rain in Oslo?"
+
+
+# The trio
+
+
+def plans(following="caller"):
+    return {"text": f"So it is. Next: {following}."}
+
+
+TRIO = (
+    *(plans(), RIGHT[0], plans("conclusion"), {"text": "It will rain in Oslo."}),
+    *(plans(), RIGHT[2], plans(), RIGHT[3], plans("conclusion"), {"text": "It will rain in Oslo."}),
+    plans("give up"),
+)
+
+
+def test_a_trio_that_does_as_the_reference_does_scores_a_hundred(data, script, capsys):
+    record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*TRIO))
+    assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
+
+
+def test_the_decision_is_the_planners_and_the_call_the_callers(data, script, capsys):
+    lines = (plans(), said("radar"), plans(), said("clock"), *TRIO[4:])
+    record = printed(capsys, "--data", data, "--mode", "umi", "--model", script(*lines))
+    assert record["plan_acc"] == pytest.approx(100 * 5 / 6, abs=1e-3)  # a call in the place of an answer
+    assert record["action_em"] == pytest.approx(100 * 2 / 3, abs=1e-3)
+    assert record["hallucination"] == pytest.approx(100 / 6, abs=1e-3)
+    assert record["rouge_l"] == 50
+
+
+def test_a_planners_decision_stands_where_the_caller_or_the_summarizer_says_nothing_of_use(data, script, capsys):
+    lines = (plans(), {"text": "Hm."}, {"text": "Hm."}, plans("conclusion"), {"text": ""})
+    assert bench("--data", data, "--limit", 2, "--json", "--mode", "umi", "--model", script(*lines)) == 0
+    shown = capsys.readouterr()
+    record = json.loads(shown.out)
+    assert [record[metric] for metric in METRICS] == [100, 0, 0, 0, 0]
+    assert "1 of 2 steps have no usable reply" in shown.err
+
+
+@pytest.fixture
+def stranger(home, monkeypatch):
+    """A remote model that only ever calls `rm_rf`, which nobody knows."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
+    with hostile_server() as server:
+        address = f'[models."openai/stranger"]\nbase_url = "{server.openai}"\nnative_tools = true\n'
+        user_paths().settings_file.parent.mkdir(parents=True)
+        user_paths().settings_file.write_text(address, encoding="utf-8")
+        yield "openai/stranger"
+
+
+@pytest.mark.parametrize("mode", ["single", "umi"])
+def test_a_tool_that_is_invented_twice_over_counts_as_it_was_written(data, script, stranger, mode, capsys):
+    who = ("--model", stranger) if mode == "single" else ("--model", script(plans()), "--role", f"caller={stranger}")
+    assert bench("--data", data, "--limit", 1, "--json", "--mode", mode, *who) == 0
+    shown = capsys.readouterr()
+    record = json.loads(shown.out)
+    assert [record[metric] for metric in METRICS] == [100, 0, 100, 0, None]
+    assert "no tool named 'rm_rf'" in shown.err
+
+
+def test_roles_have_models_of_their_own(data, script, tmp_path, capsys):
+    planner = f"script:{written(tmp_path / 'planner.jsonl', plans(), plans('conclusion'))}"
+    model, most = script(RIGHT[0], {"text": "It will rain in Oslo."}), ("--limit", 2)
+    assert bench("--data", data, "--model", model, "--role", f"planner={planner}", *most) == 0
+    table = capsys.readouterr().out
+    assert "100.00" in table
+    assert f"planner {planner}, mode umi" in table
+
+
+# Held tasks
+
+
+def test_a_task_is_held_by_its_id_alone_and_the_splits_share_none(tmp_path, capsys):
+    ids = [f"t{number}" for number in range(300)]
+    held = [one for one in ids if is_held(one)]
+    assert 60 < len(held) < 140
+    assert [is_held(one) for one in ("live-0", "live-1", "multi_turn_base_0", "multi_turn_base_2")] == [0, 1, 0, 1]
+    file = written(tmp_path / "many.jsonl", *map(task, ids))
+    counts = {split: printed(capsys, "--data", file, "--model", "gold", "--split", split)["n"] for split in SPLITS}
+    assert counts == {"held": 2 * len(held), "rest": 600 - 2 * len(held), "all": 600}
+
+
+def test_the_limit_counts_the_steps_of_the_split(tmp_path, capsys):
+    names = [name for name in map(str, range(30)) if is_held(name)]
+    file = written(tmp_path / "many.jsonl", *(task(str(name)) for name in range(30)))
+    assert bench("--data", file, "--model", "gold", "--split", "held", "--limit", 3) == 0
+    assert f"3 steps of {min(2, len(names))} tasks" in capsys.readouterr().out
+
+
+def test_a_split_without_a_task_is_told_of(tmp_path):
+    name = next(name for name in map(str, range(30)) if not is_held(name))
+    with pytest.raises(UsageError, match="split 'held'"):
+        bench("--data", written(tmp_path / "one.jsonl", task(name)), "--model", "gold", "--split", "held")
+
+
+def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(tmp_path, script, capsys):
+    names = sorted("abcdefgh", key=is_held)
+    assert len({is_held(name) for name in names}) == 2
+    file, out = written(tmp_path / "some.jsonl", *map(task, names)), tmp_path / "answers.jsonl"
+    right, wrong = RIGHT[:2], (said("clock"), said("clock"))
+    model = script(*(line for name in names for line in (right if is_held(name) else wrong)))
+    whole = printed(capsys, "--data", file, "--model", model, "--out", out)
+    script()
+    held = printed(capsys, "--data", file, "--model", model, "--out", out, "--split", "held")
+    assert (held["plan_acc"], held["n"]) == (100, 2 * sum(map(is_held, names)))
+    assert whole["plan_acc"] < 100
+
+
+def test_the_limit_counts_steps(data, script, capsys):
+    record = printed(capsys, "--data", data, "--limit", 3, "--model", script(*RIGHT))
+    assert record["n"] == 3
+
+
+# Going on
+
+
+def test_a_run_that_broke_off_goes_on_with_the_steps_that_are_missing(data, script, tmp_path, capsys):
+    out = tmp_path / "answers.jsonl"
+    model = script(*RIGHT[:4])
+    with pytest.raises(ModelBroken, match="further one was asked for"):
+        bench("--data", data, "--model", model, "--out", out)
+    assert f"4 of 6 steps are kept in {out}" in capsys.readouterr().err
+    script(*RIGHT[4:])  # a step that was asked again would get a reply of another
+    record = printed(capsys, "--data", data, "--model", model, "--out", out)
+    assert [record[metric] for metric in METRICS] == [100, 100, 0, 100, 100]
+    script()
+    assert printed(capsys, "--data", data, "--model", model, "--out", out) == record
+
+
+def test_a_line_that_was_cut_off_by_a_kill_is_asked_again(data, script, tmp_path, capsys):
+    out = tmp_path / "answers.jsonl"
+    model = script(*RIGHT)
+    whole = printed(capsys, "--data", data, "--model", model, "--out", out)
+    out.write_bytes(out.read_bytes()[:-20])
+    script(RIGHT[-1])
+    assert printed(capsys, "--data", data, "--model", model, "--out", out) == whole
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 7
+
+
+def test_without_a_file_of_ones_own_an_interrupted_run_is_kept_until_it_is_complete(data, script, home, capsys):
+    model = script(*RIGHT[:2])
+    with pytest.raises(ModelBroken):
+        bench("--data", data, "--model", model)
+    assert len(list((home / "data" / "bench").iterdir())) == 1
+    script(*RIGHT[2:])
+    assert printed(capsys, "--data", data, "--model", model)["plan_acc"] == 100
+    assert list((home / "data" / "bench").iterdir()) == []
+
+
+def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    model = script(*RIGHT)
+    bench("--data", data, "--model", model, "--out", out)
+    kept = out.read_bytes()
+    written(data, TASKS[0])
+    with pytest.raises(UsageError, match="not of the same data"):
+        bench("--data", data, "--model", model, "--out", out)
+    assert out.read_bytes() == kept
+
+
+def test_answers_of_another_mode_or_of_other_roles_are_refused(data, script, tmp_path):
+    out, model = tmp_path / "answers.jsonl", script(*RIGHT)
+    bench("--data", data, "--model", model, "--out", out)
+    with pytest.raises(UsageError, match="not of the same mode"):
+        bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
+    out.unlink()
+    script(*TRIO)
+    bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
+    with pytest.raises(UsageError, match="not of the same roles"):
+        bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
+
+
+def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    model = script(*RIGHT)
+    bench("--data", data, "--model", model, "--out", out)
+    head = out.read_text(encoding="utf-8").splitlines()[0]
+    out.write_text(f'{head}\n{{"id": "a"}}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not an answer"):
+        bench("--data", data, "--model", model, "--out", out)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"id": ""}, "has no `id`"),
+        ({"id": "a"}, "has the id 'a' too"),
+        ({"tools": None}, "has no list `tools`"),
+        ({"tools": [FORECAST, FORECAST]}, "has two tools of one name"),
+        ({"tools": [FORECAST, CLOCK, {**CLOCK, "name": "finish"}]}, "tool 3 is called finish"),
+        ({"tools": [FORECAST, {**CLOCK, "parameters": []}]}, "tool 2: `parameters` is not an object"),
+        ({"query": " "}, "has no text `query`"),
+        ({"steps": []}, "has no steps"),
+        ({"steps": [end(), call(city="Oslo")]}, "goes on after step 1"),
+        ({"steps": [end("stop")]}, "step 1 has the decision 'stop'"),
+        ({"steps": [call("radar"), end()]}, "step 1 calls 'radar', which is not among its tools"),
+        ({"steps": [{**call(), "arguments": "{}"}, end()]}, "step 1: `arguments` is not an object"),
+        ({"steps": [{**end(), "tool": "clock"}]}, "step 1 ends the trajectory (finish) and calls a tool"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told):
+    file = written(tmp_path / "data.jsonl", task("a"), {**task("b"), **wrong})
+    with pytest.raises(UsageError) as refused:
+        bench("--data", file, "--model", "gold")
+    assert f"{file}:2" in refused.value.message
+    assert told in refused.value.message
+
+
+def test_a_finish_needs_its_answer(tmp_path):
+    record = task("a")
+    del record["final"]
+    with pytest.raises(UsageError, match="has no `final`"):
+        bench("--data", written(tmp_path / "data.jsonl", record), "--model", "gold")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--model", "gold"), "needs --data and --model"),
+        (("--data", "DATA", "--model", "embedded", "--mode", "quartet"), "mode 'quartet' cannot be measured"),
+        (("--data", "DATA", "--model", "gold", "--out", "x.jsonl"), "Nobody is asked"),
+        (("--data", "DATA", "--model", "gold", "--limit", "0"), "not a number"),
+        (("--data", "DATA", "--model", "gold", "--role", "cook=embedded"), "gives no role a model"),
+        (("--data", "DATA", "--model", "gold", "--mode", "single", "--role", "caller=x"), "Nobody is asked"),
+        (("--data", "DATA", "--model", "x", "--mode", "single", "--role", "caller=x"), "there are no roles"),
+        (("--tokens",), "nothing to count without --data"),
+        (("--tokens", "--data", "DATA", "--mode", "umi"), "both modes are counted"),
+        (("--tokens", "--data", "DATA", "--out", "x.jsonl"), "both modes are counted"),
+        (("--tokens", "--data", "DATA", "--model", "nobody/knows"), "price of nobody/knows is not known"),
+        (("--convert", "toolbench", "a", "b"), "'toolbench' cannot be converted"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(data, arguments, told):
+    with pytest.raises(UsageError, match=told):
+        bench(*(data if one == "DATA" else one for one in arguments))
+
+
+# Converting
+
+
+def test_recorded_runs_with_a_catalog_become_trajectories(catalog, replay, tmp_path, capsys):
+    out = tmp_path / "live.jsonl"
+    assert bench("--convert", "livemcp", replay, out, "--documents", catalog, "--pool", 4) == 0
+    first, second = read_trajectories(out)
+    assert capsys.readouterr().out == f"{out}: 7 steps of 2 tasks.\n"
+    assert [step.decision for step in first.steps] == ["call", "call", "call", "finish"]
+    assert first.steps[0].arguments == {"path": "a"}
+    assert {"read_file", "count_text"} < first.names
+    assert (len(first.tools), len(second.tools)) == (4, 4)
+    assert first.final == "All is done."
+
+
+def test_conversations_become_trajectories_with_their_parameters_named(tmp_path, capsys):
+    folder = tmp_path / "multi_turn_func_doc"
+    folder.mkdir()
+    properties = {"file": {"type": "string"}, "size": {"type": "float"}}
+    document = {"name": "sort", "description": "Sorts.", "parameters": {"type": "dict", "properties": properties}}
+    written(folder / "files.json", document)
+    steps = [[{"tool": "sort", "call": "sort('a', size=2)", "observation": "{}"}], []]
+    runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort.", "Thanks."], "tools": ["sort"], "steps": steps})
+    assert bench("--convert", "bfcl", runs, tmp_path / "out.jsonl") == 0
+    (one,) = read_trajectories(tmp_path / "out.jsonl")
+    assert one.query == "Sort.\nThanks."
+    assert one.steps[0].arguments == {"file": "a", "size": 2}
+    assert one.tools[0].parameters["properties"]["size"] == {"type": "number"}
+    assert one.tools[0].parameters["type"] == "object"
+    assert printed(capsys, "--data", tmp_path / "out.jsonl", "--model", "gold")["rouge_l"] == 100
+
+
+@pytest.mark.parametrize("made", ["sort(open('a'))", "sort(", "sort('a', 'b')", "sort"])
+def test_a_recorded_call_that_is_none_is_named(tmp_path, made):
+    folder = tmp_path / "multi_turn_func_doc"
+    folder.mkdir()
+    written(folder / "files.json", {"name": "sort", "description": "", "parameters": {"properties": {"file": {}}}})
+    step = {"tool": "sort", "call": made, "observation": ""}
+    runs = written(tmp_path / "r.jsonl", {"id": "m", "turns": ["Sort."], "tools": ["sort"], "steps": [[step]]})
+    with pytest.raises(UsageError, match=r"r\.jsonl:1"):
+        bench("--convert", "bfcl", runs, tmp_path / "out.jsonl")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_file_that_exists_is_not_written_over(catalog, replay, tmp_path):
+    out = written(tmp_path / "live.jsonl", {"mine": True})
+    with pytest.raises(UsageError, match="exists"):
+        bench("--convert", "livemcp", replay, out, "--documents", catalog)
+    assert out.read_text(encoding="utf-8") == '{"mine": true}\n'

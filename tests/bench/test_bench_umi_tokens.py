@@ -1,0 +1,211 @@
+"""What the trio takes beside one model: counted on recorded turns, without a model."""
+
+import asyncio
+import json
+import os
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import bench_play
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ecoshell.budget.price import Price, Rates
+from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.models.base import Request
+from ecoshell.models.tokens import ByteCounter
+from ecoshell.modes.roles import CALLER, PLANNER, SINGLE, SUMMARIZER
+from ecoshell.paths import user_paths
+from ecoshell_bench.umi.converting import convert
+from ecoshell_bench.umi.recorded import RecordedModel
+from ecoshell_bench.umi.reference import ReferenceStep, Trajectory
+from ecoshell_bench.umi.spending import Spending, measures, spending
+from ecoshell_bench.umi.turns import replay
+
+bench = partial(bench_play.bench, "umi", "--tokens")
+_BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE))
+PRICE = Price(Rates(*map(Decimal, ("1", "0.1", "1", "4", "4"))))
+CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "Where. " * 40}}}
+TOOLS = tuple(ToolDocument(name, f"Tells of the {name}. " * 10, CITY) for name in ("weather", "time", "traffic"))
+
+
+def call(city, observation="It rains."):
+    return ReferenceStep("I look it up.", "call", "weather", {"city": city}, observation)
+
+
+def end(decision="finish"):
+    return ReferenceStep("That is all.", decision, "", {}, "")
+
+
+def trajectory(*steps, name="a"):
+    return Trajectory(name, TOOLS, "Where does it rain?", steps, "In Oslo.")
+
+
+TURN = trajectory(call("Oslo"), call("Bergen", "It snows. " * 30), end())
+
+
+TOKENS = ByteCounter().count
+
+
+def turns(*trajectories, form="native"):
+    return asyncio.run(replay(trajectories, TOKENS, form, lambda: None))
+
+
+def said(model, role, number):
+    """What the model says in a role, as text and call."""
+    model.number = number
+    reply = asked(model, Request((Message("user", "?"),), role=role))
+    return reply.text, reply.call
+
+
+def asked(model, request):
+    async def ask():
+        (reply,) = [reply async for reply in model.stream(request)]
+        return reply
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def data(tmp_path):
+    file = tmp_path / "data.jsonl"
+    records = [TURN.as_record(), trajectory(call("Rome"), end("give_up"), name="b").as_record()]
+    file.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    return file
+
+
+# The model that says what the reference says
+
+
+def test_each_role_says_its_part_of_the_reference():
+    model = RecordedModel(TURN, TOKENS, "native")
+    assert said(model, PLANNER, 0) == ("I look it up. Next: caller.", None)
+    assert said(model, CALLER, 0)[1].arguments == {"city": "Oslo"}
+    assert said(model, SINGLE, 0)[0] == "I look it up."
+    assert said(model, PLANNER, 2) == ("That is all. Next: conclusion.", None)
+    assert said(model, SUMMARIZER, 2) == ("In Oslo.", None)
+    assert said(model, SINGLE, 2)[1].arguments == {"answer": "In Oslo."}
+    given_up = RecordedModel(trajectory(end("give_up")), TOKENS, "native")
+    assert said(given_up, PLANNER, 0) == ("That is all. Next: give up.", None)
+    assert said(given_up, SINGLE, 0)[1].arguments == {"answer": "That is all.", "give_up": True}
+
+
+TEXTS = st.lists(st.text("ab ", max_size=6), min_size=1, max_size=4)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_what_is_found_cached_is_the_longest_beginning_that_was_sent_before(prompts):
+    model, sent = RecordedModel(trajectory(end()), len, "native"), []
+    for texts in prompts:
+        usage = asked(model, Request(tuple(Message("user", text) for text in texts))).usage
+        whole = [any(before[: n + 1] == texts[: n + 1] for before in sent) for n in range(len(texts))]
+        assert usage.cached <= usage.input
+        assert (usage.cached == usage.input) == all(whole)
+        assert usage.cached >= sum(len(text) for text, known in zip(texts, whole, strict=True) if known)
+        assert bool(usage.cached) == bool(sent)  # the speaker alone is alike
+        sent.append(texts)
+
+
+# Turns
+
+
+@pytest.mark.parametrize("form", ["native", "text"])
+def test_the_trio_asks_two_where_one_model_is_asked_once_and_reads_little_anew(form):
+    (turn,) = turns(TURN, form=form)
+    assert (len(turn["single"]), len(turn["umi"])) == (3, 6)
+    single, umi = (sum(turn[mode], Usage()) for mode in ("single", "umi"))
+    assert umi.input > 1.9 * single.input
+    documents = sum(TOKENS(tool.as_text()) for tool in TOOLS)
+    assert single.input - single.cached > documents
+    assert umi.input - umi.cached < single.input - single.cached + documents
+
+
+def test_roles_of_one_model_find_cached_what_another_was_sent():
+    (turn,) = turns(TURN)
+    planner, caller, *_, last, summarizer = turn["umi"]
+    assert planner.cached == 0
+    assert caller.cached > 0.8 * planner.input
+    assert summarizer.cached > 0.8 * last.input
+
+
+def test_a_turn_that_gives_up_ends_with_the_planner():
+    (turn,) = turns(trajectory(call("Oslo"), end("give_up")))
+    assert len(turn["umi"]) == 3
+
+
+# Figures
+
+
+def test_the_ratio_is_that_of_the_means_and_the_interval_holds_it():
+    def took(tokens, calls):
+        return (Usage(input=tokens, output=10, cached=tokens // 2),) * calls
+
+    pairs = [{"single": took(100 * n, 1), "umi": took(100 * n, n)} for n in (1, 2, 3)]
+    found = {name: spending(pairs, measure) for name, measure in measures(PRICE).items()}
+    assert found["calls"].mean == {"single": 1, "umi": 2}
+    assert found["input"].ratio == pytest.approx(1400 / 600)
+    assert found["raw"].mean["single"] == 210
+    assert found["fresh"].median == {"single": 110, "umi": 220}
+    assert found["price"].mean["single"] == pytest.approx((100 + 0.1 * 100 + 40) / 1_000_000)
+    low, high = found["input"].interval
+    assert 1 <= low < found["input"].ratio < high <= 3
+    assert found["input"] == spending(pairs, measures(PRICE)["input"])
+
+
+def test_without_anything_to_compare_with_there_is_no_ratio():
+    free = {"single": (Usage(input=1),), "umi": (Usage(input=2),)}
+    assert spending([free], measures(PRICE)["output"]) == Spending(
+        {"single": 0, "umi": 0}, {"single": 0, "umi": 0}, None, None
+    )
+
+
+# The command
+
+
+def test_the_figures_are_printed_for_programs_and_for_people(data, capsys):
+    assert bench("--data", data, "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert list(record) == ["n", "native", "text", "tokenizer", "prices"]
+    assert record["n"] == 2
+    assert list(record["native"]) == ["calls", "input", "cached", "output", "raw", "fresh", "price"]
+    assert list(record["text"]["fresh"]) == ["single", "umi", "ratio", "interval"]
+    assert record["native"]["calls"]["umi"] == {"mean": 4.5, "median": 4.5}
+    assert record["prices"]["cached_input"] < record["prices"]["input"]
+    assert bench("--data", data) == 0
+    table = capsys.readouterr().out
+    assert "not cached" in table
+    assert "2 turns" in table
+
+
+def test_the_limit_counts_turns_and_the_price_is_the_named_models(data, capsys):
+    user_paths().settings_file.parent.mkdir(parents=True)
+    priced = '[models."my/own".price]\ninput = 10\ncached_input = 0\noutput = 0\n'
+    user_paths().settings_file.write_text(priced, encoding="utf-8")
+    assert bench("--data", data, "--limit", 1, "--json", "--model", "my/own") == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["n"] == 1
+    assert record["prices"] == {"model": "my/own", "input": 10, "cached_input": 0, "output": 0}
+    one = record["native"]
+    read = one["input"]["single"]["mean"] - one["cached"]["single"]["mean"]
+    assert one["price"]["single"]["mean"] == pytest.approx(read * 10 / 1_000_000)
+
+
+# What it must reach
+
+
+@pytest.mark.skipif(not (DATA / "livemcp").is_dir(), reason="no recorded runs: set ECOSHELL_DATA to their folder")
+@pytest.mark.parametrize("form", ["native", "text"])
+@pytest.mark.parametrize("kind", ["livemcp", "bfcl"])
+def test_on_recorded_runs_the_trio_reads_and_writes_at_most_a_quarter_more(kind, form):
+    recorded = convert(kind, DATA / kind / "replay.jsonl", None, 20)[:24]
+    found = spending(turns(*recorded, form=form), measures(PRICE)["fresh"])
+    assert found.interval[1] <= 1.25

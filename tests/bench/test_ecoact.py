@@ -1,0 +1,155 @@
+import dataclasses
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.budget.price import Rates
+from ecoshell.messages import Usage
+from ecoshell_bench.ecoact import POLICIES, Setting, decide_for, draw_pool, measure_pools, sessions_of
+from ecoshell_bench.trajectories import RecordedRun, Tools, read_runs, read_tools
+
+
+def rates(cached: str = "1", written: str = "1") -> Rates:
+    return Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
+
+
+SETTING = Setting(rates(), len, lambda _: "Be brief.")
+
+
+@pytest.fixture
+def tools(catalog: Path) -> Tools:
+    return read_tools(catalog)
+
+
+@pytest.fixture
+def runs(replay: Path, tools: Tools) -> list[RecordedRun]:
+    return read_runs(replay, tools)
+
+
+def test_each_bucket_of_a_prompt_has_its_price() -> None:
+    setting = Setting(rates("0.1", "1.25"), len, lambda _: "")
+    usage = Usage(input=1000, output=10, cached=600, cache_write=300)
+    assert setting.price(usage) == 100 + 60 + Decimal("375.00") + 30
+
+
+def test_a_pool_holds_what_the_run_used_and_is_drawn_the_same_for_the_same_seed(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
+    pools = {seed: [one.name for one in draw_pool([runs[0]], tools, 5, seed)] for seed in range(20)}
+    assert all(len(set(pool)) == 5 and set(runs[0].used) <= set(pool) for pool in pools.values())
+    assert pools[3] == [one.name for one in draw_pool([runs[0]], tools, 5, 3)]
+    assert len({tuple(pool) for pool in pools.values()}) > 1
+
+
+def test_a_pool_is_never_larger_than_the_catalog(runs: list[RecordedRun], tools: Tools) -> None:
+    assert {one.name for one in draw_pool([runs[0]], tools, 500, 0)} == set(tools.documents)
+
+
+def test_every_policy_is_measured_at_every_size(runs: list[RecordedRun], tools: Tools) -> None:
+    results = list(measure_pools(runs, tools, (3, 8), SETTING))
+    assert [result.pool for result in results] == [3, 8]
+    assert all(set(result.totals) == set(POLICIES) and result.runs == 2 for result in results)
+    assert all(total.usage.input > 0 for result in results for total in result.totals.values())
+
+
+def test_a_run_that_used_more_tools_than_a_pool_holds_is_left_out(runs: list[RecordedRun], tools: Tools) -> None:
+    (result,) = measure_pools(runs, tools, (1,), SETTING)
+    assert result.runs == 0
+
+
+def test_the_oracle_is_never_dearer_than_registering_by_name(runs: list[RecordedRun], tools: Tools) -> None:
+    for setting in (SETTING, dataclasses.replace(SETTING, rates=rates("0.1", "1.25"))):
+        for result in measure_pools(runs, tools, (3, 5, 8), setting):
+            for policy in ("grow", "stable", "auto"):
+                assert result.saving("oracle", setting) >= result.saving(policy, setting)
+
+
+def test_the_decision_knows_nothing_of_what_the_run_did(runs: list[RecordedRun], tools: Tools) -> None:
+    pool = draw_pool([runs[0]], tools, 6, 0)
+    (result,) = measure_pools([runs[0]], tools, (6,), SETTING)
+    decision = decide_for(runs[0].query, pool, SETTING)
+    assert result.chosen == {decision.presentation.name: 1}
+    assert result.upfront == len(decision.upfront)
+
+
+def test_a_long_document_that_is_never_used_makes_registering_everything_dearer(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
+    name = next(name for name in tools.documents if name not in {*runs[0].used, *runs[1].used})
+    long = dataclasses.replace(tools.documents[name], description="Very long. " * 5000)
+    heavier = Tools({**tools.documents, name: long}, tools.names)
+    (before,) = measure_pools(runs, tools, (8,), SETTING)
+    (after,) = measure_pools(runs, heavier, (8,), SETTING)
+    assert after.saving("grow", SETTING) > before.saving("grow", SETTING)
+    assert after.totals["grow"].usage == before.totals["grow"].usage
+
+
+def test_everything_as_text_is_cheaper_than_in_the_array(runs: list[RecordedRun], tools: Tools) -> None:
+    (result,) = measure_pools(runs, tools, (8,), SETTING)
+    assert 0 < result.saving("all_text", SETTING) < 1
+    assert result.totals["all_text"].calls == result.totals["all"].calls
+    assert result.totals["all_text"].documents == result.totals["all"].documents == 16
+
+
+def test_a_run_loses_where_it_costs_more_than_the_cheaper_way_of_registering_everything(
+    runs: list[RecordedRun], tools: Tools
+) -> None:
+    (result,) = measure_pools([runs[0]], tools, (8,), SETTING)
+    cost = {policy: SETTING.price(total.usage) for policy, total in result.totals.items()}
+    assert result.excess == [cost["auto"] / min(cost["all"], cost["all_text"]) - 1]
+    result.excess = [Decimal("-0.3"), Decimal("0.05"), Decimal("0"), Decimal("0.11")]
+    assert (result.losing, result.worst) == (0.5, 0.11)
+    result.excess = [Decimal("-0.3")]
+    assert (result.losing, result.worst) == (0, 0)
+
+
+def test_a_wrong_registration_costs_those_that_register_and_nobody_else(runs: list[RecordedRun], tools: Tools) -> None:
+    (right,) = measure_pools(runs, tools, (8,), SETTING)
+    (wrong,) = measure_pools(runs, tools, (8,), dataclasses.replace(SETTING, wrong=1.0))
+    for policy in ("all", "all_text", "oracle"):
+        assert wrong.totals[policy].usage == right.totals[policy].usage
+    for policy in ("grow", "stable"):
+        assert wrong.totals[policy].calls == right.totals[policy].calls + len(runs)
+        assert wrong.totals[policy].documents == right.totals[policy].documents + len(runs)
+
+
+def test_a_wrong_registration_comes_as_often_as_it_is_said_to(runs: list[RecordedRun], tools: Tools) -> None:
+    def extra(chance: float) -> int:
+        setting = dataclasses.replace(SETTING, wrong=chance)
+        renamed = [dataclasses.replace(runs[0], id=str(number)) for number in range(40)]
+        (result,) = measure_pools(renamed, tools, (8,), setting)
+        return result.totals["stable"].calls
+
+    assert extra(0) < extra(0.5) < extra(1)
+    assert extra(0.5) == extra(0.5)
+
+
+def test_in_a_session_what_is_registered_stays_and_names_are_told_once(runs: list[RecordedRun], tools: Tools) -> None:
+    twice = [runs[0], dataclasses.replace(runs[0], id="again")]
+    (apart,) = measure_pools(twice, tools, (8,), SETTING)
+    (together,) = measure_pools(twice, tools, (8,), dataclasses.replace(SETTING, questions=2))
+    assert together.runs == 2
+    used = len(runs[0].used)
+    for policy in ("grow", "stable"):
+        assert together.totals[policy].calls == 2 * (apart.totals[policy].calls - used)
+        assert together.totals[policy].documents == 2 * used
+
+
+def test_a_session_begins_with_each_run_and_holds_none_twice(runs: list[RecordedRun]) -> None:
+    setting = dataclasses.replace(SETTING, questions=2)
+    assert [session[0] for session in sessions_of(runs, setting)] == runs
+    assert all(len({run.id for run in session}) == 2 for session in sessions_of(runs, setting))
+    assert [len(session) for session in sessions_of(runs[:1], setting)] == [1]
+    assert sessions_of(runs, SETTING) == [(run,) for run in runs]
+
+
+def test_names_are_spoken_of_only_where_tools_are_names(runs: list[RecordedRun], tools: Tools) -> None:
+    longer = dataclasses.replace(SETTING, system=lambda one: "Be brief. Names." if one.registers else "Be brief.")
+    (short,) = measure_pools(runs, tools, (8,), SETTING)
+    (long,) = measure_pools(runs, tools, (8,), longer)
+    for policy in ("all", "all_text"):
+        assert long.totals[policy].usage == short.totals[policy].usage
+    for policy in ("grow", "stable"):
+        more = long.totals[policy].usage.input - short.totals[policy].usage.input
+        assert more == len(" Names.") * long.totals[policy].calls

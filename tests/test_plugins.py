@@ -1,0 +1,135 @@
+"""Packages that add to ecoshell: found when they are needed, named and left out when they fail."""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from ecoshell.cli import main
+
+GREET = """
+from ecoshell.errors import UsageError
+from ecoshell.plugins import Command, hookimpl
+
+def add_arguments(parser):
+    parser.add_argument("name")
+    parser.add_argument("--status", type=int, default=0)
+
+def run(args):
+    if args.name == "nobody":
+        raise UsageError("There is nobody.", fix="Name somebody.")
+    if args.name == "nothing":
+        raise ZeroDivisionError("no\\x1b[31m colour")
+    print("Hello,", args.name)
+    return args.status
+
+@hookimpl
+def cli_commands():
+    return [Command("greet", "say hello", add_arguments, run)]
+"""
+FAILING = {
+    "cannot be imported": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "leaves when imported": ("raise SystemExit(7)", "SystemExit: 7"),
+    "raises in its hook": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands():\n    raise OSError('no disk')\n",
+        "OSError: no disk",
+    ),
+    "gives no commands": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands():\n    return [3]\n",
+        "AttributeError",
+    ),
+    "asks for what the hook does not give": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands(shell):\n    return []\n",
+        "PluginValidationError",
+    ),
+    "has a command that is there": (
+        GREET.replace('"greet"', '"ask"'),
+        "ValueError: there is a command ask already",
+    ),
+}
+
+Install = Callable[[str, str], None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a package of one module, which is a plugin, as pip would."""
+
+    def make(name: str, code: str) -> None:
+        (tmp_path / f"{name}.py").write_text(code)
+        about = tmp_path / f"{name}-1.0.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (about / "entry_points.txt").write_text(f"[ecoshell]\n{name} = {name}\n")
+        monkeypatch.syspath_prepend(str(tmp_path))
+
+    return make
+
+
+def test_a_package_that_is_installed_adds_a_command_of_its_own(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("a_stranger", GREET)
+    assert main(["greet", "Ann", "--status", "4"]) == 4
+    assert main(["--model", "embedded", "greet", "Ben"]) == 0
+    assert capsys.readouterr().out == "Hello, Ann\nHello, Ben\n"
+
+
+def test_help_names_the_commands_of_plugins(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("b_stranger", GREET)
+    for argv, told in (
+        (["--help"], "    greet               say hello"),
+        (["greet", "--help"], "usage: ecoshell greet"),
+    ):
+        with pytest.raises(SystemExit, match="0"):
+            main(argv)
+        assert told in capsys.readouterr().out
+
+
+def test_a_mistyped_command_is_told_that_of_a_plugin(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("c_stranger", GREET)
+    assert main(["greed", "Ann"]) == 2
+    assert "Did you mean greet?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_a_plugin_that_fails_is_named_and_left_out(
+    what: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, reason = FAILING[what]
+    name = what.replace(" ", "_")
+    install(name, code)
+    install(f"{name}_neighbour", GREET)
+    assert main(["greet", "Ann"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "Hello, Ann\n"
+    assert told.err.startswith(f"ecoshell: The plugin {name} is left out: {reason}")
+    assert len(told.err.splitlines()) == 1
+
+
+def test_what_goes_wrong_in_a_command_is_told_as_the_plugins_or_as_it_says_itself(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("d_stranger", GREET)
+    assert main(["greet", "nobody"]) == 2
+    assert capsys.readouterr().err == "ecoshell: There is nobody.\nName somebody.\n"
+    assert main(["greet", "nothing"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("ecoshell: The plugin d_stranger failed: ZeroDivisionError: no␛[31m colour (")
+    assert "d_stranger.py, line 13" in told
+
+
+def test_nobody_hears_of_plugins_where_none_is_needed(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("e_stranger", "raise RuntimeError('looked at')")
+    assert main(["--version"]) == main(["config", "path"]) == 0
+    assert main(["config", "no-such-action"]) == 2
+    assert "looked at" not in capsys.readouterr().err
+
+
+def test_the_benchmarks_are_such_a_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [entry.value for entry in entry_points(group="ecoshell", name="bench")] == ["ecoshell_bench.plugin"]
+    with pytest.raises(SystemExit, match="0"):
+        main(["bench", "--help"])
+    told = capsys.readouterr().out
+    assert all(f"    {name} " in told for name in ("ecoact", "tasks", "btp", "umi", "catp", "speed"))
