@@ -14,7 +14,7 @@ from ecoshell.evaluation.catp.choice import Foresight, choose
 from ecoshell.evaluation.catp.measure import price_error
 from ecoshell.evaluation.catp.paper import printed_rows
 from ecoshell.evaluation.catp.recordings import read_constants, read_plans
-from ecoshell.planning.catp.base import TASK
+from ecoshell.planning.catp.plan import TASK
 
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
 CONSTANTS, PLANS = EXCERPT / "constants.json", EXCERPT / "plans.jsonl"

@@ -13,9 +13,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ecoshell.evaluation.catp.recordings import Constants, RecordedPlan
-from ecoshell.planning.catp.base import TASK
-from ecoshell.planning.catp.qop import quality
-from ecoshell.planning.catp.sizes import CostVector, cost_vector, level_of
+from ecoshell.planning.catp.costs import CostVector, cost_vector, level_of, quality
+from ecoshell.planning.catp.plan import TASK
 
 if TYPE_CHECKING:
     import numpy as np

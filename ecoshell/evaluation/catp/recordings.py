@@ -11,8 +11,8 @@ from typing import Any, cast
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.trajectories import read_objects
 from ecoshell.messages import Footprint
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.price import Tariff, Tiers, tiers_of
+from ecoshell.planning.catp.costs import Tariff, Tiers, tiers_of
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 
 _INPUT = "input_of_query"
 """How the pools write the dependency on what the task gives."""
