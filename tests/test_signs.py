@@ -9,7 +9,7 @@ from rich.cells import cell_len
 import ecoshell
 
 _ROOT = Path(ecoshell.__file__).parent
-_ROOMS = ("agent", "cli", "tui", "sessions/export.py", "planning/catp/rails.py", "untrusted.py")
+_ROOMS = ("agent", "cli", "tui", "sessions/export.py", "untrusted.py")
 """What writes to a screen; other rooms name signs that they read."""
 _SHARED = frozenset(
     "‐–—‘’“”†‡•…‰‹›€™Ω←↑→↓↔↕∂∆∏∑−√∞∩∫≈≠≡≤≥■□▪▫▲►▼◄◊○●◘◙◦ΑΒΓΔΣΩαβγδεπσστ─│┌┐└┘├┤┬┴┼═║╒╓╔╕╖╗╘╙╚╛╜╝╞╟╠╡╢╣╤╥╦╧╨╩╪╫╬▀▄█▌▐░▒▓"

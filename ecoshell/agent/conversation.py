@@ -11,7 +11,7 @@ from ecoshell.agent.attempts import Attempts
 from ecoshell.agent.cashier import Cashier
 from ecoshell.agent.compaction import Compaction
 from ecoshell.agent.frame import Frame
-from ecoshell.agent.graph.costs import costs_text, input_size
+from ecoshell.agent.graph.parallel import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
     Affordable,

@@ -21,7 +21,7 @@ from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
 from ecoshell.models.base import Traits
-from ecoshell.planning.catp.price import TABLE_B2
+from ecoshell.planning.catp.costs import TABLE_B2
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
 from ecoshell.tools.base import LASTING, UNSTATED, Limits, Tool, limits_of

@@ -1,7 +1,8 @@
 """The purse: the gate as one session's present turn uses it."""
 
 from ecoshell.budget.caps import CapState, Scope
-from ecoshell.budget.gate import Account, Gate
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account
 from ecoshell.budget.money import Amount
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
 from ecoshell.agent.frame import Frame
-from ecoshell.agent.graph.branches import Branches
+from ecoshell.agent.graph.parallel import ParallelPlan
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.trail import Trail
@@ -78,7 +78,7 @@ class Turn:
         self._cashier = cashier
         self._emit = emit
         self._trail = Trail("", frame.catalog, emit)
-        self._branches = Branches(frame, source=source, emit=emit)
+        self._parallel = ParallelPlan(frame, source=source, emit=emit)
         self._steps = 0
         self._most = 0
         self._ids: set[str] = set()
@@ -163,7 +163,7 @@ class Turn:
             case Draft():
                 return await self._draft(want)
             case Together():
-                return await self._branches.run(self._mode, want.path, self._steps)
+                return await self._parallel.run(self._mode, want.path, self._steps)
 
     async def _act(self, want: Act) -> Observation:
         rationale = self._rationales.pop(want.call.id, "")
@@ -224,7 +224,7 @@ class Turn:
         view = self._frame.view(want.path)
         if view.closed or not view.usable:
             return None
-        _, found = await self._step(want.path, (), lambda view: self._branches.draft(self._mode, view, want))
+        _, found = await self._step(want.path, (), lambda view: self._parallel.draft(self._mode, view, want))
         return self._told(found, proposal=False) if isinstance(found, Thought) else found
 
     async def _step(self, path: Path, tried: tuple[Tried, ...], ask: Callable[[View], Awaitable[T]]) -> tuple[View, T]:

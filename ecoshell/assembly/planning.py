@@ -17,7 +17,7 @@ from ecoshell.planning.btp.base import Experienced
 from ecoshell.planning.btp.encoders import encoder_for
 from ecoshell.planning.btp.experience import Columns, ExperienceStore
 from ecoshell.planning.btp.past import Past
-from ecoshell.planning.catp.profiles import ProfileStore, cost_table
+from ecoshell.planning.catp.costs import ProfileStore, cost_table
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Literal, TypeVar
 
-from ecoshell.budget.gate import Account, Ask, Gate, Hold, Settlement, finished
+from ecoshell.budget.gate import Gate, finished
+from ecoshell.budget.holds import Account, Ask, Hold, Settlement
 from ecoshell.budget.money import amount_text
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, TextArrived

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ecoshell.agent.context import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
-from ecoshell.budget.gate import Hold
+from ecoshell.budget.holds import Hold
 from ecoshell.catalog.presentation import FINISH_DOCUMENT
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message

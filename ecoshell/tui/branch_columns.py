@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from ecoshell.events import GraphNode
-from ecoshell.planning.catp.base import TASK
+from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.branching import Branching
 from ecoshell.tui.figures import duration, money
 from ecoshell.untrusted import visible_line

@@ -7,10 +7,10 @@ from rich.cells import cell_len
 
 from ecoshell.agent.graph.telling import estimate
 from ecoshell.events import NodeState
-from ecoshell.planning.catp.rails import Rail, rails
 from ecoshell.sessions.branching import Branching
 from ecoshell.tui.branch_columns import GAP, SIGN, Columns, Texts, columns_of, texts_of
 from ecoshell.tui.figures import amount
+from ecoshell.tui.rails import Rail, rails
 from ecoshell.tui.side.sheet import fit, fit_middle, left, right
 from ecoshell.untrusted import visible_line
 

@@ -7,7 +7,8 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
-from ecoshell.budget.gate import Account, Ask, Gate
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates

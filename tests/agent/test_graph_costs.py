@@ -5,11 +5,11 @@ from contextlib import closing
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.graph.costs import MOST, costs_text, input_size
+from ecoshell.agent.graph.parallel import MOST, costs_text, input_size
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint
 from ecoshell.paths import user_paths
-from ecoshell.planning.catp.profiles import ProfiledRun, ProfileStore, cost_table
+from ecoshell.planning.catp.costs import ProfiledRun, ProfileStore, cost_table
 from ecoshell.tools.function import FunctionTool
 
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')

@@ -42,6 +42,8 @@ def add(shell, tool):
         ('Well.\n["count_text", ["<task>"], "count_text#3", ["<task>"]]', "line 2, column 28: `count_text#3` is use 2"),
         ('["count_text", ["<task>"]]\n["calculate", ["count_text"]]', "line 1, column 1: There are two plans"),
         ("\ud800", "line 1, column 1: Expected `[`"),
+        ('["lost_tool", ["<task>"]]', "line 1, column 2: There is no tool called `lost_tool`"),
+        ('["count_text", ["count_text"]]', "line 1, column 17: `count_text` waits for itself"),
     ],
 )
 async def test_what_is_wrong_with_a_plan_is_told_once_with_node_line_and_column(play, written, place):
@@ -53,7 +55,8 @@ async def test_what_is_wrong_with_a_plan_is_told_once_with_node_line_and_column(
     assert place in notice.text
     assert place in again
     assert notice.text.count(place) == 1
-    assert events[-1].answer == "ok"
+    assert len(of(events, GraphPlanned)) == 1
+    assert (events[-1].answer, events[-1].steps) == ("ok", 3)
 
 
 @pytest.mark.parametrize(

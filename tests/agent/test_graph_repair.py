@@ -6,12 +6,12 @@ import pytest
 from agent_play import finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.graph.finished import Finished
+from ecoshell.agent.graph.running import Finished
 from ecoshell.agent.memory import Memory
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.strategies.base import Step
 from ecoshell.tools import containing
 

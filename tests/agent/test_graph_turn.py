@@ -147,31 +147,6 @@ async def test_results_flow_into_calls_without_a_model_where_they_leave_no_choic
     assert events[-1].answer == "A TEXT"
 
 
-@pytest.mark.parametrize(
-    ("written", "place"),
-    [
-        ("I would look around first.", "line 1"),
-        ("[]", "empty"),
-        ('["lost_tool", ["<task>"]]', "lost_tool"),
-        ('["count_text", ["calculate"]]', "calculate"),
-        ('["count_text", ["count_text"]]', "itself"),
-        ('["count_text", ["<task>", "<task>"]]', "twice"),
-        ('["finish", ["<task>"]]', "finish"),
-        (json.dumps([part for at in range(1, 18) for part in (f"count_text#{at}", ["<task>"])]), "17 nodes"),
-    ],
-)
-async def test_a_plan_that_cannot_be_run_is_asked_for_once_more_with_the_place(play, written, place):
-    lines = [say(written), plan(list_files=[]), say("", "list_files"), finish("notes.txt")]
-    async with play(lines, strategy="graph", registration="all") as shell:
-        events = await turn(shell)
-        again = shell.requests[1].messages[-1].text
-    (notice,) = of(events, Notice)
-    assert place in notice.text
-    assert place in again
-    assert len(of(events, GraphPlanned)) == 1
-    assert (events[-1].answer, events[-1].steps) == ("notes.txt", 3)
-
-
 async def test_after_two_plans_that_cannot_be_run_it_goes_on_step_by_step_and_says_so(play):
     lines = [say("nothing"), say("nothing again"), COUNT, finish("3")]
     async with play(lines, strategy="graph", registration="all") as shell:

@@ -10,7 +10,8 @@ from agent_play import Recorder, say
 
 from ecoshell.agent.judging import MAX_TOKENS, Judge
 from ecoshell.agent.kit import Cast
-from ecoshell.budget.gate import Account, Ask, Gate
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates

@@ -26,7 +26,7 @@ from ecoshell.events import (
     to_json,
 )
 from ecoshell.messages import Usage
-from ecoshell.planning.catp.qop import quality
+from ecoshell.planning.catp.costs import quality
 from ecoshell.sessions.plans import PlannedTurns, worth_line
 
 PRICE = (Decimal(1), Decimal(4))

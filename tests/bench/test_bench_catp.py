@@ -10,7 +10,7 @@ import bench_play
 import pytest
 
 from ecoshell.errors import UsageError
-from ecoshell.planning.catp.base import TASK
+from ecoshell.planning.catp.plan import TASK
 from ecoshell_bench.catp.choice import Foresight, choose
 from ecoshell_bench.catp.measure import price_error
 from ecoshell_bench.catp.paper import printed_rows

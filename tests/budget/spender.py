@@ -11,7 +11,8 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 
-from ecoshell.budget.gate import Account, Ask, Gate, Hold
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask, Hold
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.price import Price, Rates
 from ecoshell.errors import LimitReached

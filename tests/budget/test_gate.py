@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.budget.gate import Account, Ask, Gate
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.errors import LimitReached

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ecoshell.budget.gate import Account, Ask, Gate, Hold
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask, Hold
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.budget.sharing import sharing

@@ -9,7 +9,7 @@ from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.planning import planning_of
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
-from ecoshell.planning.catp.profiles import ProfileStore
+from ecoshell.planning.catp.costs import ProfileStore
 
 
 @pytest.fixture(autouse=True)

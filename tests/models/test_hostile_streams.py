@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from ecoshell.budget.gate import Account, Gate
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.pricebook import PriceBook

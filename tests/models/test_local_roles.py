@@ -19,11 +19,10 @@ from ecoshell.models.local import LocalModel
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.modes.umi.decision import ENDINGS, decision
-from ecoshell.planning.catp.grammar import plan_grammar
-from ecoshell.planning.catp.rules import Problem
+from ecoshell.planning.catp.masking import plan_grammar
+from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.planning.catp.types import signature
-from ecoshell.planning.catp.validity import validate
 from ecoshell.strategies.base import Path, Thought
 
 ROLES = ("planner", "caller", "summarizer")

@@ -14,7 +14,7 @@ from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation, Usage
 from ecoshell.models.base import Reply, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.looking import MOST_CHARACTERS
-from ecoshell.planning.catp.base import TASK, GraphPlan
+from ecoshell.planning.catp.plan import TASK, GraphPlan
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.base import Step, Thought

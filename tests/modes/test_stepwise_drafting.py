@@ -3,7 +3,7 @@
 import pytest
 
 from ecoshell.modes.stepwise.drafting import Part, plan_of, taken_apart
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 
 
 @pytest.mark.parametrize(

@@ -9,21 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Footprint
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.paths import schedule
-from ecoshell.planning.catp.price import TABLE_B2
-from ecoshell.planning.catp.qop import OPENCATP_MOST, quality, worth
-from ecoshell.planning.catp.sizes import (
+from ecoshell.planning.catp.costs import (
     LEVELS,
     MOST_LEVELS,
+    OPENCATP_MOST,
+    TABLE_B2,
+    CostTable,
     CostVector,
     centres,
     cost_vector,
     importance,
     level_of,
+    quality,
     size_levels,
-    told,
+    worth,
 )
+from ecoshell.planning.catp.plan import TASK, longest_path
 
 PRINTED_TIERS = {
     128: ("2.1e-9", "6.3e-9"),
@@ -82,47 +83,28 @@ def test_worth_is_quality_in_whole_nano_dollars_and_unknown_where_either_part_is
     assert worth(performance, None, alpha=alpha, most_nano=most) is None
 
 
-def graph(*nodes):
-    return GraphPlan(tuple(Node(tool, after) for tool, after in nodes))
-
-
 def test_the_longest_path_goes_through_the_latest_of_what_a_node_waits_for():
-    plan = graph(("a", (TASK,)), ("b", ("a",)), ("c", ("a",)), ("d", ("b", "c")), ("e", ("b",)))
-    found = schedule(plan, {"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0, "e": 3.0})
-    assert found.length == 7.0
-    assert found.critical == ("a", "c", "d")
-    assert found.ends == {"a": 1.0, "b": 3.0, "c": 6.0, "d": 7.0, "e": 6.0}
-
-
-def test_a_node_first_reached_by_the_short_way_still_waits_for_the_long_one():
-    """A breadth-first walk that marks nodes as visited takes `join` one step after the start."""
-    plan = graph(("a", (TASK,)), ("b", ("a",)), ("c", ("b",)), ("join", ("a", "c")))
-    assert schedule(plan, dict.fromkeys(("a", "b", "c", "join"), 1.0)).length == 4.0
-
-
-def test_a_plan_without_nodes_takes_no_time():
-    assert schedule(GraphPlan(()), {}).length == 0.0
+    waits = {"a": [TASK], "b": ["a"], "c": ["a"], "d": ["b", "c"], "e": ["b"]}
+    times = {"a": 1.0, "b": 2.0, "c": 5.0, "d": 1.0, "e": 3.0}
+    assert longest_path(waits, times) == (7.0, ("a", "c", "d"))
+    assert longest_path({}, {}) == (0.0, ())
 
 
 @given(st.data())
-def test_no_plan_is_quicker_than_any_of_its_paths_or_slower_than_its_sum(data):
-    count = data.draw(st.integers(1, 7))
-    nodes, times = [], {}
-    for number in range(count):
-        earlier = data.draw(st.sets(st.sampled_from(nodes)) if nodes else st.just(set()))
-        nodes.append(Node(f"t{number}", tuple(node.label for node in earlier) or (TASK,)))
-        times[f"t{number}"] = data.draw(st.floats(0, 100))
+def test_the_longest_path_is_the_longest_of_all_paths(data):
+    """A breadth-first walk that marks nodes as visited takes a node by the first way on which it comes to it."""
+    waits, times = {}, {}
+    for label in "abcdefg"[: data.draw(st.integers(1, 7))]:
+        waits[label] = data.draw(st.sets(st.sampled_from([TASK, *waits]), min_size=1))
+        times[label] = data.draw(st.floats(0, 100))
 
-    def paths(label):
-        node = next(one for one in nodes if one.label == label)
-        before = [way for earlier in node.after if earlier != TASK for way in paths(earlier)] or [()]
-        return [(*way, label) for way in before]
+    def paths(node):
+        return [(*way, node) for earlier in waits[node] - {TASK} for way in paths(earlier)] or [(node,)]
 
-    found = schedule(GraphPlan(tuple(nodes)), times)
-    every = [way for node in nodes for way in paths(node.label)]
-    assert found.length == pytest.approx(max(sum(times[label] for label in way) for way in every))
-    assert found.critical in every
-    assert found.length <= sum(times.values()) + 1e-9
+    length, path = longest_path(waits, times)
+    every = [way for node in waits for way in paths(node)]
+    assert length == pytest.approx(max(sum(times[node] for node in way) for way in every))
+    assert path in every
 
 
 def test_four_groups_of_sizes_are_four_levels():
@@ -190,29 +172,30 @@ def test_the_prompt_tells_costs_at_the_present_level_and_what_grows_with_the_inp
         "count_text": CostVector((Decimal("2e-7"), Decimal("2e-7")), (True, True)),
         "embed_text": CostVector((Decimal("4e-7"), Decimal("8e-6")), (True, True)),
     }
-    assert told(costs, 1).splitlines() == [
+    table = CostTable((10.0, 1_000.0), costs)
+    assert table.told(costs, 1_000).splitlines() == [
         "Cost of one use of each tool for this input, in uses of the cheapest:",
         "- count_text: ×1.0",
         "- embed_text: ×40 (large inputs cost ×20 of small ones)",
     ]
-    assert "- embed_text: ×2.0" in told(costs, 0)
-    assert told({}, 0) == ""
+    assert "- embed_text: ×2.0" in table.told(costs, 10)
+    assert table.told(["nobody"], 10) == ""
 
 
 def test_for_an_input_of_unknown_size_levels_count_by_their_importance_for_the_middle_one():
     vector = CostVector((Decimal(1), Decimal(2), Decimal(6)), (True,) * 3)
     aside = Decimal(repr(math.cos(math.pi / 6)))
-    assert float(vector.around(1)) == pytest.approx(float((aside * 1 + 2 + aside * 6) / (1 + 2 * aside)))
-    assert CostVector((Decimal(7),), (True,)).around(0) == 7
-    assert told({"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}, None).splitlines() == [
+    assert float(vector.at(None)) == pytest.approx(float((aside * 1 + 2 + aside * 6) / (1 + 2 * aside)))
+    assert CostVector((Decimal(7),), (True,)).at(None) == 7
+    vectors = {"a": vector, "b": CostVector((Decimal(1),) * 3, (True,) * 3)}
+    assert CostTable((1.0, 2.0, 3.0), vectors).told(vectors, None).splitlines() == [
         "Cost of one use of each tool for a usual input, in uses of the cheapest:",
         "- a: ×3.0 (large inputs cost ×6.0 of small ones)",
         "- b: ×1.0",
     ]
 
 
-@given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MOST_LEVELS), st.data())
-def test_the_cost_around_a_level_lies_between_the_least_and_the_greatest(costs, data):
-    level = data.draw(st.integers(0, len(costs) - 1))
-    around = CostVector(tuple(costs), (True,) * len(costs)).around(level)
+@given(st.lists(st.decimals(0, 10**6, places=6), min_size=1, max_size=MOST_LEVELS))
+def test_the_cost_for_an_unknown_size_lies_between_the_least_and_the_greatest(costs):
+    around = CostVector(tuple(costs), (True,) * len(costs)).at(None)
     assert min(costs) - Decimal("1e-9") <= around <= max(costs) + Decimal("1e-9")

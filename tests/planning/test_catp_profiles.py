@@ -10,8 +10,7 @@ from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import StoreError
 from ecoshell.messages import Footprint
 from ecoshell.planning.btp.costs import Step
-from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore, cost_table
-from ecoshell.planning.catp.sizes import CostTable
+from ecoshell.planning.catp.costs import CostTable, Profile, ProfiledRun, ProfileStore, cost_table
 from ecoshell.tools.function import FunctionTool
 
 AT = "2026-11-21T10:00:00+00:00"

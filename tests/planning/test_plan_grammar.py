@@ -4,12 +4,11 @@ from importlib.util import find_spec
 
 import pytest
 
-from ecoshell.planning.catp.faults import PlanFault
-from ecoshell.planning.catp.grammar import plan_grammar
-from ecoshell.planning.catp.rules import Problem
+from ecoshell.planning.catp.masking import plan_grammar
+from ecoshell.planning.catp.plan import PlanFault
+from ecoshell.planning.catp.rules import Problem, faults
 from ecoshell.planning.catp.tpl import parse, render
 from ecoshell.planning.catp.types import Signature
-from ecoshell.planning.catp.validity import faults
 
 TEXT_TOOL = Signature(frozenset({"text"}), frozenset({"text"}))
 PICTURES = {

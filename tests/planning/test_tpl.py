@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import UsageError
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.prose import MAX_TEXT, find_plan
-from ecoshell.planning.catp.tpl import MAX_NODES, PlanFault, parse, render
+from ecoshell.planning.catp.plan import MAX_NODES, TASK, GraphPlan, Node, PlanFault
+from ecoshell.planning.catp.tpl import MAX_TEXT, find_plan, parse, render
 
 NAMES = st.one_of(
     st.sampled_from(
@@ -215,10 +214,22 @@ def test_a_plan_beyond_the_limit_is_refused_where_it_passes_it():
         parse(f"[{entries}]", max_nodes=2)
 
 
-@pytest.mark.parametrize("nodes", [(), (Node("a", ()),), (Node("a", ("x",)),), (Node("a", index=0),), (Node(TASK),)])
-def test_what_is_no_plan_is_not_printed_either(nodes):
-    with pytest.raises(PlanFault):
-        render(GraphPlan(nodes))
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ((), "empty"),
+        ((Node("a", ()),), "names no dependency"),
+        ((Node("a", ("x",)),), "not in the plan"),
+        ((Node("a", index=0),), "index"),
+        ((Node(TASK),), "cannot be called"),
+        ((Node("a", ("b",)), Node("b", ("a",))), "cycle: `a` → `b` → `a`"),
+        ((Node("a", ("b",)), Node("b")), "stands later"),
+        ((Node("a"), Node("a")), "Two nodes"),
+    ],
+)
+def test_what_is_no_plan_cannot_be_made_without_a_text_either(nodes, said):
+    with pytest.raises(PlanFault, match=said):
+        GraphPlan(nodes)
 
 
 def test_a_plan_in_which_every_node_waits_for_all_before_it_reads_back_from_each_form():

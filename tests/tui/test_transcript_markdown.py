@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.style import Style
 
-from ecoshell.tui.transcript.blocks import TONES
+from ecoshell.tui.transcript.blocks import LONGEST, TONES, Section
 from ecoshell.tui.transcript.inline import highlighted, inline
-from ecoshell.tui.transcript.markdown import LONGEST, Code, MarkdownReader, Section, Table, sections_of_markdown
+from ecoshell.tui.transcript.markdown import Code, MarkdownReader, Table, sections_of_markdown
 from ecoshell.tui.transcript.painting import PaintedLine, Painter
 
 MARKDOWN = st.lists(

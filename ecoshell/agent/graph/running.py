@@ -1,29 +1,31 @@
-"""Runs a plan of branches: each node's call is made out, passes the guards like any other, and becomes a step.
+"""Runs a parallel plan: each node's call is made out, passes the guards like any other, and becomes a step.
 
 A tool's price, its approval and its run are the guards' business. Here is what comes before: the registrations a plan
-implies, which take no model call; a call's arguments; and that a tool whose uses are limited waits for the use under
-way, which may earn it another.
+implies, which take no model call; a call's arguments; that a tool whose uses are limited waits for the use under way,
+which may earn it another; and that a repaired plan does nothing that lasts once more.
 """
 
 import asyncio
+import json
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.arguments import direct_call
-from ecoshell.agent.graph.finished import Finished
-from ecoshell.agent.graph.spending import Spending
-from ecoshell.agent.guards import Scene, Source
+from ecoshell.agent.guards import Scene, Source, unwrap
+from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.mode import FillTask, Mode
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.budget.sharing import sharing
+from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
-from ecoshell.events import Emit, NodeChanged, Notice
-from ecoshell.messages import TOOL_REGISTER, Call
-from ecoshell.planning.catp.base import GraphPlan, Node
+from ecoshell.events import BudgetSettled, Emit, Event, NodeChanged, Notice, TextArrived
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
 from ecoshell.strategies.base import Gathered, Path, Step
 from ecoshell.tools.base import LASTING
@@ -36,18 +38,109 @@ _REASON = 300
 _DONE = "this very call was done before the plan was repaired."
 
 
-@dataclass(slots=True)
-class _Costs:
-    """What one node has come to so far."""
+class Spending:
+    """Passes events on, with the node they are about, and adds up what they say was spent on thinking."""
 
-    call: str
-    """The id of its call."""
-    filled: Thought = field(default_factory=Thought)
-    tool_nano: int = 0
+    def __init__(self, emit: Emit, node: str = "", call: str = "") -> None:
+        self.thought = Thought()
+        self.call = call
+        """The id of the node's call."""
+        self.tool_nano = 0
+        """What its tool has cost."""
+        self._emit = emit
+        self._node = node
 
     @property
-    def spent_nano(self) -> int | None:
-        return None if self.filled.nano is None else self.filled.nano + self.tool_nano
+    def nano(self) -> int | None:
+        """Money for thinking and for the tool; None is unknown."""
+        return None if self.thought.nano is None else self.thought.nano + self.tool_nano
+
+    def emit(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, BudgetSettled) and event.role != JUDGE:
+            self.thought = self.thought.plus(event)
+        self._emit(replace(event, node=self._node) if self._node and isinstance(event, TextArrived) else event)
+
+
+@dataclass(slots=True)
+class Lasting:
+    """A lasting call that was done."""
+
+    step: Step
+    known_as: frozenset[str]
+    """What it was: as it was proposed, and as its tool got it, which a person may have changed."""
+    followed: int = 0
+    """How many others were done after it, by the end of its plan."""
+    left: bool = False
+    """Whether the present plan has not come to it, nor keeps it."""
+
+
+class Finished:
+    """What the plans of one turn have finished: nodes of the present one, and every lasting call, in their order."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._nodes: dict[str, tuple[Node, Step]] = {}
+        """By their labels."""
+        self._lasting: list[Lasting] = []
+
+    @property
+    def steps(self) -> Mapping[str, Step]:
+        """What the finished nodes of the present plan came to, by their labels."""
+        return {label: step for label, (_, step) in self._nodes.items()}
+
+    def add(self, node: Node, step: Step, made: Call) -> None:
+        """A node of the present plan is done; `made` is the call as its tool got it."""
+        self._nodes[node.label] = node, step
+        if self._catalog.tool(node.tool).effects & LASTING:
+            self._lasting.append(Lasting(step, frozenset((self._what(step.call), self._what(made)))))
+
+    def follow(self, plan: GraphPlan) -> None:
+        """Go on with a repaired plan, which keeps what it names as before: the same use of a tool for the same inputs.
+
+        A node whose inputs have changed, or wait for what has, runs anew.
+        """
+        kept: dict[str, tuple[Node, Step]] = {}
+        for node in plan.nodes:
+            before = self._nodes.get(node.label)
+            same = before is not None and set(before[0].after) == set(node.after)
+            if before is not None and same and kept.keys() >= set(node.after) - {TASK}:
+                kept[node.label] = before
+        self._nodes = kept
+        steps = [step for _, step in kept.values()]
+        for followed, lasting in enumerate(reversed(self._lasting)):
+            lasting.followed, lasting.left = followed, lasting.step not in steps
+
+    def take_over(self, node: Node, call: Call) -> Lasting | None:
+        """What was done for a plan before this one by this very call, as the node's; None where it is to be made.
+
+        One call that was done stands for one node: of three equal ones two are made yet.
+        """
+        what = self._what(call)
+        found = next((one for one in self._lasting if one.left and what in one.known_as), None)
+        if found is not None:
+            found.left = False
+            self._nodes[node.label] = node, found.step
+        return found
+
+    def _what(self, call: Call) -> str:
+        """The tool and its arguments, written so that calls that are the same read the same."""
+        made = unwrap(call) if call.name == TOOL_CALL else call
+        arguments = dict(made.arguments)
+        properties: Mapping[str, Any] = self._catalog.document(made.name).parameters.get("properties") or {}
+        for name, schema in properties.items():
+            if isinstance(schema, dict) and "default" in schema:
+                arguments.setdefault(name, cast("dict[str, Any]", schema)["default"])
+        return f"{made.name} {json.dumps(_plain(arguments), sort_keys=True, default=str)}"
+
+
+def _plain(value: Any) -> Any:
+    """The value with whole numbers written in one way: `1.0` is `1`."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in cast("list[Any] | tuple[Any, ...]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Run:
@@ -74,19 +167,20 @@ class Run:
         self._emit = emit
         self._steps: dict[str, Step] = {}
         """What was done, by the labels of the nodes, failures included."""
-        self._costs: dict[str, _Costs] = {}
-        self._base = Path("")
-        self._share = Thought()
         self._filling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Nodes with the same tool make out their calls one after another, each told of those before it."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
         """Calls that were made out, or done for an earlier plan, by tool."""
-        self._uses = _Uses(frame)
+        self._under_way: Counter[str] = Counter()
+        """Uses of each tool that have begun and not ended."""
+        self._use_ended = asyncio.Condition()
 
     async def whole(self, path: Path, number: int, share: Thought) -> Gathered:
-        """Run it from this path; `share` is what each node's part of drafting the plan took."""
+        """Run it from this path; `number` tells it from the turn's other plans in the ids of its calls, and `share` is
+        what each node's part of drafting it took."""
         self._share = share
-        self._costs = {node.label: _Costs(f"g{number}n{at}") for at, node in enumerate(self._plan.nodes, 1)}
+        labels = enumerate((node.label for node in self._plan.nodes), 1)
+        self._spent = {label: Spending(self._emit, label, f"g{number}n{at}") for at, label in labels}
         registrations = await self._register(path, number)
         self._base = path.then(*registrations)
         for step in path.found:
@@ -116,7 +210,7 @@ class Run:
             return self._kept[node.label]
         if node.tool not in self._frame.registered(self._base):
             raise NodeFailed(f"{node.tool} is not registered")
-        async with self._uses.one(node.tool):
+        async with self._use(node.tool):
             refusal = self._frame.plan.refusal(node.tool)
             if refusal:  # before anybody is paid for making out a call that the guards would refuse
                 raise NodeFailed(refusal)
@@ -124,15 +218,32 @@ class Run:
             call = await self._call(node, given, path)
             return self._taken_over(node, call) or await self._act(node, call, path)
 
-    def _taken_over(self, node: Node, call: Call) -> Step | None:
-        """The step in which this call was done before the repair and which lasts; None where it is to be made."""
-        done = self._finished.take_over(node, call)
-        if done is None:
-            return None
-        self._costs[node.label].call = done.step.call.id
-        since = f" Calls after it that may have changed something: {done.followed}." if done.followed else ""
-        self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}{since}"))
-        return done.step
+    @asynccontextmanager
+    async def _use(self, tool: str) -> AsyncGenerator[None]:
+        """Begin a use as soon as the turn's plan leaves room for it beside those under way, or none of them could make
+        some by its end."""
+
+        def has_room() -> bool:
+            allowed, under_way = self._frame.plan.allows(tool), self._under_way[tool]
+            return allowed is None or not under_way or under_way < allowed
+
+        async with self._use_ended:
+            await self._use_ended.wait_for(has_room)
+            self._under_way[tool] += 1
+        try:
+            yield
+        finally:
+            self._under_way[tool] -= 1
+            async with self._use_ended:
+                self._use_ended.notify_all()
+
+    def _before(self, node: Node) -> list[Step]:
+        """The steps of this plan that the node waits for, directly or not, in the plan's order."""
+        waited = {*node.after}
+        for one in reversed(self._plan.nodes):
+            if one.label in waited:
+                waited.update(one.after)
+        return [self._steps[one.label] for one in self._plan.nodes if one.label in waited & self._steps.keys()]
 
     async def _call(self, node: Node, given: Mapping[str, Step], path: Path) -> Call:
         """The node's call: as the results before it give it, else as the mode fills it in."""
@@ -142,7 +253,7 @@ class Run:
             async with self._filling[node.tool]:
                 call = await self._filled(node, results, path)
                 self._calls[node.tool].append(call)
-        return replace(call, id=self._costs[node.label].call)
+        return replace(call, id=self._spent[node.label].call)
 
     async def _filled(self, node: Node, given: tuple[Step, ...], path: Path) -> Call:
         """The call as the mode makes it out; what that took is the node's cost, whatever came of it."""
@@ -156,79 +267,51 @@ class Run:
             uses=len(alike),
             calls=tuple(self._calls[node.tool]),
         )
-        spending = Spending(self._emit, node.label)
         try:
-            return await self._mode.fill(self._frame.view(path), task, spending.emit)
+            return await self._mode.fill(self._frame.view(path), task, self._spent[node.label].emit)
         except (BudgetError, ModelError) as failure:
             raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
-        finally:
-            self._costs[node.label].filled = spending.thought
+
+    def _taken_over(self, node: Node, call: Call) -> Step | None:
+        """The step in which this call was done before the repair and which lasts; None where it is to be made."""
+        done = self._finished.take_over(node, call)
+        if done is None:
+            return None
+        self._spent[node.label].call = done.step.call.id
+        since = f" Calls after it that may have changed something: {done.followed}." if done.followed else ""
+        self._emit(Notice(f"{visible_line(node.label)} was not run again: {_DONE}{since}"))
+        return done.step
 
     async def _act(self, node: Node, call: Call, path: Path) -> Step:
         """Send the call through the guards; raises NodeFailed for what comes to nothing."""
-        costs = self._costs[node.label]
+        spent = self._spent[node.label]
         scene = Scene(
             path,
             frozenset(self._frame.registered(self._base)),
             self._emit,
             rationale=f"It is {node.label} in the plan {self._text}",
             node=True,
-            thought=replace(self._share, seconds=0.0) + costs.filled,  # a node's clock does not run while it is drafted
+            # a node's clock does not run while it is drafted
+            thought=replace(self._share, seconds=0.0) + spent.thought,
         )
         try:
             seen = await self._source.act(call, scene)
         finally:
-            costs.tool_nano = scene.bill.spent_nano
+            spent.tool_nano = scene.bill.spent_nano
         step = self._steps[node.label] = Step("", call, seen)
         if not seen.ok:
             raise NodeFailed(visible_line(seen.text)[:_REASON])
         self._finished.add(node, step, scene.bill.made or call)
         return step
 
-    def _before(self, node: Node) -> list[Step]:
-        """The steps of this plan that the node waits for, directly or not, in the plan's order."""
-        by_label = {one.label: one for one in self._plan.nodes}
-        waited, rest = set[str](), [node]
-        while rest:
-            fresh = [label for label in rest.pop().after if label in by_label and label not in waited]
-            waited.update(fresh)
-            rest += [by_label[label] for label in fresh]
-        return [self._steps[label] for label in by_label if label in waited and label in self._steps]
-
     def _changed(self, run: NodeRun[Step]) -> None:
         label = run.node.label
         if label in self._kept:
             return
-        costs, begun = self._costs[label], run.started or 0.0
-        call = "" if run.state == "skipped" else costs.call
+        spent, begun = self._spent[label], run.started or 0.0
+        call = "" if run.state == "skipped" else spent.call
         seconds = 0.0 if run.finished is None else run.finished - begun
         step = self._steps.get(label)
         denied = run.state == "failed" and step is not None and step.observation.refused == "unapproved"
         state = "denied" if denied else run.state
-        self._emit(NodeChanged(label, state, call, seconds, costs.spent_nano, run.reason))
-
-
-class _Uses:
-    """Uses that are under way, by tool: none begins that the turn's plan leaves no room for beside them."""
-
-    def __init__(self, frame: Frame) -> None:
-        self._plan = frame.plan
-        self._under_way: Counter[str] = Counter()
-        self._ended = asyncio.Condition()
-
-    @asynccontextmanager
-    async def one(self, tool: str) -> AsyncGenerator[None]:
-        """Begin a use as soon as there is room for it, or no other use is under way whose end could make some."""
-        async with self._ended:
-            await self._ended.wait_for(lambda: self._has_room(tool))
-            self._under_way[tool] += 1
-        try:
-            yield
-        finally:
-            self._under_way[tool] -= 1
-            async with self._ended:
-                self._ended.notify_all()
-
-    def _has_room(self, tool: str) -> bool:
-        allowed, under_way = self._plan.allows(tool), self._under_way[tool]
-        return allowed is None or not under_way or under_way < allowed
+        self._emit(NodeChanged(label, state, call, seconds, spent.nano, run.reason))

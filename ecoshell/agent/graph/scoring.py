@@ -13,7 +13,7 @@ from decimal import Decimal
 from ecoshell.agent.kit import Kit
 from ecoshell.errors import ToolError
 from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
-from ecoshell.planning.catp.qop import worth
+from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions.plans import PlannedTurn, PlannedTurns
 from ecoshell.untrusted import visible_line
 

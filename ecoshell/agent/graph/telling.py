@@ -2,8 +2,7 @@
 
 from ecoshell.agent.plan.news import Written
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.paths import schedule
+from ecoshell.planning.catp.plan import TASK, longest_path
 from ecoshell.sessions.branching import Branching
 from ecoshell.untrusted import visible_line
 
@@ -49,10 +48,6 @@ def _node(node: GraphNode, *, done: bool) -> str:
 
 def _longest(branching: Branching) -> float:
     """Seconds of the longest path, by what its nodes took."""
-    seconds: dict[str, float] = {}
-    nodes: list[Node] = []
-    for node in branching.plan.nodes:
-        nodes.append(Node(node.label, tuple(label for label in node.after if label in seconds)))
-        took = branching.came_to(node.label)
-        seconds[node.label] = took.seconds if took else 0.0
-    return schedule(GraphPlan(tuple(nodes)), seconds).length
+    waits = {node.label: node.after for node in branching.plan.nodes}
+    took = {label: branching.came_to(label) for label in waits}
+    return longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})[0]

@@ -10,8 +10,7 @@ from ecoshell.errors import StoreError
 from ecoshell.events import Emit
 from ecoshell.messages import Call, Observation
 from ecoshell.planning.btp.base import Evidence, Experienced
-from ecoshell.planning.catp.qop import ALPHA
-from ecoshell.planning.catp.sizes import CostTable
+from ecoshell.planning.catp.costs import ALPHA, CostTable
 from ecoshell.planning.judging.judges import Verdict
 from ecoshell.planning.mode_choice import ModeEvidence
 

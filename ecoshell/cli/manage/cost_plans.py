@@ -9,7 +9,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.manage.show import print_table
 from ecoshell.events import GraphPlanned
-from ecoshell.planning.catp.qop import worth
+from ecoshell.planning.catp.costs import worth
 from ecoshell.sessions.plans import PlannedTurn, PlannedTurns
 from ecoshell.sessions.store import SessionStore
 from ecoshell.untrusted import visible_line

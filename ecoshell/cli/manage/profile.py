@@ -19,7 +19,7 @@ from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Call, Footprint, Observation, ToolDocument
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.planning.catp.profiles import Profile, ProfiledRun, ProfileStore
+from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
 from ecoshell.planning.catp.types import FILE, signature
 from ecoshell.tools.base import Tool, limits_of
 from ecoshell.tools.containing import contained

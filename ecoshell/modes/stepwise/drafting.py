@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ecoshell.modes.stepwise import parting, spans, sums
 from ecoshell.modes.stepwise.referring import Number, references, said_out
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 
 _LISTABLE: tuple[Callable[[str], list[str]], ...] = (
     spans.urls,

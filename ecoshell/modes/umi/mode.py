@@ -11,7 +11,7 @@ from functools import partial
 
 from ecoshell.agent.context import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
-from ecoshell.budget.gate import Hold
+from ecoshell.budget.holds import Hold
 from ecoshell.errors import CallBroken
 from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument

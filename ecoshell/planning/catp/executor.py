@@ -4,17 +4,15 @@ What a node does is the caller's; here is only the order, and what becomes of th
 """
 
 import asyncio
-import heapq
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from typing import Generic, Literal, TypeVar
 
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 
 NodeState = Literal["waiting", "running", "done", "failed", "skipped", "stopped"]
 T = TypeVar("T")
-_STOPPED = "the plan was stopped"
 
 
 class NodeFailed(Exception):
@@ -59,16 +57,14 @@ async def run_graph(
     *,
     parallel: int,
     ordered: Collection[str] = (),
-    seconds: float | None = None,
     watch: Watch[T] | None = None,
 ) -> GraphRun[T]:
     """Run a plan, `parallel` nodes at a time at most; the labels in `ordered` one at a time, as they stand in the plan.
 
-    A node that fails, or takes longer than `seconds`, lets only its descendants be skipped. Any other exception, and a
-    cancellation, stops all branches, waits for their end and is raised; what ran is stopped then, and what waited is
-    skipped. Raises ValueError for a node that waits for none before it.
+    A node that fails lets only its descendants be skipped. Any other exception, and a cancellation, stops all branches,
+    waits for their end and is raised; what ran is stopped then, and what waited is skipped.
     """
-    return await _Run(plan, run_node, parallel, ordered, seconds, watch).whole()
+    return await _Run(plan, run_node, parallel, ordered, watch).whole()
 
 
 class _Run(Generic[T]):
@@ -80,144 +76,94 @@ class _Run(Generic[T]):
         run_node: RunNode[T],
         parallel: int,
         ordered: Collection[str],
-        seconds: float | None,
         watch: Watch[T] | None,
     ) -> None:
         self._run_node = run_node
         self._slots = max(1, parallel)
-        self._seconds = seconds
         self._watch = watch
-        self._position = {node.label: at for at, node in enumerate(plan.nodes)}
         self._runs: dict[str, NodeRun[T]] = {node.label: NodeRun(node) for node in plan.nodes}
         self._results: dict[str, T] = {}
-        self._behind, self._awaited = _edges(plan)
-        self._turns = deque(node.label for node in plan.nodes if node.label in ordered)
+        self._place = {label: at for at, label in enumerate(self._runs)}
+        self._order = TopologicalSorter({node.label: {*node.after} - {TASK} for node in plan.nodes})
+        self._ready: list[str] = []
+        """Nodes that wait for no result any more, but perhaps for their turn or for room."""
+        self._turns = [label for label in self._runs if label in ordered]
         """Nodes whose order counts and that have not ended; only the first may run."""
-        self._ordered = frozenset(self._turns)
-        self._ready: list[int] = []
-        """Positions of nodes that may start, a heap."""
-        self._labels = list(self._position)
         self._stopped = False
 
     async def whole(self) -> GraphRun[T]:
-        loop = asyncio.get_running_loop()
-        self._begun = loop.time()
-        self._clock = loop.time
-        for label, awaited in self._awaited.items():
-            if not awaited:
-                self._may_start(label)
+        self._begun = asyncio.get_running_loop().time()
+        self._order.prepare()
         try:
             async with asyncio.TaskGroup() as self._group:
                 self._start()
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:
-            self._stop()
+            for run in [*self._runs.values()]:  # a node may have been cancelled before its first step
+                if run.state == "running":
+                    self._tell(run, "stopped")
+                elif run.state == "waiting":
+                    self._tell(run, "skipped", reason="the plan was stopped")
         return GraphRun(tuple(self._runs.values()), self._now())
 
     def _now(self) -> float:
-        return self._clock() - self._begun
-
-    def _may_start(self, label: str) -> None:
-        """The node waits for no result any more, but perhaps for its turn."""
-        if label not in self._ordered or self._turns[0] == label:
-            heapq.heappush(self._ready, self._position[label])
+        return asyncio.get_running_loop().time() - self._begun
 
     def _start(self) -> None:
-        """Start what may start, as far as there is room."""
-        while self._slots and self._ready and not self._stopped:
-            label = self._labels[heapq.heappop(self._ready)]
-            self._slots -= 1
-            self._tell(replace(self._runs[label], state="running", started=self._now()))
-            self._group.create_task(self._one(label), name=label)
+        """Start what may start, as far as there is room, in the plan's order."""
+        self._ready = sorted((*self._ready, *self._order.get_ready()), key=self._place.__getitem__)
+        waiting, self._ready = self._ready, []
+        for label in waiting:
+            if not self._slots or (label in self._turns and label != self._turns[0]):
+                self._ready.append(label)
+            else:
+                self._slots -= 1
+                self._tell(self._runs[label], "running")
+                self._group.create_task(self._one(label), name=label)
 
     async def _one(self, label: str) -> None:
         """Run one node, and start what waited for it."""
+        node = self._runs[label].node
+        given = {one: self._results[one] for one in node.after if one != TASK}
         try:
-            result = await self._within_limit(self._runs[label].node)
+            result = self._results[label] = await self._run_node(node, given)
         except NodeFailed as failure:
-            self._end(label, "failed", reason=failure.reason)
-            self._skip(self._behind[label], f"{label} failed")
-        except asyncio.CancelledError:
-            self._stopped = True
-            self._end(label, "stopped")
-            raise
-        except BaseException as defect:
-            self._stopped = True
-            self._end(label, "failed", reason=str(defect) or type(defect).__name__)
-            raise
-        else:
-            self._results[label] = result
-            self._end(label, "done", result=result)
-            for follower in self._behind[label]:
-                self._awaited[follower].discard(label)
-                if not self._awaited[follower] and self._runs[follower].state == "waiting":
-                    self._may_start(follower)
-        self._slots += 1
-        self._next_turn()
-        self._start()
-
-    async def _within_limit(self, node: Node) -> T:
-        given = {label: self._results[label] for label in node.after if label != TASK}
-        limit = asyncio.timeout(self._seconds)
-        try:
-            async with limit:
-                return await self._run_node(node, given)
-        except TimeoutError:
-            if not limit.expired():
-                raise
+            self._fail(label, failure.reason)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
+                self._stopped = True
+                self._tell(self._runs[label], "stopped")
                 raise
-            raise NodeFailed("it was cancelled from within") from None
-        raise NodeFailed(f"it took longer than {self._seconds:g} s")
+            self._fail(label, "it was cancelled from within")
+        except BaseException as defect:
+            self._stopped = True
+            self._tell(self._runs[label], "failed", reason=str(defect) or type(defect).__name__)
+            raise
+        else:
+            self._order.done(label)
+            self._tell(self._runs[label], "done", result=result)
+        self._slots += 1
+        self._turns = [one for one in self._turns if self._runs[one].state in ("waiting", "running")]
+        if not self._stopped:
+            self._start()
 
-    def _end(self, label: str, state: NodeState, *, result: T | None = None, reason: str = "") -> None:
-        self._tell(replace(self._runs[label], state=state, result=result, reason=reason, finished=self._now()))
+    def _fail(self, label: str, reason: str) -> None:
+        """The node came to nothing: skip what waits for it, directly or not."""
+        self._tell(self._runs[label], "failed", reason=reason)
+        lost = {label}
+        for run in [*self._runs.values()]:
+            if not lost.isdisjoint(run.node.after):
+                lost.add(run.node.label)
+                if run.state == "waiting":
+                    self._tell(run, "skipped", reason=f"{label} failed")
 
-    def _skip(self, labels: Collection[str], reason: str) -> None:
-        """Skip those of the nodes that wait, and all behind them."""
-        rest = list(reversed(list(labels)))
-        while rest:
-            label = rest.pop()
-            if self._runs[label].state == "waiting":
-                self._tell(replace(self._runs[label], state="skipped", reason=reason))
-                rest.extend(reversed(self._behind[label]))
-
-    def _stop(self) -> None:
-        """Let nothing stand as if it went on: a node may have been started and cancelled before its first step."""
-        for label in self._labels:
-            if self._runs[label].state == "running":
-                self._end(label, "stopped")
-        self._skip(self._labels, _STOPPED)
-
-    def _next_turn(self) -> None:
-        """Let the next of the nodes whose order counts start, where those before it have ended."""
-        ended = False
-        while self._turns and self._runs[self._turns[0]].state not in ("waiting", "running"):
-            self._turns.popleft()
-            ended = True
-        if ended and self._turns and not self._awaited[self._turns[0]]:
-            self._may_start(self._turns[0])
-
-    def _tell(self, run: NodeRun[T]) -> None:
-        self._runs[run.node.label] = run
+    def _tell(self, run: NodeRun[T], state: NodeState, *, result: T | None = None, reason: str = "") -> None:
+        now = self._now()
+        started = now if state == "running" else run.started
+        finished = None if state in ("running", "skipped") else now
+        told = replace(run, state=state, result=result, reason=reason, started=started, finished=finished)
+        self._runs[run.node.label] = told
         if self._watch is not None:
-            self._watch(run)
-
-
-def _edges(plan: GraphPlan) -> tuple[dict[str, list[str]], dict[str, set[str]]]:
-    """What stands right behind each node, and what each waits for."""
-    behind: dict[str, list[str]] = {}
-    awaited: dict[str, set[str]] = {}
-    for node in plan.nodes:
-        label, before = node.label, set(node.after) - {TASK}
-        if label in behind:
-            raise ValueError(f"{label} stands in the plan twice")
-        if missing := before - behind.keys():
-            raise ValueError(f"{label} waits for {sorted(missing)[0]}, which does not stand before it")
-        for earlier in before:
-            behind[earlier].append(label)
-        behind[label], awaited[label] = [], before
-    return behind, awaited
+            self._watch(told)

@@ -1,47 +1,33 @@
-"""Masking: which tokens may come next, so that every plan that is begun can be completed to a valid one (SPEC §3)."""
+"""Holding a model to plans that solve a problem: a mask over tokens, and a grammar for a local model (SPEC §3).
 
-from ecoshell.planning.catp.base import TASK, Node
-from ecoshell.planning.catp.completion import FAR, Completions, Opened
-from ecoshell.planning.catp.faults import PlanFault, shown
-from ecoshell.planning.catp.rules import Problem
-from ecoshell.planning.catp.words import token_word, written_label
+Both follow `Rules.choices`: under either every plan that is begun can be completed to a valid one, and every valid plan
+can be written, with what a node waits for in one order.
+"""
 
-START, END, OPEN, CLOSE = "[SoP]", "[EoP]", "<SoD>", "<EoD>"
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 
+from ecoshell.models.grammar import literal
+from ecoshell.planning.catp.plan import TASK, Node, PlanFault, shown
+from ecoshell.planning.catp.rules import FAR, Choice, Problem, State
+from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, quoted, token_word
 
-class Mask:
-    """The mask of one problem; it keeps what it has worked out, for any number of drafts."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.completions = Completions(problem)
-        self.beginnings = {f"[{_word(node)}]": node for node in map(Node, problem.tools)}
-        """The first use of each tool, by its token."""
-
-    def draft(self) -> "Draft":
-        """A plan that begins."""
-        return Draft(self)
+MAX_RULES = 4_000
+"""Beyond so many rules the grammar is written for fewer nodes."""
 
 
 class Draft:
     """A plan that is written token by token."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.tokens: list[str] = [START]
-        self._problem = mask.problem
-        self._ways = mask.completions
-        self._standing = self._ways.start
-        self._tools = dict(mask.beginnings)
-        """What each tool's token would begin now: its first use, or a further one."""
-        groups = range(len(self._problem.rules.gives))
-        self._sinks: list[list[str]] = [[] for _ in groups]
-        """Dependency tokens of the nodes that no other waits for, by group."""
-        self._spare: list[list[str]] = [[] for _ in groups]
-        """Those of the other nodes."""
-        self._node = Node("")
-        self._opened: Opened | None = None
-        self._waits: list[str] = []
-        self._next: list[str] | None = None
+        self._problem = problem
+        self._rules = problem.rules
+        self._state: State | None = self._rules.start
+        self._nodes: list[Node] = []
+        self._uses: Counter[str] = Counter()
+        self._next: dict[str, tuple[State | None, Node | None]] | None = None
 
     @property
     def finished(self) -> bool:
@@ -50,66 +36,102 @@ class Draft:
 
     def next_tokens(self) -> list[str]:
         """The tokens that may come next: none when the plan is finished, or when the problem has no solution."""
-        if self._next is None:
-            most = self._problem.max_tokens
-            self._next = [] if self.finished else self._within(FAR - 1 if most is None else most - len(self.tokens) + 1)
-        return self._next
+        return list(self._following())
 
     def add(self, token: str) -> None:
         """Write a token; raises PlanFault for one that may not come."""
-        allowed = self.next_tokens()
+        allowed = self._following()
         if token not in allowed:
-            raise PlanFault(f"{shown(token)} may not come here.", fix=f"These may: {', '.join(allowed[:9])}.")
+            raise PlanFault(f"{shown(token)} may not come here.", fix=f"These may: {', '.join([*allowed][:9])}.")
         self.tokens.append(token)
+        self._state, begun = allowed[token]
         self._next = None
-        if self._opened is None:
-            if token != END:
-                self._node, self._waits = self._tools.pop(token), []
-                self._opened = self._ways.opened(self._problem.rules.class_of[self._node.tool])
-        elif token == CLOSE:
-            self._close(self._opened)
-        elif token != OPEN:
-            self._opened = self._with(self._opened, token)
-            self._waits.append(token)
+        if begun is not None:
+            self._nodes.append(begun)
+            self._uses[begun.tool] += 1
 
-    def _within(self, left: int) -> list[str]:
-        """The tokens from which the end can be reached within so many, themselves among them."""
-        if self._opened is None:
-            ways, classes = self._ways.openings(self._standing), self._problem.rules.class_of
-            found = [token for token, node in self._tools.items() if ways[classes[node.tool]] <= left]
-            return [*found, END] if ways[-1] <= left else found
-        if self.tokens[-1][0] == "[":
-            return [OPEN]
-        sinks, spare, task, close = self._ways.offers(self._standing, self._opened)
-        found: list[str] = []
-        for tokens, way in (*zip(self._sinks, sinks, strict=True), *zip(self._spare, spare, strict=True)):
-            if way <= left:
-                found += [token for token in tokens if token not in self._waits]
-        return [*found, *([TASK] if task <= left else ()), *([CLOSE] if close <= left else ())]
+    def _following(self) -> dict[str, tuple[State | None, Node | None]]:
+        """The tokens that may come next, with the state after each and the node that it begins."""
+        if self._next is None:
+            self._next = {}
+            most = self._problem.max_tokens
+            left = FAR - 1 if most is None else most - len(self.tokens) + 1
+            if self._state is not None and self.tokens[-1][0] == "[" and self._nodes:
+                self._next[OPEN] = self._state, None
+            elif self._state is not None:
+                for choice, after in self._rules.choices(self._state, left):
+                    self._next |= {token: (after, begun) for token, begun in self._tokens(choice)}
+        return self._next
 
-    def _with(self, opened: Opened, token: str) -> Opened:
-        """The node with one more dependency."""
-        if token == TASK:
-            return opened._replace(task=True)
-        for group, (sinks, spare) in enumerate(zip(self._sinks, self._spare, strict=True)):
-            if token in sinks:
-                return self._ways.with_sink(opened, group)
-            if token in spare:
-                return self._ways.with_other(opened, group)
-        raise KeyError(token)
-
-    def _close(self, opened: Opened) -> None:
-        """The node is written: it is a sink, what it waits for is none any more, its tool may have a further use."""
-        self._standing = self._ways.after(self._standing, opened)
-        for sinks, spare in zip(self._sinks, self._spare, strict=True):
-            spare += [token for token in sinks if token in self._waits]
-            sinks[:] = [token for token in sinks if token not in self._waits]
-        self._sinks[self._problem.rules.group_of[opened.tool]].append(f"<{_word(self._node)}>")
-        self._opened = None
-        if self._problem.uses is None or self._node.index < self._problem.uses:
-            further = Node(self._node.tool, index=self._node.index + 1)
-            self._tools[f"[{_word(further)}]"] = further
+    def _tokens(self, choice: Choice) -> Iterator[tuple[str, Node | None]]:
+        """The tokens that say this, and the node that each begins."""
+        kind, number = choice
+        if kind == "tool":
+            for tool, one in self._rules.class_of.items():
+                node = Node(tool, index=self._uses[tool] + 1)
+                if one == number and (self._problem.uses is None or node.index <= self._problem.uses):
+                    yield f"[{token_word(node)}]", node
+        else:
+            yield f"<{token_word(self._nodes[number])}>" if kind == "node" else _SIGNS[kind], None
 
 
-def _word(node: Node) -> str:
-    return token_word(written_label(node))
+_SIGNS = {"task": TASK, "close": CLOSE, "end": END}
+
+
+def plan_grammar(problem: Problem) -> str:
+    """The GBNF grammar of the plans in the numbered form, in which few enough states tell what may come next.
+
+    A plan written under it has as many nodes as the problem allows, or as MAX_RULES rules can tell. Raises PlanFault
+    when no plan solves the problem, and ValueError for one that bounds the uses of a tool or the tokens: a grammar
+    cannot count them.
+    """
+    if problem.uses is not None or problem.max_tokens is not None:
+        raise ValueError("a grammar bounds neither the uses of a tool nor the tokens")
+    rules: dict[State, str] = {}
+    for nodes in range(1, problem.max_nodes + 1):
+        further = _states(replace(problem, max_nodes=nodes))
+        if further is None:
+            break
+        rules = further
+    if not rules:
+        raise PlanFault("No plan of these tools gives what the task asks for.")
+    lines = [f'root ::= "[" {_name(0)}', *rules.values()]
+    for number in range(len(problem.rules.classes)):
+        tools = (literal(quoted(tool)) for tool, one in problem.rules.class_of.items() if one == number)
+        lines.append(f"tool-{number} ::= {' | '.join(tools)}")
+    return "\n".join(lines) + "\n"
+
+
+def _states(problem: Problem) -> dict[State, str] | None:
+    """The rule of every state that plans pass through; None when there are too many."""
+    start = problem.rules.start
+    numbers, rules, waiting = {start: 0}, dict[State, str](), [start]
+    while waiting:
+        state, ways = waiting.pop(), list[str]()
+        for choice, after in problem.rules.choices(state):
+            written = _written(choice, state)
+            if after is not None and after not in numbers:
+                numbers[after] = len(numbers)
+                waiting.append(after)
+            ways.append(written if after is None else f"{written} {_name(numbers[after])}")
+        if not ways:
+            return {}  # only at the start: no other state is come to from which there is no way
+        rules[state] = f"{_name(numbers[state])} ::= {' | '.join(ways)}"
+        if len(numbers) > MAX_RULES:
+            return None
+    return rules
+
+
+def _name(number: int) -> str:
+    return f"s{number}"
+
+
+def _written(choice: Choice, state: State) -> str:
+    """What is written for a choice, as a GBNF expression."""
+    kind, number = choice
+    if kind == "tool":
+        comma, due = ", " if state.groups else "", len(state.groups) + 1
+        return f'{literal(f"{comma}[{due}, ")} tool-{number} ", ["'
+    if kind == "node":
+        return literal(f"{', ' if state.task or any(state.had) else ''}{number + 1}")
+    return {"task": literal(quoted(TASK)), "close": '"]]"', "end": '"]"'}[kind]

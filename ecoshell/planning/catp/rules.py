@@ -1,17 +1,32 @@
-"""What may come next in a plan (SPEC §3): the one description that mask, validator and grammar share.
+"""What may come next in a plan (SPEC §3): the one description that mask, grammar and validator follow.
 
 A tool may come while a use of it is left; it waits for results it can use, and among them is all that it needs; the
-plan ends when what no node waits for is exactly what the task asks for.
+plan ends when what no node waits for is exactly what the task asks for. Nothing comes from which the end could not be
+reached: distances to it are exact. What a node waits for has one order only, `<task>` first and then as the nodes
+stand, so that each plan is written in one way; the validator takes any order.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, islice, product
+from typing import Literal, NamedTuple
 
+from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault, beyond, shown, unknown_tool
+from ecoshell.planning.catp.tpl import Written
 from ecoshell.planning.catp.types import ANY, Signature, serves
 
 MAX_PLANNED = 16
 """Nodes of a plan that a model writes."""
+FAR = 1 << 40
+"""The distance of what cannot be completed."""
+_TOLD = 20
+"""Faults that are looked for: a model that is asked again needs no more."""
+
+Counts = tuple[int, ...]
+"""How many there are of each group of results."""
+Choice = tuple[Literal["tool", "task", "node", "close", "end"], int]
+"""What comes next: a tool of some class, a dependency on `<task>` or on a node by its number from 0, or an end."""
 
 
 @dataclass(frozen=True)
@@ -29,92 +44,245 @@ class Problem:
     """Tokens after [SoP], [EoP] among them; None is no limit beyond the nodes'."""
     uses: int | None = None
     """How often one tool may stand in the plan; None is as often as the nodes allow."""
-    rules: "Rules" = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rules", Rules(self))
+    @cached_property
+    def rules(self) -> "Rules":
+        """What may come next."""
+        return Rules(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Bag:
-    """Results at hand, counted by group, and whether what the user gave is among them."""
+class ToolClass(NamedTuple):
+    """Tools that the rules treat alike."""
 
-    counts: tuple[int, ...]
+    needs: tuple[str, ...]
+    usable: tuple[bool, ...]
+    """Whether they can use a result of each group."""
+    task_usable: bool
+    group: int
+    """That of their results."""
+
+
+class State(NamedTuple):
+    """A plan that is begun, as far as it counts for what may come next."""
+
+    groups: Counts = ()
+    """The group of each node's result."""
+    sinks: tuple[bool, ...] = ()
+    """Whether no other node waits for it; this is not told apart where the task asks for nothing."""
+    left: Counts = ()
+    """Uses that each class of tools still has; empty when there is no limit."""
+    tool: int | None = None
+    """The class of the node that is being written; None between two nodes."""
+    had: Counts = ()
+    """What that node waits for so far, counted no further than any tool needs."""
     task: bool = False
+    """Whether it waits for what the user gave."""
+    next: int = 0
+    """The first node it may still wait for."""
+
+
+class _Standing(NamedTuple):
+    """A plan between two nodes, as far as its completion goes: here only numbers count, which makes few states."""
+
+    left: Counts
+    sinks: Counts
+    spare: Counts
+    """Results that some node waits for, counted no further than any tool needs."""
+    nodes: int
+    """Nodes that may still come."""
+
+
+class _Begun(NamedTuple):
+    """The node that is being written, likewise."""
+
+    tool: int
+    had: Counts
+    task: bool
+    sinks: Counts
+    """What it may still wait for."""
+    spare: Counts
 
 
 class Rules:
-    """The rules of one problem, over classes of tools and groups of results that behave alike."""
+    """The rules of one problem, over groups of results and classes of tools that behave alike."""
 
     def __init__(self, problem: Problem) -> None:
+        tools = problem.tools
         self._problem = problem
-        self.signatures: tuple[Signature, ...] = tuple(dict.fromkeys(problem.tools.values()))
-        """One for each class of tools."""
-        numbers = {signature: number for number, signature in enumerate(self.signatures)}
-        self.class_of: dict[str, int] = {tool: numbers[signature] for tool, signature in problem.tools.items()}
-        behaviours = [self._behaviour(signature) for signature in self.signatures]
-        distinct = list(dict.fromkeys(behaviours))
-        self.group_of: tuple[int, ...] = tuple(distinct.index(behaviour) for behaviour in behaviours)
-        """The group of each class's results."""
-        self.gives: tuple[frozenset[str], ...] = tuple(
-            self.signatures[behaviours.index(behaviour)].gives for behaviour in distinct
-        )
-        """As what each group's results can be read."""
+        kinds = {kind for one in tools.values() for kind in (*one.takes, *one.needs)} | {*problem.wanted}
+        served = {one.gives: tuple(serves(one.gives, kind) for kind in sorted(kinds)) for one in tools.values()}
+        numbers = {behaviour: number for number, behaviour in enumerate(dict.fromkeys(served.values()))}
+        self.group_of = {tool: numbers[served[one.gives]] for tool, one in tools.items()}
+        """The group of each tool's results."""
+        gives = {numbers[behaviour]: kinds for kinds, behaviour in reversed(served.items())}
+        self.gives = tuple(gives[number] for number in range(len(numbers)))
+        """As what the results of each group can be read."""
+        classes = {tool: self._class(tool, one) for tool, one in tools.items()}
+        self.classes = tuple(dict.fromkeys(classes.values()))
+        self.class_of = {tool: self.classes.index(one) for tool, one in classes.items()}
+        self._none: Counts = (0,) * len(self.gives)
+        self._enough = max([1, *(len(one.needs) for one in self.classes)])
+        """Results of one group beyond which a further one makes no difference."""
+        self._ways = lru_cache(maxsize=1 << 14)(self._ways_uncached)
+        self._to_end = cache(self._to_end_uncached)
+        self._to_end_by = cache(self._to_end_by_uncached)
+        self._whole_nodes = cache(self._whole_nodes_uncached)
+        self._endings = cache(self._endings_uncached)
+        self._further = cache(self._further_uncached)
 
-    def _behaviour(self, signature: Signature) -> tuple[bool, ...]:
-        """What distinguishes a result: which kinds that anybody takes or wants it serves as."""
-        return tuple(serves(signature.gives, kind) for kind in self._kinds)
-
-    @cached_property
-    def _kinds(self) -> tuple[str, ...]:
-        asked = {kind for signature in self.signatures for kind in (*signature.takes, *signature.needs)}
-        return tuple(sorted(asked | set(self._problem.wanted)))
-
-    @cached_property
-    def members(self) -> tuple[tuple[str, ...], ...]:
-        """The tools of each class."""
-        return tuple(
-            tuple(tool for tool, found in self.class_of.items() if found == number)
-            for number in range(len(self.signatures))
-        )
+    def _class(self, tool: str, one: Signature) -> ToolClass:
+        usable = tuple(_uses(one, gives) for gives in self.gives)
+        return ToolClass(one.needs, usable, _uses(one, self._problem.given), self.group_of[tool])
 
     @cached_property
-    def usable(self) -> tuple[tuple[bool, ...], ...]:
-        """For each class, whether it can use a result of each group."""
-        return tuple(tuple(_uses(one, gives) for gives in self.gives) for one in self.signatures)
+    def start(self) -> State:
+        """A plan without nodes."""
+        uses = self._problem.uses
+        members = [*self.class_of.values()]
+        return State(left=() if uses is None else tuple(members.count(n) * uses for n in range(len(self.classes))))
 
-    @cached_property
-    def task_usable(self) -> tuple[bool, ...]:
-        """For each class, whether it can use what the user gives."""
-        return tuple(_uses(one, self._problem.given) for one in self.signatures)
+    def choices(self, state: State, most: int = FAR - 1) -> Iterator[tuple[Choice, State | None]]:
+        """What may come next if the plan is to end within so many tokens, and the state after it; None is the end."""
+        for choice, after, tokens in self._ways(state):
+            if tokens <= most:
+                yield choice, after
 
-    def covers(self, number: int, bag: Bag) -> bool:
-        """Whether a tool of this class finds all it needs in the bag, and there is something in it."""
-        if not bag.task and not any(bag.counts):
-            return False
-        return self.missing(number, bag) == ""
+    def _ways_uncached(self, state: State) -> list[tuple[Choice, State | None, int]]:
+        """What the rules let come next, the state after it, and the tokens to the end that way."""
+        found: list[tuple[Choice, State | None, int]] = []
+        for choice, after in self._permitted(state):
+            tokens = 2 if choice[0] == "tool" else 1  # <SoD> belongs to the tool
+            found.append((choice, after, tokens + (0 if after is None else self.distance(after))))
+        return found
 
-    def missing(self, number: int, bag: Bag) -> str:
-        """The first kind that a tool of this class needs and the bag does not bring; empty when there is none."""
-        needs = self.signatures[number].needs
-        return _missing(needs, self._supplies(bag, len(needs)))
+    def _permitted(self, state: State) -> Iterator[tuple[Choice, State | None]]:
+        """What the rules let come next, whether or not the plan could be ended then."""
+        if state.tool is None:
+            if self.delivers(self._counted(state.groups, state.sinks)):
+                yield ("end", 0), None
+            if len(state.groups) < self._problem.max_nodes:
+                for number in self._usable_classes(state.left):
+                    yield ("tool", number), state._replace(tool=number, left=_less(state.left, number), had=self._none)
+            return
+        tool, begun = self.classes[state.tool], state.task or any(state.had)
+        if tool.task_usable and not begun:
+            yield ("task", 0), state._replace(task=True)
+        for at in range(state.next, len(state.groups)):
+            group = state.groups[at]
+            if tool.usable[group]:
+                had = tuple(min(n + (at == group), self._enough) for at, n in enumerate(state.had))
+                sinks = (*state.sinks[:at], not self._problem.wanted, *state.sinks[at + 1 :])
+                yield ("node", at), state._replace(had=had, sinks=sinks, next=at + 1)
+        if begun and not self.missing(tool.needs, state.had, task=state.task):
+            yield ("close", 0), State((*state.groups, tool.group), (*state.sinks, True), state.left)
 
-    def _supplies(self, bag: Bag, most: int) -> tuple[frozenset[str], ...]:
-        """What the bag brings, one entry for each thing, as far as so many are of use."""
-        brought = [gives for gives, count in zip(self.gives, bag.counts, strict=True) for _ in range(min(count, most))]
-        given = [frozenset({kind}) for kind in self._problem.given] if bag.task else []
-        return (*brought, *given)
+    def _usable_classes(self, left: Counts) -> list[int]:
+        return [number for number in range(len(self.classes)) if not left or left[number]]
 
-    def delivers(self, sinks: Sequence[int]) -> bool:
+    def missing(self, needs: tuple[str, ...], counts: Counts, *, task: bool) -> str:
+        """The first of these needs that results, counted by group, and what the user gave do not meet; or none."""
+        brought = [gives for gives, n in zip(self.gives, counts, strict=True) for _ in range(min(n, len(needs)))]
+        return _missing(needs, (*brought, *(frozenset({kind}) for kind in self._problem.given if task)))
+
+    def delivers(self, sinks: Counts) -> bool:
         """Whether the results nobody waits for, counted by group, are what the task asks for, no more and no less."""
-        if not any(sinks):
-            return False
         wanted = self._problem.wanted
-        supplies = self._supplies(Bag(tuple(sinks)), len(wanted))
-        return not wanted or (sum(sinks) == len(wanted) and not _missing(wanted, supplies))
+        if not wanted:
+            return any(sinks)
+        return sum(sinks) == len(wanted) and not self.missing(wanted, sinks, task=False)
+
+    def distance(self, state: State) -> int:
+        """Tokens to the end along a shortest completion; FAR where there is none."""
+        sinks = self._counted(state.groups, state.sinks)
+        spare = self._counted(state.groups, (not one for one in state.sinks), self._enough)
+        standing = _Standing(state.left, sinks, spare, self._problem.max_nodes - len(state.groups))
+        if state.tool is None:
+            return self._to_end(standing)
+        groups, later = state.groups[state.next :], state.sinks[state.next :]
+        sinks = self._counted(groups, later)
+        spare = self._counted(groups, (not one for one in later), self._enough)
+        return self._to_end_within(standing, _Begun(state.tool, state.had, state.task, sinks, spare))
+
+    def _counted(self, groups: Counts, which: Iterable[bool], most: int = FAR) -> Counts:
+        counts = [0] * len(self.gives)
+        for group, counts_too in zip(groups, which, strict=True):
+            counts[group] += counts_too
+        return tuple(min(n, most) for n in counts)
+
+    def _to_end_within(self, standing: _Standing, node: _Begun) -> int:
+        return min((tokens + self._to_end(after) for tokens, after in self._endings(standing, node)), default=FAR)
+
+    def _to_end_uncached(self, standing: _Standing) -> int:
+        """From between two nodes: with few nodes first, as each takes three tokens and those it waits for."""
+        if self.delivers(standing.sinks):
+            return 1
+        best, limit = FAR, self._problem.max_tokens or FAR
+        superfluous = sum(standing.sinks) - len(self._problem.wanted) if self._problem.wanted else -FAR
+        for nodes in range(1, standing.nodes + 1):
+            least = 1 + 3 * nodes + max(nodes, superfluous + nodes)
+            if least >= best or least > limit:
+                break
+            best = min(best, self._to_end_by(standing, nodes))
+        return best
+
+    def _to_end_by_uncached(self, standing: _Standing, nodes: int) -> int:
+        """By exactly so many nodes."""
+        if nodes == 0:
+            return 1 if self.delivers(standing.sinks) else FAR
+        if sum(standing.sinks) + nodes < len(self._problem.wanted):
+            return FAR
+        ways = self._whole_nodes(standing)
+        return min((tokens + self._to_end_by(after, nodes - 1) for tokens, after in ways), default=FAR)
+
+    def _whole_nodes_uncached(self, standing: _Standing) -> list[tuple[int, _Standing]]:
+        """The nodes that may come next: the tokens of each, and where the plan stands then."""
+        return [
+            (2 + tokens, after)
+            for number in self._usable_classes(standing.left)
+            for tokens, after in self._endings(
+                standing._replace(left=_less(standing.left, number)),
+                _Begun(number, self._none, False, standing.sinks, standing.spare),
+            )
+        ]
+
+    def _endings_uncached(self, standing: _Standing, node: _Begun) -> list[tuple[int, _Standing]]:
+        """The ways to end a node: the tokens that still come of it, and where the plan stands then."""
+        tool, found = self.classes[node.tool], list[tuple[int, _Standing]]()
+        free = tool.task_usable and not node.task and not any(node.had)
+        for taken in product(*map(range, (n + 1 for n in _masked(node.sinks, tool.usable)))):
+            had = tuple(min(sum(both), self._enough) for both in zip(node.had, taken, strict=True))
+            further = self._further(node.tool, had, node.spare, node.task, free)
+            if further is not None:
+                sinks = [n - less for n, less in zip(standing.sinks, taken, strict=True)]
+                sinks[tool.group] += 1
+                spare = tuple(min(sum(both), self._enough) for both in zip(standing.spare, taken, strict=True))
+                after = _Standing(standing.left, tuple(sinks), spare, standing.nodes - 1)
+                found.append((sum(taken) + further + 1, after))
+        return found
+
+    def _further_uncached(self, number: int, had: Counts, spare: Counts, task: bool, free: bool) -> int | None:
+        """How many further dependencies a node needs at least; None when it cannot have all it needs.
+
+        `free` is whether `<task>` may be one.
+        """
+        tool, found = self.classes[number], list[int]()
+        rooms = (range(n + 1) for n in _masked(spare, tool.usable))
+        for *more, task_too in product(*rooms, (0, 1) if free else (0,)):
+            counts, with_task = tuple(map(sum, zip(had, more, strict=True))), task or task_too > 0
+            if (with_task or any(counts)) and not self.missing(tool.needs, counts, task=with_task):
+                found.append(sum(more) + task_too)
+        return min(found, default=None)
 
 
-def _uses(signature: Signature, given: Sequence[str] | frozenset[str]) -> bool:
+def _masked(counts: Counts, usable: tuple[bool, ...]) -> list[int]:
+    return [n if use else 0 for n, use in zip(counts, usable, strict=True)]
+
+
+def _less(left: Counts, number: int) -> Counts:
+    return tuple(n - (at == number) for at, n in enumerate(left))
+
+
+def _uses(signature: Signature, given: Iterable[str]) -> bool:
     """Whether a tool can use a result; one that takes nothing is only put in order by what it waits for."""
     return not signature.takes or any(serves(given, kind) for kind in signature.takes)
 
@@ -124,22 +292,83 @@ def _missing(needs: tuple[str, ...], supplies: tuple[frozenset[str], ...]) -> st
     """The first need that cannot be met when each thing meets one; ANY meets all."""
     if any(ANY in supply for supply in supplies):
         return ""
-    held: dict[int, int] = {}
-    for number, _ in enumerate(needs):
-        if not _assign(number, needs, supplies, held, set()):
-            return needs[number]
-    return ""
+    return next((need for at, need in enumerate(needs, 1) if not _met(needs[:at], supplies)), "")
 
 
-def _assign(
-    number: int, needs: tuple[str, ...], supplies: tuple[frozenset[str], ...], held: dict[int, int], tried: set[int]
-) -> bool:
-    """Find a thing for a need, moving others to other things where that helps (augmenting paths)."""
-    for at, supply in enumerate(supplies):
-        if at in tried or not serves(supply, needs[number]):
-            continue
-        tried.add(at)
-        if at not in held or _assign(held[at], needs, supplies, held, tried):
-            held[at] = number
-            return True
-    return False
+def _met(needs: tuple[str, ...], supplies: tuple[frozenset[str], ...]) -> bool:
+    """Whether there is a thing for each need."""
+    return not needs or any(
+        serves(supply, needs[0]) and _met(needs[1:], (*supplies[:at], *supplies[at + 1 :]))
+        for at, supply in enumerate(supplies)
+    )
+
+
+def validate(plan: GraphPlan, problem: Problem, written: Written | None = None) -> None:
+    """Raise PlanFault for a plan that does not solve the problem; its message tells the faults, each with its node.
+
+    With the plan as it was written, each has its line and column, too.
+    """
+    if found := faults(plan, problem, written):
+        raise PlanFault.of(found)
+
+
+def faults(plan: GraphPlan, problem: Problem, written: Written | None = None) -> list[PlanFault]:
+    """What keeps a plan from solving the problem, the first twenty faults."""
+    found = [*islice(_limits_passed(plan.nodes, problem), _TOLD)] or [*islice(_misfits(plan, problem), _TOLD)]
+    return found if written is None else [written.placed(fault) for fault in found]
+
+
+def _limits_passed(nodes: Sequence[Node], problem: Problem) -> Iterator[PlanFault]:
+    """Tools that are not known, and what there is too much of."""
+    if len(nodes) > problem.max_nodes:
+        yield beyond(nodes, problem.max_nodes)
+    used: dict[str, int] = {}
+    for at, node in enumerate(nodes):
+        due = used[node.tool] = used.get(node.tool, 0) + 1
+        said = ""
+        if node.tool not in problem.tools:
+            said = unknown_tool(node.tool, problem.tools)
+        elif problem.uses is not None and due > problem.uses:
+            said = f"{shown(node.label)}: a tool may be used {problem.uses} times at most."
+        elif node.index != due:
+            right = Node(node.tool, index=due).label
+            said = f"{shown(node.label)} is use {due} of {shown(node.tool)}: call it {shown(right)}."
+        if said:
+            yield PlanFault(said, node=node.label, spot=(at, ITSELF))
+    ends = [*accumulate(len(node.after) + 3 for node in nodes)]  # [SoP] does not count
+    if problem.max_tokens is not None and ends[-1] >= problem.max_tokens:
+        at = next(at for at, end in enumerate(ends) if end >= problem.max_tokens)
+        label, said = nodes[at].label, f"The plan has {ends[-1] + 1} tokens; at most {problem.max_tokens} are taken"
+        yield PlanFault(f"{said}: {shown(label)} is beyond them.", node=label, spot=(at, ITSELF))
+
+
+def _misfits(plan: GraphPlan, problem: Problem) -> Iterator[PlanFault]:
+    """What does not fit in a plan of known tools: what flows in at each node, and what comes out at the end."""
+    rules = problem.rules
+    groups = {node.label: rules.group_of[node.tool] for node in plan.nodes}
+    for at, node in enumerate(plan.nodes):
+        yield from _misfits_of(at, node, groups, problem)
+    sinks = [groups[node.label] for node in plan.sinks]
+    if not rules.delivers(tuple(sinks.count(group) for group in range(len(rules.gives)))):
+        first = plan.sinks[0]
+        ends = (f"{shown(node.label)} ({'/'.join(sorted(problem.tools[node.tool].gives))})" for node in plan.sinks[:8])
+        asked = f"The task asks for {' and '.join(problem.wanted)}, nothing more and nothing less"
+        said = f"{asked}; the plan ends in {', '.join(ends)}."
+        yield PlanFault(said, node=first.label, spot=(plan.nodes.index(first), ITSELF))
+
+
+def _misfits_of(at: int, node: Node, groups: Mapping[str, int], problem: Problem) -> Iterator[PlanFault]:
+    rules, name = problem.rules, shown(node.label)
+    tool = rules.classes[rules.class_of[node.tool]]
+    counts = [0] * len(rules.gives)
+    for place, label in enumerate(node.after):
+        if not (tool.task_usable if label == TASK else tool.usable[groups[label]]):
+            taken = " or ".join(sorted(problem.tools[node.tool].takes))
+            given = " and ".join(problem.given) if label == TASK else "/".join(sorted(rules.gives[groups[label]]))
+            said = f"{name} takes {taken}, and {shown(label)} gives {given}."
+            yield PlanFault(said, node=node.label, spot=(at, place))
+        if label != TASK:
+            counts[groups[label]] += 1
+    if kind := rules.missing(tool.needs, tuple(counts), task=TASK in node.after):
+        said = f"{name} needs {kind}, and nothing it waits for gives (enough of) it."
+        yield PlanFault(said, node=node.label, spot=(at, ITSELF))

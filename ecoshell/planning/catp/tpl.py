@@ -1,71 +1,418 @@
-"""The tool planning language: parse and print branching plans (CATP-LLM §3.1, SPEC §3).
+"""The tool planning language: branching plans read from texts, and printed (CATP-LLM §3.1, SPEC §3).
 
 tokens    [SoP] [count_text] <SoD> <task> <EoD> [calculate] <SoD> <count_text> <EoD> [EoP]
 text      ["count_text", ["<task>"], "calculate", ["count_text"]]
 numbered  [[1, "count_text", ["<task>"]], [2, "calculate", [1]]]
 
 The first two are the paper's. The third names what a node waits for by its number, so that a grammar can hold a model
-to it exactly (planning/catp/grammar). A dependency is `<task>` or a node that stands earlier. A label is a tool's name,
+to it exactly (planning/catp/masking). A dependency is `<task>` or a node that stands earlier. A label is a tool's name,
 and from its second use on its index: `read_file#2`; a tool whose own name ends so is written with its index, `c#2#1`.
 In the token form a name with blanks, brackets or quotes, or one of the language's own words, is a JSON string:
 `["my tool"]`, `<"task">`.
 """
 
-from collections.abc import Collection
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.checks import MAX_NODES, check
-from ecoshell.planning.catp.faults import PlanFault
-from ecoshell.planning.catp.reading import Reader
-from ecoshell.planning.catp.scanner import unfenced
-from ecoshell.planning.catp.words import quoted, token_word, written_label
-
-__all__ = ["MAX_NODES", "Form", "PlanFault", "parse", "render", "tokens"]
+from ecoshell.planning.catp.plan import (
+    BOM,
+    ITSELF,
+    MAX_NODES,
+    TASK,
+    GraphPlan,
+    Node,
+    PlanFault,
+    beyond,
+    faults_of,
+    shown,
+    unknown_tool,
+)
 
 Form = Literal["tokens", "text", "numbered"]
+START, END, OPEN, CLOSE = "[SoP]", "[EoP]", "<SoD>", "<EoD>"
+MAX_TEXT = 200_000
+"""Characters of a text in which a plan is looked for."""
+
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+"""A JSON string, by what closes it; `.` has to match newlines."""
+_QUOTED = re.compile(_STRING, re.DOTALL)
+_BARE = r'[^\s\[\]<>"\\]++'
+"""What stands within the brackets of a token without quotes."""
+_WORD = re.compile(_BARE)
+_WAITED = re.compile(rf"\s*+<\s*+({_STRING}|{_BARE})\s*+>", re.DOTALL)
+"""A dependency in the token form."""
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?![0-9])")
+_LISTED = re.compile(rf"\s*+({_STRING})\s*+([,\]])", re.DOTALL)
+"""A dependency in a list, and what stands behind it."""
+_NUMBERED = re.compile(rf"\s*+({_STRING}|{_NUMBER.pattern})\s*+([,\]])", re.DOTALL)
+_INDEX = re.compile(r"#([1-9]\d{0,3})\Z", re.ASCII)
+_TASK_NAMES = frozenset({TASK, "task", "input_of_query"})
+"""How the dependency on what the user gave may be written; OpenCATP's recorded plans have the last."""
+_RESERVED = _TASK_NAMES | {"SoP", "EoP", "SoD", "EoD"}
+_BLANK = re.compile(r"\s*+")
+_FENCE = re.compile(r"\s*+```[\w-]*+[ \t]*+\n")
+_TOKEN_FORM = re.compile(r"\[\s*+SoP\s*+\]")
+_TOKEN_END = re.compile(r"\[\s*+EoP\s*+\]")
+_NUMBERED_FORM = re.compile(r"\[\s*+\[")
+_BEGINNING = re.compile(r'\[\s*+(?:"|\[|SoP\s*+\])')
+_PARTS = re.compile(rf"{_STRING}?|[\[\]]", re.DOTALL)
+"""What counts for where a list closes: brackets, and strings, which hide theirs; an open one hides all that follows."""
+_BRACKET = re.compile(r"[\[\]]")
+
+
+def render(plan: GraphPlan, form: Form = "tokens") -> str:
+    """The plan as a text that `parse` reads back, all on one line.
+
+    The numbered form keeps the order of the nodes, not their indices: these count the uses of each tool from 1 on.
+    """
+    if form == "tokens":
+        words = {node.label: token_word(node) for node in plan.nodes} | {TASK: "task"}
+        nodes = (f"[{words[node.label]}] {OPEN} {_waits(node, words, '<{}>', ' ')} {CLOSE}" for node in plan.nodes)
+        return " ".join((START, *nodes, END))
+    if form == "text":
+        words = {node.label: quoted(_written_label(node)) for node in plan.nodes} | {TASK: quoted(TASK)}
+        entries = (f"{words[node.label]}, [{_waits(node, words)}]" for node in plan.nodes)
+    else:
+        words = {node.label: str(number) for number, node in enumerate(plan.nodes, 1)} | {TASK: quoted(TASK)}
+        entries = (f"[{words[node.label]}, {quoted(node.tool)}, [{_waits(node, words)}]]" for node in plan.nodes)
+    return f"[{', '.join(entries)}]"
+
+
+def _waits(node: Node, words: dict[str, str], around: str = "{}", between: str = ", ") -> str:
+    return between.join(around.format(words[label]) for label in node.after)
+
+
+def token_word(node: Node) -> str:
+    """A node's label within the brackets of a token: bare, or quoted where it could be taken for something else."""
+    label = _written_label(node)
+    plain = _WORD.fullmatch(label) and label.isprintable() and label not in _RESERVED
+    return label if plain else quoted(label)
+
+
+def quoted(text: str) -> str:
+    """A JSON string; characters that could steer a terminal are escaped in it."""
+    return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _written_label(node: Node) -> str:
+    """The label as it stands in a text: `read_file`, `read_file#2`, and `c#2#1` where the tool itself is `c#2`."""
+    return f"{node.tool}#1" if node.index == 1 and _INDEX.search(node.tool) else node.label
 
 
 def parse(text: str, *, tools: Collection[str] | None = None, max_nodes: int = MAX_NODES) -> GraphPlan:
     """The plan that a text in any of the forms says, and nothing else; a code fence around it is passed over.
 
     `tools` are the names that are known; None takes every name. Raises PlanFault, which tells the place, also for what
-    is no text. What a model writes has prose around it: that is read by planning/catp/prose.
+    is no text. What a model writes has prose around it: that is read by `find_plan`.
     """
     taken = _text(text)
-    return Reader(taken, unfenced(taken), tools, max_nodes).written().plan
+    return _Reader(taken, *_unfenced(taken), tools, max_nodes).written().plan
 
 
-def render(plan: GraphPlan, form: Form = "tokens") -> str:
-    """The plan as a text that `parse` reads back, all on one line; raises PlanFault for what is no plan.
+def _text(given: object) -> str:
+    if isinstance(given, str):
+        return given
+    raise PlanFault(f"A plan is read from a text (str), and this is {type(given).__name__}.")
 
-    The numbered form keeps the order of the nodes, not their indices: these count the uses of each tool from 1 on.
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A plan as it was written."""
+
+    plan: GraphPlan
+    text: str
+    places: tuple[tuple[int, ...], ...]
+    """Of each node where it stands, and then where each of its dependencies does; characters from 0."""
+
+    def placed(self, fault: PlanFault) -> PlanFault:
+        """The fault with its place in the text."""
+        return _placed(fault, self.text, self.places)
+
+
+def _placed(fault: PlanFault, text: str, places: Sequence[Sequence[int]]) -> PlanFault:
+    at, number = fault.spot
+    return PlanFault.at(text, places[at][number - ITSELF], fault.message, fault.node)
+
+
+def find_plan(text: str, tools: Collection[str] | None = None) -> Written:
+    """The plan in what a model wrote, with places in the whole of it; raises PlanFault where there is none, or several.
+
+    It is the longest of the lists that begin as a plan does. What reads like another must be a part of it, as where its
+    nodes are explained; a second plan is a fault, and never is a part run in the place of the whole.
     """
-    check(plan)
-    if form == "tokens":
-        return " ".join(tokens(plan))
-    if form == "text":
-        words = {node.label: quoted(written_label(node)) for node in plan.nodes} | {TASK: quoted(TASK)}
-        return f"[{', '.join(f'{words[node.label]}, [{_listed(node, words)}]' for node in plan.nodes)}]"
-    numbers = {node.label: str(number) for number, node in enumerate(plan.nodes, 1)} | {TASK: quoted(TASK)}
-    entries = (f"[{numbers[node.label]}, {quoted(node.tool)}, [{_listed(node, numbers)}]]" for node in plan.nodes)
-    return f"[{', '.join(entries)}]"
+    if len(text) > MAX_TEXT:
+        raise PlanFault.at(text, MAX_TEXT, f"A plan is looked for in {MAX_TEXT:,} characters; here are {len(text):,}.")
+    lists = list(_lists(text))
+    if not lists:
+        return _Reader(text, *_unfenced(text), tools).written()
+    likely, start, end = max(lists, key=lambda one: (one[0], one[2] - one[1]))
+    whole = _Reader(text, start, end, tools)
+    for likely, start, end in lists:
+        if likely and not _Reader(text, start, end, tools).is_part_of(whole):
+            raise PlanFault.at(text, start, "There are two plans, and this is the shorter one: write one, as one list.")
+    return whole.written()
 
 
-def tokens(plan: GraphPlan) -> list[str]:
-    """The plan as the sequence of tool, dependency and structure tokens that a model learns to write."""
-    words = {node.label: token_word(written_label(node)) for node in plan.nodes} | {TASK: "task"}
-    found = ["[SoP]"]
-    for node in plan.nodes:
-        found += [f"[{words[node.label]}]", "<SoD>", *(f"<{words[label]}>" for label in node.after), "<EoD>"]
-    return [*found, "[EoP]"]
+def _lists(text: str) -> Iterator[tuple[bool, int, int]]:
+    """The outermost lists: whether each begins as a plan does, its start and its end; an opening bracket that prose
+    never closes is passed over."""
+    opened: list[int] = []
+    closing: dict[int, int] = {}  # when quotes mean nothing, as in prose
+    for bracket in _BRACKET.finditer(text):
+        if bracket[0] == "[":
+            opened.append(bracket.start())
+        elif opened:
+            closing[opened.pop()] = bracket.end()
+    at = text.find("[")
+    while at >= 0:
+        likely = _BEGINNING.match(text, at) is not None
+        end = _end_of_plan(text, at) if likely else closing.get(at)
+        if end is not None:
+            yield likely, at, end
+        at = text.find("[", at + 1 if end is None else end)
 
 
-def _text(written: object) -> str:
-    if isinstance(written, str):
-        return written
-    raise PlanFault(f"A plan is read from a text (str), and this is {type(written).__name__}.")
+def _end_of_plan(text: str, start: int) -> int:
+    """Where a plan ends that begins here; the text's end where it does not."""
+    if _TOKEN_FORM.match(text, start):
+        found = _TOKEN_END.search(text, start)
+        return found.end() if found else len(text)
+    depth = 0
+    for part in _PARTS.finditer(text, start):
+        depth += (part[0] == "[") - (part[0] == "]")
+        if not depth:
+            return part.end()
+    return len(text)
 
 
-def _listed(node: Node, words: dict[str, str]) -> str:
-    return ", ".join(words[label] for label in node.after)
+def _unfenced(text: str) -> tuple[int, int]:
+    """Where a text begins and ends without a byte order mark before it and a code fence around it."""
+    start = len(BOM) if text.startswith(BOM) else 0
+    fence = _FENCE.match(text, start)
+    if fence is None:
+        return start, len(text)
+    closing = text.rfind("```", fence.end())
+    closed = closing >= 0 and not text[closing + 3 :].strip()
+    return fence.end(), closing if closed else len(text)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A node as it was written."""
+
+    tool: str
+    index: int
+    after: list[str | int] = field(default_factory=list[str | int])
+    """Dependencies: TASK, a label or a number."""
+    places: list[int] = field(default_factory=list[int])
+    """Its own, and those of its dependencies."""
+
+
+class _Reader:
+    """Reads one part of a text from its beginning to its end, in time in proportion to its length."""
+
+    def __init__(
+        self, text: str, start: int, end: int, tools: Collection[str] | None, max_nodes: int = MAX_NODES
+    ) -> None:
+        self._text = text
+        self._at, self._end = start, end
+        self._start = start
+        self._tools = tools if tools is None else frozenset(tools)
+        self._max_nodes = max_nodes
+        self._entries: list[_Entry] = []
+
+    def written(self) -> Written:
+        """The plan that stands there; raises PlanFault with the place of what keeps it from being one."""
+        nodes = self.nodes
+        places = tuple(tuple(entry.places) for entry in self._entries) or ((self._start,),)
+        for at, node in enumerate(nodes):
+            if self._tools is not None and node.tool not in self._tools:
+                fault = PlanFault(unknown_tool(node.tool, self._tools), node=node.label, spot=(at, ITSELF))
+                raise _placed(fault, self._text, places)
+        for fault in faults_of(nodes):
+            raise _placed(fault, self._text, places)
+        return Written(GraphPlan(nodes), self._text, places)
+
+    def is_part_of(self, whole: "_Reader") -> bool:
+        """Whether this adds no node to the whole: it repeats some, or is none in the language."""
+        try:
+            nodes = self.nodes
+        except PlanFault:
+            return True
+        return set(nodes) <= set(whole.nodes)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that stand there, whether they are a plan or not; raises PlanFault where it is not the language."""
+        self._start = self._skip()
+        if self._at >= self._end:
+            raise PlanFault.at(self._text, self._at, "There is no plan: the text is empty.")
+        if _TOKEN_FORM.match(self._text, self._at, self._end):
+            self._read_tokens()
+        else:
+            self._read_list(numbered=_NUMBERED_FORM.match(self._text, self._at, self._end) is not None)
+        self._skip()
+        if self._at < self._end:
+            raise self._expected("the end of the text")
+        return self._resolved()
+
+    def _read_tokens(self) -> None:
+        """`[SoP] [tool] <SoD> <dep> … <EoD> … [EoP]`."""
+        for sign in ("[", "SoP", "]"):
+            self._take(sign)
+        while True:
+            self._take("[", "`[` and a tool, or `[EoP]`")
+            place, (word, bare) = self._skip(), self._word("a tool's name")
+            self._take("]")
+            if bare and word == "EoP":
+                return
+            entry = self._begin(*self._key(word), place)
+            self._take("<", "`<SoD>`")
+            if self._word("SoD") != ("SoD", True):
+                raise self._expected("`<SoD>` before this")
+            self._take(">")
+            self._read_waited(entry)
+
+    def _read_waited(self, entry: _Entry) -> None:
+        """`<dep> … <EoD>`."""
+        while found := _WAITED.match(self._text, self._at, self._end):
+            self._at, word = found.end(), found[1]
+            if word == "EoD":
+                return
+            entry.places.append(found.start(1))
+            entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else word)
+            if word in _TASK_NAMES:
+                entry.after[-1] = TASK
+        self._take("<", "`<` and a dependency, or `<EoD>`")
+        self._word("a dependency")
+        raise self._expected("`>`")
+
+    def _read_list(self, *, numbered: bool) -> None:
+        """`["tool", ["dep", …], …]`, or `[[1, "tool", ["<task>", …]], …]`."""
+        uses: Counter[str] = Counter()
+        self._take("[", "`[`, as a plan begins")
+        if not numbered and self._took("]"):
+            return
+        while True:
+            if numbered:
+                self._take("[", "`[` and the next node")
+                self._read_number(len(self._entries) + 1)
+                self._take(",")
+            place, name = self._skip(), self._string("a tool's name")
+            uses[name] += 1
+            entry = self._begin(*((name, uses[name]) if numbered else self._key(name)), place)
+            self._take(",", "`,` and the tool's dependencies")
+            self._read_dependencies(entry, numbered=numbered)
+            if numbered:
+                self._take("]")
+            if self._took("]"):
+                return
+            self._take(",", "`,` or `]`")
+
+    def _read_number(self, due: int) -> None:
+        place, number = self._skip(), self._match(_NUMBER, f"the node's number, {due}")
+        if int(number) != due:
+            raise PlanFault.at(self._text, place, f"This is node {due}, not {number}.")
+
+    def _read_dependencies(self, entry: _Entry, *, numbered: bool) -> None:
+        """A list of labels, or of `<task>` and numbers."""
+        self._take("[", "`[` and the tool's dependencies")
+        if self._took("]"):
+            return
+        pattern = _NUMBERED if numbered else _LISTED
+        while found := pattern.match(self._text, self._at, self._end):
+            self._at, (word, behind) = found.end(), found.groups()
+            entry.places.append(found.start(1))
+            entry.after.append(self._decoded(word, found.start(1), "a dependency") if word[0] == '"' else int(word))
+            if behind == "]":
+                return
+        self._skip()
+        if numbered and not self._text.startswith('"', self._at):
+            self._match(_NUMBER, "a node's number or `<task>` in quotes")
+        else:
+            self._string("a dependency")
+        raise self._expected("`,` or `]`")
+
+    def _begin(self, tool: str, index: int, place: int) -> _Entry:
+        self._entries.append(_Entry(tool, index, places=[place]))
+        if len(self._entries) > self._max_nodes:
+            fault = beyond([Node(one.tool, index=one.index) for one in self._entries], self._max_nodes, counted=False)
+            raise PlanFault.at(self._text, place, fault.message, fault.node)
+        return self._entries[-1]
+
+    def _key(self, label: str) -> tuple[str, int]:
+        """A label's tool and the index of its use; a known tool's name is taken whole."""
+        found = None if self._tools is not None and label in self._tools else _INDEX.search(label)
+        return (label[: found.start()], int(found[1])) if found and found.start() else (label, 1)
+
+    def _resolved(self) -> tuple[Node, ...]:
+        """What was read as nodes, each dependency by its label; one that names no node stays as it was written."""
+        own = {(entry.tool, entry.index): Node(entry.tool, (), entry.index).label for entry in self._entries}
+        labels: dict[str | int, str] = dict(enumerate(own.values(), 1))
+        for written in {one for entry in self._entries for one in entry.after} - labels.keys():
+            if isinstance(written, int):
+                labels[written] = f"node {written}"
+            else:
+                found = None if written == TASK else own.get(self._key(written))
+                labels[written] = found or (TASK if written in _TASK_NAMES else written)
+        return tuple(
+            Node(entry.tool, tuple(map(labels.__getitem__, entry.after)), entry.index) for entry in self._entries
+        )
+
+    def _skip(self) -> int:
+        """Pass over blanks; the place after them."""
+        found = _BLANK.match(self._text, self._at, self._end)
+        self._at = found.end() if found else self._at
+        return self._at
+
+    def _took(self, sign: str) -> bool:
+        """Whether this sign comes next after blanks; it is passed over."""
+        self._skip()
+        if not self._text.startswith(sign, self._at, self._end):
+            return False
+        self._at += len(sign)
+        return True
+
+    def _take(self, sign: str, instead: str = "") -> None:
+        """Pass over a sign that must come next."""
+        if not self._took(sign):
+            raise self._expected(instead or f"`{sign}`")
+
+    def _match(self, pattern: re.Pattern[str], what: str) -> str:
+        """What must come next, by its pattern."""
+        self._skip()
+        found = pattern.match(self._text, self._at, self._end)
+        if not found:
+            raise self._expected(what)
+        self._at = found.end()
+        return found[0]
+
+    def _string(self, what: str) -> str:
+        """The JSON string that must come next."""
+        place = self._skip()
+        return self._decoded(self._match(_QUOTED, f"{what} in quotes"), place, what)
+
+    def _decoded(self, written: str, place: int, what: str) -> str:
+        try:
+            return str(json.loads(written))
+        except json.JSONDecodeError as error:
+            raise PlanFault.at(self._text, place, f"{what} is not a JSON string: {error.msg}.") from error
+
+    def _word(self, what: str) -> tuple[str, bool]:
+        """What stands within brackets, and whether it stands there without quotes."""
+        self._skip()
+        if self._text.startswith('"', self._at, self._end):
+            return self._string(what), False
+        return self._match(_WORD, what), True
+
+    def _expected(self, what: str) -> PlanFault:
+        """The fault that something else stands here."""
+        self._skip()
+        ended = self._at >= self._end
+        there = "the text ends here" if ended else f"here is {shown(self._text[self._at : self._at + 20])}"
+        return PlanFault.at(self._text, self._at, f"Expected {what}; {there}.")

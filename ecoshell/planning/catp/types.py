@@ -27,25 +27,19 @@ _SERVES: Mapping[str, frozenset[str]] = {
     FILE: _MEDIA | {FILE, TEXT, JSON, TABLE},
     URL: _MEDIA | {URL, TEXT},
 }
-_NAMED: Mapping[str, str] = {
-    "image": IMAGE, "images": IMAGE, "img": IMAGE, "photo": IMAGE, "picture": IMAGE, "screenshot": IMAGE,
-    "audio": AUDIO, "sound": AUDIO, "speech": AUDIO, "voice": AUDIO, "music": AUDIO,
-    "video": VIDEO, "movie": VIDEO, "clip": VIDEO,
-    "path": FILE, "paths": FILE, "file": FILE, "files": FILE, "filename": FILE, "filepath": FILE, "directory": FILE,
-    "folder": FILE, "url": URL, "urls": URL, "uri": URL, "link": URL, "links": URL, "address": URL,
-    "table": TABLE, "csv": TABLE, "rows": TABLE, "dataframe": TABLE,
-    "json": JSON,
-}  # fmt: skip
+_WORDS_OF: Mapping[str, str] = {
+    IMAGE: "image images img photo picture screenshot",
+    AUDIO: "audio sound speech voice music",
+    VIDEO: "video movie clip",
+    FILE: "path paths file files filename filepath directory folder",
+    URL: "url urls uri link links address",
+    TABLE: "table csv rows dataframe",
+    JSON: "json",
+}
+_NAMED = {word: kind for kind, words in _WORDS_OF.items() for word in words.split()}
 _PLACES = frozenset({FILE, URL})
 _MAKING = frozenset({"generate", "create", "make", "render", "draw", "plot", "take", "capture", "record", "to"})
-_FORMATS: Mapping[str, str] = {
-    "uri": URL,
-    "url": URL,
-    "uri-reference": URL,
-    "iri": URL,
-    "path": FILE,
-    "file-path": FILE,
-}
+_FORMATS = {"uri": URL, "url": URL, "uri-reference": URL, "iri": URL, "path": FILE, "file-path": FILE}
 _TYPED: Mapping[str, str] = {"integer": NUMBER, "number": NUMBER, "boolean": TEXT, "object": JSON}
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -129,14 +123,10 @@ def _by_name(name: str) -> str:
 def _gives(document: ToolDocument) -> frozenset[str]:
     """Kinds of the result: as the tool's name tells (text_to_image, take_screenshot), else text."""
     words = _words(document.name)
-    made = {_NAMED[word] for word in words if _NAMED.get(word) in _MEDIA}
-    if made and (_MAKING & set(words[: _last_media(words)]) or words[-1] == "screenshot"):
-        return frozenset({_NAMED[words[_last_media(words)]], TEXT})
+    media = [at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA]
+    if media and (_MAKING & set(words[: media[-1]]) or words[-1] == "screenshot"):
+        return frozenset({_NAMED[words[media[-1]]], TEXT})
     return frozenset({TEXT})
-
-
-def _last_media(words: list[str]) -> int:
-    return max(at for at, word in enumerate(words) if _NAMED.get(word) in _MEDIA)
 
 
 def _words(name: str) -> list[str]:

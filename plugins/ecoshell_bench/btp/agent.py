@@ -30,8 +30,8 @@ from ecoshell.strategies.base import (
     Together,
     Tried,
     Want,
+    same,
 )
-from ecoshell.strategies.search import same
 from ecoshell_bench.btp.recordings import Task
 
 MAX_STEPS = 24

@@ -12,9 +12,8 @@ from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ecoshell.planning.catp.base import TASK
-from ecoshell.planning.catp.qop import quality
-from ecoshell.planning.catp.sizes import CostVector, cost_vector, level_of
+from ecoshell.planning.catp.costs import CostVector, cost_vector, level_of, quality
+from ecoshell.planning.catp.plan import TASK
 from ecoshell_bench.catp.recordings import Constants, RecordedPlan
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from importlib.resources import files
 from typing import Any
 
-from ecoshell.planning.catp.qop import quality
+from ecoshell.planning.catp.costs import quality
 
 
 @dataclass(frozen=True, slots=True)

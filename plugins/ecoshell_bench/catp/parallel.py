@@ -5,9 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ecoshell.planning.catp.base import Node
 from ecoshell.planning.catp.executor import run_graph
-from ecoshell.planning.catp.paths import schedule
+from ecoshell.planning.catp.plan import Node, longest_path
 from ecoshell_bench.catp.recordings import RecordedPlan
 
 _AT_ONCE = 64
@@ -32,10 +31,14 @@ def carried_out(plans: Sequence[RecordedPlan]) -> Parallel | None:
         return None
     return Parallel(
         sum_s=statistics.fmean(sum(one.milliseconds) for one in branching) / _MS,
-        critical_s=statistics.fmean(schedule(one.plan, _times(one)).length for one in branching),
+        critical_s=statistics.fmean(_longest(one) for one in branching),
         clock_s=statistics.fmean(asyncio.run(_clocks(branching))),
         plans=len(branching),
     )
+
+
+def _longest(one: RecordedPlan) -> float:
+    return longest_path({node.label: node.after for node in one.plan.nodes}, _times(one))[0]
 
 
 async def _clocks(plans: Sequence[RecordedPlan]) -> list[float]:

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Footprint
-from ecoshell.planning.catp.base import TASK, GraphPlan, Node
-from ecoshell.planning.catp.price import Tariff, Tiers, tiers_of
+from ecoshell.planning.catp.costs import Tariff, Tiers, tiers_of
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell_bench.trajectories import read_objects
 
 _INPUT = "input_of_query"

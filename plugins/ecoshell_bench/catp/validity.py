@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from ecoshell.planning.catp.masking import Mask
-from ecoshell.planning.catp.policy import random_plan
-from ecoshell.planning.catp.tasks import problems
-from ecoshell.planning.catp.validity import valid
+from ecoshell.planning.catp.rules import Problem
+from ecoshell_bench.catp.random_plans import problems, random_plan, valid
 from ecoshell_bench.catp.recordings import Constants
 
 
@@ -26,11 +24,10 @@ class Validity:
 def validity(constants: Constants, plans: int) -> Iterator[Validity]:
     """The shares for every combination of task types; the same plans are drawn each time."""
     for task, problem in problems(constants.types).items():
-        mask = Mask(problem)
 
-        def share(*, masked: bool, mask: Mask = mask) -> float:
+        def share(*, masked: bool, problem: Problem = problem) -> float:
             rng = Random(0)
-            written = (random_plan(mask, rng, masked=masked) for _ in range(plans))
-            return sum(valid(one, mask.problem) for one in written) / plans
+            written = (random_plan(problem, rng, masked=masked) for _ in range(plans))
+            return sum(valid(one, problem) for one in written) / plans
 
         yield Validity(task, masked=share(masked=True), unmasked=share(masked=False), plans=plans)

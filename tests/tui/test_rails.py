@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.catp.rails import rails
+from ecoshell.tui.rails import rails
 
 BEGINS, JOINS, ENDS = "╭┬", "├┼╰┴", "╰┴"
 
