@@ -11,13 +11,16 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
 
+# Many tests wait (for a process, a frame, a limit), so that four at a time keep two cores busy.
+WORKERS ?= 4
+
 .PHONY: run test check docs lock clean
 
 run: $(VENV)/.local
 	@$(BIN)/ecoshell
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check $(CODE)
