@@ -71,6 +71,14 @@ def test_a_turn_that_is_stopped_keeps_all_that_was_reasoned():
     assert lines[1].startswith("◦  thought for 100 words")
 
 
+def test_an_answer_is_set_while_it_streams_and_after_it_was_stopped():
+    pieces = [TextArrived(text, "answer", "single") for text in ("# He", "ad\n\n**bo", "ld** and `co", "de`\n\n- one")]
+    assert told(STARTED, HELD, *pieces[:3])[1:] == ["…  Head", "bold and `co"]
+    lines = told(STARTED, HELD, *pieces, replace(FINISHED, status="interrupted"))
+    assert lines[1:-1] == ["…  Head", "bold and code", "• one"]
+    assert lines[-1].startswith("■  stopped")
+
+
 def test_a_proposal_takes_the_place_of_what_was_thought_of_it():
     lines = told(STARTED, HELD, THOUGHT, StepProposed("I have it.", "answer", "single"))
     assert sum("I have it." in line for line in lines) == 1
