@@ -11,10 +11,7 @@ import pytest
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.base import TASK
-from ecoshell_bench.catp.choice import Foresight, choose
-from ecoshell_bench.catp.measure import price_error
-from ecoshell_bench.catp.paper import printed_rows
-from ecoshell_bench.catp.recordings import read_constants, read_plans
+from ecoshell_bench.catp import Foresight, choose, price_error, printed_rows, read_constants, read_plans
 
 bench = partial(bench_play.bench, "catp")
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,9 @@ from hostile_server import hostile_server
 
 from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.paths import user_paths
-from ecoshell_bench.tasks.checks import contains
-from ecoshell_bench.tasks.ground import ground
-from ecoshell_bench.tasks.report import Pairs, wilson
-from ecoshell_bench.tasks.results import Result, ResultsFile
+from ecoshell_bench.results import ResultsFile
+from ecoshell_bench.tasks.report import Pairs, Result, wilson
+from ecoshell_bench.tasks.workspace import contains, ground
 
 bench = partial(bench_play.bench, "tasks")
 LIST = {
@@ -290,14 +290,17 @@ def test_a_run_goes_on_where_it_stopped_and_plays_nothing_twice(play: Bench) -> 
 
 
 def test_a_result_that_does_not_fit_on_the_disk_ends_the_run_in_words_and_those_before_it_stay(tmp_path: Path) -> None:
+    def read(record: Mapping[str, Any]) -> Result:
+        return Result(**record)
+
     heading, (one, two) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
-    with ResultsFile(tmp_path / "results.jsonl", heading, goes_on=False) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read, goes_on=False)) as results:
         results.add(one)
         size = results.path.stat().st_size
         with no_file_over(size + 30), pytest.raises(StoreError, match="cannot be written: File too large") as failed:
             results.add(two)
     assert failed.value.fix == "Free some space and try again."
-    with ResultsFile(tmp_path / "results.jsonl", heading, goes_on=True) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read)) as results:
         assert results.known["one", "ecoshell"] == one
 
 

@@ -11,16 +11,16 @@ from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.paths import user_paths
 from ecoshell_bench.umi.asking import view_of
 from ecoshell_bench.umi.metrics import (
+    METRICS,
     Prediction,
     arguments_f1,
     common_subsequence,
     gold,
     rouge_l,
     score_step,
+    summarise,
 )
-from ecoshell_bench.umi.reference import read_trajectories
-from ecoshell_bench.umi.scoring import METRICS, summarise
-from ecoshell_bench.umi.splitting import SPLITS, is_held
+from ecoshell_bench.umi.reference import SPLITS, is_held, read_trajectories
 
 bench = partial(bench_play.bench, "umi")
 FORECAST = {
@@ -447,7 +447,7 @@ def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     kept = out.read_bytes()
     written(data, TASKS[0])
-    with pytest.raises(UsageError, match="not of the same data"):
+    with pytest.raises(UsageError, match="another data"):
         bench("--data", data, "--model", model, "--out", out)
     assert out.read_bytes() == kept
 
@@ -455,12 +455,12 @@ def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
 def test_answers_of_another_mode_or_of_other_roles_are_refused(data, script, tmp_path):
     out, model = tmp_path / "answers.jsonl", script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
-    with pytest.raises(UsageError, match="not of the same mode"):
+    with pytest.raises(UsageError, match="another mode"):
         bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
     out.unlink()
     script(*TRIO)
     bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
-    with pytest.raises(UsageError, match="not of the same roles"):
+    with pytest.raises(UsageError, match="another roles"):
         bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
 
 
@@ -470,7 +470,7 @@ def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     head = out.read_text(encoding="utf-8").splitlines()[0]
     out.write_text(f'{head}\n{{"id": "a"}}\n', encoding="utf-8")
-    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not an answer"):
+    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not a result"):
         bench("--data", data, "--model", model, "--out", out)
 
 

@@ -7,7 +7,7 @@ import pytest
 from ecoshell.budget.price import Rates
 from ecoshell.messages import Usage
 from ecoshell_bench.ecoact import POLICIES, Setting, decide_for, draw_pool, measure_pools, sessions_of
-from ecoshell_bench.trajectories import RecordedRun, Tools, read_runs, read_tools
+from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 
 
 def rates(cached: str = "1", written: str = "1") -> Rates:

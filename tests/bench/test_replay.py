@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, Presentation
 from ecoshell.messages import ToolDocument, Usage
-from ecoshell_bench.replay import PER_MESSAGE, Bill, Scenario
-from ecoshell_bench.trajectories import RecordedRun, RecordedStep, Tools, read_runs, read_tools
+from ecoshell_bench.ecoact import PER_MESSAGE, Bill, Session
+from ecoshell_bench.reading import RecordedRun, RecordedStep, Tools, read_runs, read_tools
 
 SYSTEM = "Be brief."
 
@@ -29,7 +29,9 @@ def pool(tools: Tools) -> list[ToolDocument]:
 
 def replayed(presentation: Presentation, run: RecordedRun, tools: Tools, *upfront: str) -> Bill:
     documents = [tools.documents[name] for name in upfront]
-    return Scenario(presentation, SYSTEM, len).replay(run, pool(tools), documents)
+    session = Session(presentation, SYSTEM, len, pool(tools))
+    session.ask(run, documents)
+    return session.bill
 
 
 def test_a_prompt_that_continues_the_one_before_is_read_from_the_cache() -> None:

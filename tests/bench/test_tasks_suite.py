@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ecoshell_bench.tasks.checks import wrongs
-from ecoshell_bench.tasks.ground import Ground, ground
-from ecoshell_bench.tasks.results import Result
+from ecoshell_bench.tasks.report import Result
 from ecoshell_bench.tasks.suite import SPLITS, Task, read_suite
+from ecoshell_bench.tasks.workspace import Ground, ground, wrongs
 
 TASKS = read_suite(None)
 KINDS = {

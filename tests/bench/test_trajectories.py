@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import UsageError
-from ecoshell_bench.trajectories import read_runs, read_tools
+from ecoshell_bench.reading import read_runs, read_tools
 
 
 def write(path: Path, *records: object) -> Path:
@@ -35,7 +35,7 @@ def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: P
 
 def test_two_tools_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
-    with pytest.raises(UsageError, match=r"tools.jsonl:2: a second tool is called disk.read"):
+    with pytest.raises(UsageError, match=r"tools.jsonl:2 is a second tool called disk.read"):
         read_tools(file)
 
 
@@ -52,10 +52,10 @@ def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called
     [
         ("{", "replay.jsonl:1 is not JSON"),
         ("\n[1]", "replay.jsonl:2 is not a JSON object"),
-        ('{"steps": [], "final": ""}', "`query` is missing"),
-        ('{"query": "", "final": "", "steps": 3}', "`steps` is not a list"),
-        ('{"query": "", "final": "", "steps": [3]}', "a step is not an object"),
-        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "`observation` is missing"),
+        ('{"steps": [], "final": ""}', "has no `query`"),
+        ('{"query": "", "final": "", "steps": 3}', "has no list `steps`"),
+        ('{"query": "", "final": "", "steps": [3]}', "step 1 is not an object"),
+        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "step 1 has no `observation`"),
         ('{"success": false}', "has no successful run"),
         ("", "has no successful run"),
     ],
