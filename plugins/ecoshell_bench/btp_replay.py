@@ -24,6 +24,7 @@ from ecoshell.messages import FINISH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.attempts import AttemptRow
 from ecoshell.planning.btp.base import Evidence
 from ecoshell.planning.btp.encoders import WordEncoder
+from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.btp.past import Past
 from ecoshell.planning.btp.plan import Candidate, TaskPlan
 from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
@@ -167,20 +168,28 @@ class RecordedStore:
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._numbers = {query: number for number, query in enumerate(dict.fromkeys(one.query for one in tasks), 1)}
-        uses = [(run, task, action) for run, task in enumerate(tasks) for action in task.actions]
-        self._uses = UseColumns(
-            id=[*range(1, len(uses) + 1)],
-            query=[self._numbers[task.query] for _, task, _ in uses],
+        uses = [(run, task.query, action) for run, task in enumerate(tasks) for action in task.actions]
+        many = len(uses)
+        self._uses = Columns(  # each run is a session, and what it took was not recorded
+            id=[*range(1, many + 1)],
+            query=[self._numbers[query] for _, query, _ in uses],
             session=[str(run) for run, _, _ in uses],
+            turn=[0] * many,
             tool=[action.call.name for _, _, action in uses],
+            document_hash=[""] * many,
             helpful=[None if action.helpful is None else int(action.helpful) for _, _, action in uses],
+            price_nano=[0] * many,
+            step_nano=[None] * many,
+            step_tokens=[0] * many,
+            seconds=[0.0] * many,
+            model=[""] * many,
         )
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         return [(number, query) for query, number in self._numbers.items() if number > after]
 
-    def columns(self, after: int = 0) -> "UseColumns":
-        return UseColumns([], [], [], [], []) if after else self._uses
+    def columns(self, after: int = 0) -> Columns:
+        return Columns() if after else self._uses
 
     def attempts_after(self, after: int = 0) -> list[AttemptRow]:
         return []
@@ -190,30 +199,6 @@ class RecordedStore:
 
     def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
         """Nothing would be read again."""
-
-
-@dataclass(slots=True)
-class UseColumns:
-    """Recorded uses as parallel columns; each run is a session, and what it took was not recorded."""
-
-    id: list[int]
-    query: list[int]
-    session: list[str]
-    tool: list[str]
-    helpful: list[int | None]
-    turn: list[int] = field(init=False)
-    document_hash: list[str] = field(init=False)
-    price_nano: list[int] = field(init=False)
-    step_nano: list[int | None] = field(init=False)
-    step_tokens: list[int] = field(init=False)
-    seconds: list[float] = field(init=False)
-    model: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        size = len(self.id)
-        self.turn, self.price_nano, self.step_tokens = [0] * size, [0] * size, [0] * size
-        self.document_hash, self.model = [""] * size, [""] * size
-        self.step_nano, self.seconds = [None] * size, [0.0] * size
 
 
 # The replay

@@ -3,7 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Benchmarks = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage] - argparse gives it no other name
 
 Item = TypeVar("Item")
+Value = TypeVar("Value", float, Decimal)
 MODULES = {
     "ecoact": "ecoact",
     "speed": "speed.run",
@@ -56,12 +57,15 @@ def _add_ecoact(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--catalog", type=Path, required=True, metavar="FILE", help="the tools' documents, JSON Lines")
     pools = listed(number)
     add("--pools", type=pools, default=DEFAULT_POOLS, metavar="N,N,…", help="numbers of tools to measure")
-    add("--cached-price", type=_ratio, metavar="R", help="cached input, in input prices (default: 1)")
-    add("--cache-write-price", type=_ratio, metavar="W", help="writing the cache, in input prices")
-    add("--output-price", type=_ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices")
+    fix = "Give it in prices of an input token, such as 0.1 or 1.25."
+    ratio = _between(0, 1000, "not a price", fix, Decimal)
+    add("--cached-price", type=ratio, metavar="R", help="cached input, in input prices (default: 1)")
+    add("--cache-write-price", type=ratio, metavar="W", help="writing the cache, in input prices")
+    add("--output-price", type=ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices")
     add("--seed", type=int, default=0, help="of the draw of the other tools")
+    chance = _between(0, 1, "not a chance", "Give a number from 0 to 1, such as 0.2.", float)
     wrong = "the chance that a question registers a wrong tool as well (default: 0)"
-    add("--wrong", type=_chance, default=0.0, metavar="P", help=wrong)
+    add("--wrong", type=chance, default=0.0, metavar="P", help=wrong)
     add("--questions", type=number, default=1, metavar="N", help="runs that make a session (default: 1)")
     add("--limit", type=number, metavar="N", help="the first N successful runs only")
     return ecoact
@@ -112,8 +116,9 @@ def _add_btp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--strategy", type=listed(str), metavar="NAME,…", help="react, dfsdt, tot (default: all)")
     plan = "btp, gate, oracle, off (default: these), strict (what is not planned is forbidden, as in the paper)"
     add("--plan", type=listed(_plan), default=PLANS[:-1], metavar="NAME,…", help=plan)
+    share = _between(0, 1, "not a threshold", "Give a number from 0 to 1, such as 0.15.", float)
     tau = "least values of a use (default: 0.15)"
-    add("--tau", type=listed(_share), default=(0.15,), metavar="T,T,…", help=tau)
+    add("--tau", type=listed(share), default=(0.15,), metavar="T,T,…", help=tau)
     add("--no-blacklist", action="store_true", help="plan on with tools that did not help")
     add("--earned", action="store_true", help="a use that helped earns the tool another, as in the shell")
     split = "what is known of the tools: what runs of other questions say, or every second run (default: others)"
@@ -193,41 +198,24 @@ def _range(text: str) -> tuple[int, int]:
     return least, most
 
 
-def _ratio(text: str) -> Decimal:
-    try:
-        ratio = Decimal(text)
-    except InvalidOperation:
-        ratio = Decimal("NaN")
-    if not (ratio.is_finite() and 0 <= ratio <= 1000):
-        raise UsageError(f"{text!r} is not a price.", fix="Give it in prices of an input token, such as 0.1 or 1.25.")
-    return ratio
+def _between(least: int, most: int, named: str, fix: str, kind: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Reads a number with these bounds; one that is none is refused as `named`."""
 
+    def reader(text: str) -> Value:
+        try:
+            value = kind(text)
+            if least <= value <= most:
+                return value
+        except (ValueError, ArithmeticError):
+            pass
+        raise UsageError(f"{text!r} is {named}.", fix=fix)
 
-def _chance(text: str) -> float:
-    if (chance := _float(text)) is None or not 0 <= chance <= 1:
-        raise UsageError(f"{text!r} is not a chance.", fix="Give a number from 0 to 1, such as 0.2.")
-    return chance
-
-
-def _share(text: str) -> float:
-    if not re.fullmatch(r"\d*\.?\d+|\d+\.", text, re.ASCII) or float(text) > 1:
-        raise UsageError(f"{text!r} is not a threshold.", fix="Give a number from 0 to 1, such as 0.15.")
-    return float(text)
+    return reader
 
 
 def _temperature(text: str) -> float | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    if (value := _float(text)) is None or not 0 <= value <= 2:
-        raise UsageError(f"{text!r} is no temperature.", fix="Give a number from 0 to 2, or auto.")
-    return value
-
-
-def _float(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    fix = "Give a number from 0 to 2, or auto."
+    return "auto" if text == "auto" else _between(0, 2, "no temperature", fix, float)(text)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ being written when the process died is dropped, and what it was about is measure
 """
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -97,3 +97,13 @@ def read_results(path: Path, read: Callable[[Mapping[str, Any]], Kept]) -> tuple
         except (KeyError, TypeError) as failure:
             raise UsageError(f"{place} is not a result: {failure}.", kept="It stays.", fix=_FIX) from failure
     return heading, results
+
+
+def known_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum of what was spent; None where something is not known."""
+    total = 0
+    for nano in amounts:
+        if nano is None:
+            return None
+        total += nano
+    return total

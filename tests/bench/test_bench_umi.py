@@ -3,6 +3,7 @@ from functools import partial
 
 import bench_play
 import pytest
+from bench_play import written
 from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -51,11 +52,6 @@ def task(name="a", *steps, final="It will rain in Oslo."):
 
 
 TASKS = (task("a"), task("b", call("clock"), call(city="Bergen"), end()), task("c", end("give_up"), final=None))
-
-
-def written(path, *records):
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)

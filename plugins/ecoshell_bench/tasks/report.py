@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ecoshell.budget.money import amount_text, nano_to_usd_text
 from ecoshell.messages import FINISH, META_TOOLS, Usage
+from ecoshell_bench.results import known_sum
 
 Side = Literal["ecoshell", "baseline"]
 _SHOWN = 300
@@ -213,7 +214,7 @@ def _row(result: Result) -> dict[str, Any]:
 
 
 def _price(results: Sequence[Result]) -> str | None:
-    spent = _spent(results)
+    spent = known_sum(result.spent_nano for result in results)
     return None if spent is None else nano_to_usd_text(spent)
 
 
@@ -257,7 +258,7 @@ def _table(title: str, results: Sequence[Result]) -> str:
             f" {mean['steps']:>6.1f} {mean['prompt']:>8,.0f} {mean['cached']:>8,.0f} {mean['output']:>7,.0f}"
             f" {mean['seconds']:>8.1f} {max(result.repeats for result in some):>8}"
         )
-    spent = _spent(results)
+    spent = known_sum(result.spent_nano for result in results)
     price = "of unknown price" if spent is None else amount_text(spent, "usd")
     total = f"{_sum(results, 'prompt'):,} prompt tokens, {_sum(results, 'output'):,} written, {price} in all."
     return "\n".join([*lines, total])
@@ -287,11 +288,6 @@ def _by_kind(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 def _sum(results: Sequence[Result], name: str) -> Any:
     return sum(map(attrgetter(name), results))
-
-
-def _spent(results: Sequence[Result]) -> int | None:
-    known = [result.spent_nano for result in results if result.spent_nano is not None]
-    return sum(known) if len(known) == len(results) else None
 
 
 def _ratio(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> float | None:

@@ -32,6 +32,7 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.judging.payload import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies.base import Path, Step, Thought, ending
+from ecoshell_bench.results import known_sum
 from ecoshell_bench.umi.metrics import Prediction
 from ecoshell_bench.umi.reference import Trajectory
 
@@ -202,16 +203,6 @@ class Examinee(Casting):
         if name not in self._made:
             self._made[name] = super()._model(name)
         return self._made[name]
-
-
-def known_sum(amounts: Iterable[int | None]) -> int | None:
-    """The sum of what was spent; None where something is not known."""
-    total = 0
-    for nano in amounts:
-        if nano is None:
-            return None
-        total += nano
-    return total
 
 
 def view_of(trajectory: Trajectory, number: int) -> View:

@@ -14,8 +14,8 @@ from ecoshell.options import ALL_ONE
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, progress, show
-from ecoshell_bench.results import ResultsFile
-from ecoshell_bench.umi.asking import Answered, Asked, Players, ask_all, known_sum
+from ecoshell_bench.results import ResultsFile, known_sum
+from ecoshell_bench.umi.asking import Answered, Asked, Players, ask_all
 from ecoshell_bench.umi.metrics import About, Prediction, as_json, as_table, gold, score_step, summarise
 from ecoshell_bench.umi.reference import BESIDE, convert, read_trajectories, write
 
