@@ -19,7 +19,7 @@ from ecoshell.planning.btp.plan import TaskPlan
 from ecoshell.strategies.base import Way
 from ecoshell_bench.btp_replay import (
     Gated,
-    Outset,
+    PlanInputs,
     Planned,
     RecordedTools,
     Spent,
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> int:
         earned=args.earned,
     )
     tasks = read_tasks(args.replay)
-    outsets = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
-    show((as_json if args.json else as_table)(list(measure(outsets, sweep)), sweep, len(tasks)))
+    inputs = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
+    show((as_json if args.json else as_table)(list(measure(inputs, sweep)), sweep, len(tasks)))
     return 0
 
 
@@ -116,14 +116,14 @@ def draw_costs(tools: Iterable[str], costs: tuple[int, int], seed: int) -> dict[
     return {tool: random.Random(f"{seed}/{tool}").randint(*costs) for tool in tools}
 
 
-def measure(outsets: Sequence[Outset], sweep: Sweep) -> Iterator[Row]:
+def measure(inputs: Sequence[PlanInputs], sweep: Sweep) -> Iterator[Row]:
     """A row for each combination, the seed changing first and the strategy last."""
-    tools = {tool for one in outsets for tool in one.task.tools}
+    tools = {tool for one in inputs for tool in one.task.tools}
     costs = {seed: draw_costs(tools, sweep.costs, seed) for seed in sweep.seeds}
-    useful = [len(one.task.useful) for one in outsets]
+    useful = [len(one.task.useful) for one in inputs]
     for way, plan, cap, tau, seed in product(sweep.ways, sweep.plans, sweep.caps, sweep.thresholds, sweep.seeds):
         setting = _Setting(way, plan, cap, tau, costs[seed])
-        spent = [_spent(one, setting, sweep) for one in outsets]
+        spent = [_spent(one, setting, sweep) for one in inputs]
         yield Row(
             strategy=way.name,
             plan=plan,
@@ -148,7 +148,7 @@ class _Setting(NamedTuple):
     costs: Mapping[str, int]
 
 
-def _spent(one: Outset, setting: _Setting, sweep: Sweep) -> Spent:
+def _spent(one: PlanInputs, setting: _Setting, sweep: Sweep) -> Spent:
     """What one task comes to under one plan."""
     way, plan, cap, tau, costs = setting
     match plan:

@@ -122,7 +122,7 @@ def _named(value: object, record: Fields) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outset:
+class PlanInputs:
     """A task, and what is known of every recorded tool before it begins."""
 
     task: Task
@@ -144,21 +144,21 @@ class Outset:
         return found
 
 
-def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) -> list[Outset]:
+def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) -> list[PlanInputs]:
     """Each task beside what all runs of other questions say of the tools, as they were recorded.
 
     `gold`: what is to be replayed is the gold trajectory of each task. `halves`: only every second run is asked, those
     at even places for the odd ones and the other way round.
     """
-    encoder, outsets = WordEncoder(), list[Outset]()
+    encoder, inputs = WordEncoder(), list[PlanInputs]()
     tools = sorted({tool for task in tasks for tool in task.tools})
     ranker = Ranker(ToolDocument(tool, "", {}) for tool in tools)
     for place, task in enumerate(tasks):
         others = tasks[1 - place % 2 :: 2] if halves else tasks
         past = Past(RecordedStore([other for other in others if other.query != task.query]), encoder)
         evidence = past.evidence(task.query, dict.fromkeys(tools, ""), "")
-        outsets.append(Outset(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
-    return outsets
+        inputs.append(PlanInputs(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
+    return inputs
 
 
 class RecordedStore:

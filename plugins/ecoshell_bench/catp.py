@@ -298,8 +298,8 @@ def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None
         return None
     chosen: list[RecordedPlan] = []
     for task, own in groupby(samples, key=lambda same: same[0].task):
-        foresight = Foresight.of([one for one in plans if one.task != task], constants)
-        chosen += [max(same, key=foresight.estimate) for same in own]
+        model = QopModel.of([one for one in plans if one.task != task], constants)
+        chosen += [max(same, key=model.estimate) for same in own]
 
     def worth(one: RecordedPlan) -> float:
         return quality(one.score, one.price, alpha=constants.alpha, most=constants.most_cost)
@@ -314,7 +314,7 @@ def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class QopModel:
     """What the plans of some tasks say of one of another task, whose own costs and scores are never seen.
 
     Learned are each tool's cost by the size of its input, and how much a tool in the plan raised the score above that
@@ -327,7 +327,7 @@ class Foresight:
     """By how much a tool in the plan raises its score."""
 
     @classmethod
-    def of(cls, plans: Sequence[RecordedPlan], constants: Constants) -> "Foresight":
+    def of(cls, plans: Sequence[RecordedPlan], constants: Constants) -> "QopModel":
         """What can be learned from these plans."""
         runs: dict[str, list[tuple[float, Decimal]]] = {}
         for one in plans:

@@ -148,9 +148,9 @@ def test_costs_are_drawn_within_their_range_and_alike_for_the_same_tool_and_seed
 
 def test_a_task_knows_only_the_runs_of_other_questions():
     alone, again, other = task("a", "a"), task("a", success=False), task("a", "b", query="count the lines")
-    outsets = leave_one_out([alone, again, other], gold=False)
-    assert [one.evidence["a"].uses for one in outsets] == [1, 1, 3]
-    assert outsets[2].evidence["b"].uses == 0
+    inputs = leave_one_out([alone, again, other], gold=False)
+    assert [one.evidence["a"].uses for one in inputs] == [1, 1, 3]
+    assert inputs[2].evidence["b"].uses == 0
 
 
 def test_results_that_did_not_help_lower_the_value_for_the_next_task():

@@ -19,7 +19,7 @@ from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.paths import user_paths
 from ecoshell_bench.results import ResultsFile
 from ecoshell_bench.tasks.report import Pairs, Result, wilson
-from ecoshell_bench.tasks.workspace import contains, ground
+from ecoshell_bench.tasks.workspace import contains, sandbox
 
 bench = partial(bench_play.bench, "tasks")
 LIST = {
@@ -244,12 +244,12 @@ def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with ground() as first, ground() as second:
+    with sandbox() as first, sandbox() as second:
         assert (first.folder.name, second.folder.name) == ("1", "2")
     left = first.folder / "project" / "left.txt"
     left.parent.mkdir(parents=True)
     left.touch()
-    with ground() as third:
+    with sandbox() as third:
         assert third.folder == first.folder
         assert not left.exists()
 
@@ -390,19 +390,19 @@ def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(pl
 
 
 def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ecoshell_bench.tasks.playing import Player
+    from ecoshell_bench.tasks.playing import TaskRunner
 
-    through = Player.play
+    through = TaskRunner.play
     played: list[str] = []
 
-    async def interrupted(self: Player, task: Any, side: Any, options: Any) -> Result:
+    async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> Result:
         if played:
             os.kill(os.getpid(), 2)
             await asyncio.sleep(30)
         played.append(task.id)
         return await through(self, task, side, options)
 
-    monkeypatch.setattr(Player, "play", interrupted)
+    monkeypatch.setattr(TaskRunner, "play", interrupted)
     found = play.run((TALK, SUM), "--out", str(play.out), script=TALKED)
     assert (play.status, found["n"], found["success"]) == (130, 1, 1.0)
     assert f"--resume {play.out}" in play.told

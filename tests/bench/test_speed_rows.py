@@ -115,7 +115,7 @@ def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.Mon
 def test_ortools_solves_the_measured_instances_as_we_do() -> None:
     pytest.importorskip("ortools")
     for one in (made := knapsacks.instances(12, 100)):
-        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.Rival(one).solve()
+        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.OrTools(one).solve()
         assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
         assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
     assert len(made) == 15

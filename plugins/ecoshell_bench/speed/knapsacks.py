@@ -47,7 +47,7 @@ def instances(tools: int, budget: int) -> list[Instance]:
     return made
 
 
-class Rival:
+class OrTools:
     """OR-tools on one instance, by that of its exact solvers which is the quickest for it.
 
     Raises ModuleNotFoundError where OR-tools is not installed.

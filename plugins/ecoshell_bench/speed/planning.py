@@ -24,7 +24,7 @@ from ecoshell.planning.btp.encoders import WordEncoder
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.btp.knapsack import solve
 from ecoshell.planning.btp.past import Past
-from ecoshell_bench.speed.knapsacks import Rival, instances
+from ecoshell_bench.speed.knapsacks import OrTools, instances
 from ecoshell_bench.speed.measuring import Measurement, Take, against, told
 
 SIZES = ((5, 20), (500, 10_000), (16_464, 10_000))
@@ -64,7 +64,7 @@ def measure_knapsack(tools: int, budget: int, repeat: int) -> Measurement:
     ours = mean([partial(solve, one.values, one.costs, one.bounds, one.budget) for one in made])
     if find_spec("ortools") is None:
         return Measurement(what, median(ours() for _ in range(repeat + 1)), "s")
-    return against(what, ours, mean([Rival(one).solve for one in made]), repeat)
+    return against(what, ours, mean([OrTools(one).solve for one in made]), repeat)
 
 
 def measure_memory(tools: int, budget: int, repeat: int) -> Measurement:

@@ -28,7 +28,7 @@ from ecoshell.tools.results import failed
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
-from ecoshell_bench.tasks.workspace import Ground, offline_tools, wrongs
+from ecoshell_bench.tasks.workspace import Sandbox, failures, offline_tools
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -78,18 +78,18 @@ class Models(Casting):
         await super().aclose()
 
 
-class Player:
-    """Plays tasks one after another in one ground."""
+class TaskRunner:
+    """Plays tasks one after another in one sandbox."""
 
     def __init__(
-        self, ground: Ground, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
+        self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
     ) -> None:
         """`settings` are those of every task, `seconds` is the time each side has for one.
 
         In the folder `keep`, each side's course of each task is written down: ecoshell's events, the loop's messages.
         """
         self._keep = keep
-        self._ground = ground
+        self._sandbox = sandbox
         self._models = models
         self._settings = settings
         self._seconds = seconds
@@ -104,7 +104,7 @@ class Player:
     async def play(self, task: Task, side: Side, options: Options) -> Result:
         """One side at one task, from an empty folder to its check; what goes wrong is part of the result."""
         result = Result(task.id, task.kind, side, task.digest)
-        if told := await self._ground.prepare(task):
+        if told := await self._sandbox.prepare(task):
             result.status, result.error, result.wrong = "setup", told, [told]
             return result
         course: list[object] = []
@@ -115,15 +115,15 @@ class Player:
         if self._keep is not None:
             lines = (json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
             (self._keep / f"{task.id.replace('/', '_')}.{side}.jsonl").write_text("".join(lines), encoding="utf-8")
-        result.wrong = await wrongs(task, self._ground.workspace, result)
+        result.wrong = await failures(task, self._sandbox.workspace, result)
         result.ok = not result.wrong
         return result
 
     async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """As `ecoshell ask --yes --force` does, in a home of its own."""
         shell = await assemble(
-            replace(options, workspace=self._ground.workspace, yes=True, force=True),
-            paths=self._ground.paths,
+            replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
+            paths=self._sandbox.paths,
             settings=self._settings,
             casting=self._models.casting(),
             tools=offline_tools,
@@ -149,7 +149,7 @@ class Player:
     async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """Every tool's document up front, results sent back as they are, until no call comes."""
         model, agent = self._models.get(options.model or "", "baseline"), self._settings.agent
-        tools = offline_tools(self._settings, Workspace(self._ground.workspace))
+        tools = offline_tools(self._settings, Workspace(self._sandbox.workspace))
         documents = tuple(tool.document for tool in tools)
         messages = [Message("system", PLAIN_SYSTEM), Message("user", task.request)]
         temperature = None if agent.temperature == "auto" else agent.temperature

@@ -18,10 +18,10 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, show
 from ecoshell_bench.results import ResultsFile, read_results
-from ecoshell_bench.tasks.playing import STOPS, Models, Player
+from ecoshell_bench.tasks.playing import STOPS, Models, TaskRunner
 from ecoshell_bench.tasks.report import Played, Result, Side, as_json, as_table
 from ecoshell_bench.tasks.suite import Task, chosen, read_suite
-from ecoshell_bench.tasks.workspace import ground
+from ecoshell_bench.tasks.workspace import sandbox
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -142,17 +142,17 @@ class _Run:
         settings = usual.model_copy(update={"agent": agent, "models": given.models, "local": given.local})
         if args.events is not None:
             args.events.mkdir(parents=True, exist_ok=True)
-        with ground() as place:
+        with sandbox() as place:
             folder = place.folder
             ledger = open_ledger(Paths(folder, folder, folder))  # each task has one of its own to write
             models = Models(settings, options, ledger)
-            player = Player(place, models, settings, seconds=args.task_seconds, keep=args.events)
+            runner = TaskRunner(place, models, settings, seconds=args.task_seconds, keep=args.events)
             asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}
             try:
                 for side in self._sides:
-                    await player.load(str(asked[side].model), side)
+                    await runner.load(str(asked[side].model), side)
                 for task, side in self._left:
-                    result = await player.play(task, side, asked[side])
+                    result = await runner.play(task, side, asked[side])
                     if result.error.startswith(STOPS):
                         raise ModelUnavailable(
                             f"{task.id} could not be played: {result.error}",

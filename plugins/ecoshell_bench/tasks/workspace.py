@@ -48,7 +48,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class Sandbox:
     """A folder in which one task after another is played, always under the same names: they stand in prompts."""
 
     folder: Path
@@ -80,8 +80,8 @@ class Ground:
 
 
 @contextmanager
-def ground() -> Generator[Ground]:
-    """A ground, taken away at the end; programs that tasks start find this Python, git with a name, and no home.
+def sandbox() -> Generator[Sandbox]:
+    """A sandbox, taken away at the end; programs that tasks start find this Python, git with a name, and no home.
 
     Its place is the same for every run that has the machine to itself, so that prompts are.
     """
@@ -103,7 +103,7 @@ def ground() -> Generator[Ground]:
     before = dict(os.environ)
     os.environ.update(changes)
     try:
-        yield Ground(folder)
+        yield Sandbox(folder)
     finally:
         for name in changes:
             os.environ.pop(name, None)
@@ -160,7 +160,7 @@ class Offline:
 # What came of a task
 
 
-async def wrongs(task: Task, folder: Path, result: Result) -> list[str]:
+async def failures(task: Task, folder: Path, result: Result) -> list[str]:
     """What is not as the task's check wants it; `folder` is the workspace afterwards."""
     found = [*_in_answer(task, result.answer), *_in_calls(task, result), *_in_files(task, folder)]
     if task.check.command and (told := await _run_in(folder, task.check.command)):

@@ -43,7 +43,7 @@ Asked = tuple[Trajectory, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Players:
+class ModelSetup:
     """Who is asked: a model in a mode, and the models that roles of the mode have of their own."""
 
     model: str
@@ -51,7 +51,7 @@ class Players:
     roles: RoleModels = ALL_ONE
 
     @classmethod
-    def of(cls, model: str, mode: str, roles: RoleModels = ALL_ONE) -> "Players":
+    def of(cls, model: str, mode: str, roles: RoleModels = ALL_ONE) -> "ModelSetup":
         """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
 
         Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
@@ -101,41 +101,41 @@ class Answered:
 
 
 async def ask_all(
-    players: Players, budget: Amount | None, steps: Iterable[Asked], told: Callable[[Answered], None]
+    setup: ModelSetup, budget: Amount | None, steps: Iterable[Asked], told: Callable[[Answered], None]
 ) -> None:
     """Ask for these steps one after another, and tell of each answer before the next; `budget` caps the whole run.
 
     Raises SettingsError, StoreError, BudgetError, ModelMissing, ModelUnavailable, and ModelBroken of a model that said
     nothing at all.
     """
-    async with _examinee(players, budget) as examinee:
+    async with _under_test(setup, budget) as model:
         for asked in steps:
-            told(await examinee.answer(asked))
+            told(await model.answer(asked))
 
 
 @asynccontextmanager
-async def _examinee(players: Players, budget: Amount | None) -> AsyncGenerator["Examinee"]:
+async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerator["ModelUnderTest"]:
     """Those who are to be asked, under the caps of the settings; let go of at the end."""
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
     ledger = await asyncio.to_thread(open_ledger, paths)
     try:
-        examinee = Examinee(players, settings, Purse(Gate(ledger)))
-        await examinee.set_caps(settings, budget)
+        model = ModelUnderTest(setup, settings, Purse(Gate(ledger)))
+        await model.set_caps(settings, budget)
         try:
-            yield examinee
+            yield model
         finally:
-            await examinee.aclose()
+            await model.aclose()
     finally:
         ledger.close()
 
 
-class Examinee(Casting):
+class ModelUnderTest(Casting):
     """A model in a mode, asked for steps of task after task; each model is made once."""
 
-    def __init__(self, players: Players, settings: Settings, purse: Purse) -> None:
-        super().__init__(settings, Options(model=players.model), catalog=Catalog(()), ranker=Ranker(()), purse=purse)
-        self._players = players
+    def __init__(self, setup: ModelSetup, settings: Settings, purse: Purse) -> None:
+        super().__init__(settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), purse=purse)
+        self._setup = setup
         self._made: dict[str, Model] = {}
         self._task: Trajectory | None = None
         self._session = f"bench-{uuid4().hex[:12]}"
@@ -163,7 +163,7 @@ class Examinee(Casting):
             self._catalog = Catalog(_Described(tool) for tool in trajectory.tools)
             self._ranker = Ranker(self._catalog.documents)
             self._task = trajectory
-        who = self._players
+        who = self._setup
         mode = (await asyncio.to_thread(lambda: self.cast(who.model, who.mode, roles=who.roles))).mode
         view, settled, started = view_of(trajectory, number), list[BudgetSettled](), time.monotonic()
 

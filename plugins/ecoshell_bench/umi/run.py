@@ -15,7 +15,7 @@ from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, progress, show
 from ecoshell_bench.results import ResultsFile, known_sum
-from ecoshell_bench.umi.asking import Answered, Asked, Players, ask_all
+from ecoshell_bench.umi.asking import Answered, Asked, ModelSetup, ask_all
 from ecoshell_bench.umi.metrics import About, Prediction, as_json, as_table, gold, score_step, summarise
 from ecoshell_bench.umi.reference import BESIDE, convert, read_trajectories, write
 
@@ -65,12 +65,12 @@ def _measured(args: argparse.Namespace) -> str:
         roles = ALL_ONE
         for role, model in args.role or ():
             roles = roles.giving(role, model)
-        players = Players.of(args.model, args.mode or ("umi" if args.role else "single"), roles)
-        answers = _answers(args, players, asked)
+        setup = ModelSetup.of(args.model, args.mode or ("umi" if args.role else "single"), roles)
+        answers = _answers(args, setup, asked)
         predictions = [answer.prediction for answer in answers]
         about = About(
-            ", ".join((players.model, *(f"{role} {model}" for role, model in players.named.items()))),
-            players.mode,
+            ", ".join((setup.model, *(f"{role} {model}" for role, model in setup.named.items()))),
+            setup.mode,
             tasks,
             input_tokens=sum(answer.input_tokens for answer in answers),
             output_tokens=sum(answer.output_tokens for answer in answers),
@@ -89,13 +89,13 @@ def _measured(args: argparse.Namespace) -> str:
     return as_json(result) if args.json else as_table(result, about)
 
 
-def _answers(args: argparse.Namespace, players: Players, asked: Sequence[Asked]) -> list[Answered]:
+def _answers(args: argparse.Namespace, setup: ModelSetup, asked: Sequence[Asked]) -> list[Answered]:
     """The model's answer to each step: those that stand in the results' file, and the others asked for now.
 
     An answer is the same whatever else was asked, so that the file does not say which steps are.
     """
     data = hashlib.sha256(args.data.read_bytes()).hexdigest()
-    heading = {"data": data, "model": players.model, "mode": players.mode, "roles": players.named}
+    heading = {"data": data, "model": setup.model, "mode": setup.mode, "roles": setup.named}
     digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
     place: Path = args.out or user_paths().data / "bench" / f"umi-{digest}.jsonl"
     keys = [(one.id, number) for one, number in asked]
@@ -111,7 +111,7 @@ def _answers(args: argparse.Namespace, players: Players, asked: Sequence[Asked])
         try:
             with progress(len(keys), kept()) as advance:
                 if missing := [step for step, key in zip(asked, keys, strict=True) if key not in results.known]:
-                    asyncio.run(ask_all(players, args.budget, missing, told))
+                    asyncio.run(ask_all(setup, args.budget, missing, told))
         finally:
             if (there := kept()) < len(keys):
                 note(f"{there:,} of {len(keys):,} steps are kept in {place}; the same command goes on there.")
