@@ -1,202 +1,242 @@
-"""`ecoshell bench`: its arguments, and which benchmark carries them out."""
+"""`ecoshell bench`: the arguments of every benchmark, how they are read, and which module carries it out."""
 
 import argparse
-import dataclasses
-import json
-import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from decimal import Decimal, InvalidOperation
-from functools import cache
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ecoshell.budget.price import Rates
 from ecoshell.errors import UsageError
-from ecoshell_bench.btp.arguments import add_btp, run_btp
-from ecoshell_bench.catp.arguments import add_catp, run_catp
-from ecoshell_bench.tasks.arguments import add_tasks, run_tasks
-from ecoshell_bench.umi.arguments import add_umi, run_umi
+from ecoshell.options import ROLES, RoleName, role_named
 
 if TYPE_CHECKING:
-    from ecoshell_bench.measurement import Measurement
+    from ecoshell.budget.money import Amount
 
+    Benchmarks = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage] - argparse gives it no other name
+
+Item = TypeVar("Item")
+Value = TypeVar("Value", float, Decimal)
+MODULES = {
+    "ecoact": "ecoact",
+    "speed": "speed.run",
+    "tasks": "tasks.run",
+    "btp": "btp",
+    "umi": "umi.run",
+    "catp": "catp",
+}
+"""What carries each benchmark out: a module with `run`, which gives the exit status."""
 DEFAULT_POOLS = (5, 10, 20, 40, 64, 527)
 OUTPUT_PRICE = Decimal(3)
 """Output per input price of both models the paper measured with, GPT-4-turbo and GPT-4o as they were priced then."""
-_MOST = Decimal(1000)
+PLANS = ("btp", "gate", "oracle", "off", "strict")
+RESUME_USUAL = ""
+"""`--resume` without a file: the one the run would have had anyway."""
+_MOST = 1_000_000
+_MOST_COST = 10**9
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out a benchmark; raises EcoshellError."""
+    status: int = import_module(f"ecoshell_bench.{MODULES[args.benchmark]}").run(args)
+    return status
 
 
 def add_arguments(bench: argparse.ArgumentParser) -> None:
     """Add the benchmarks and their arguments."""
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
+    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp):
+        add(benchmarks).add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_ecoact(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     ecoact = benchmarks.add_parser("ecoact", help="the cost of recorded runs, with and without registering by name")
-    ecoact.add_argument("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
-    ecoact.add_argument("--catalog", type=Path, required=True, metavar="FILE", help="the tools' documents, JSON Lines")
-    ecoact.add_argument(
-        "--pools", type=_pools, default=DEFAULT_POOLS, metavar="N,N,…", help="numbers of tools to measure"
-    )
-    ecoact.add_argument("--cached-price", type=_ratio, metavar="R", help="cached input, in input prices (default: 1)")
-    ecoact.add_argument("--cache-write-price", type=_ratio, metavar="W", help="writing the cache, in input prices")
-    ecoact.add_argument(
-        "--output-price", type=_ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices"
-    )
-    ecoact.add_argument("--seed", type=int, default=0, help="of the draw of the other tools")
-    ecoact.add_argument(
-        "--wrong",
-        type=_chance,
-        default=0.0,
-        metavar="P",
-        help="the chance that a question registers a wrong tool as well (default: 0)",
-    )
-    ecoact.add_argument(
-        "--questions", type=_number, default=1, metavar="N", help="runs that make a session (default: 1)"
-    )
-    ecoact.add_argument("--limit", type=_number, metavar="N", help="the first N successful runs only")
+    add = ecoact.add_argument
+    add("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
+    add("--catalog", type=Path, required=True, metavar="FILE", help="the tools' documents, JSON Lines")
+    pools = listed(number)
+    add("--pools", type=pools, default=DEFAULT_POOLS, metavar="N,N,…", help="numbers of tools to measure")
+    fix = "Give it in prices of an input token, such as 0.1 or 1.25."
+    ratio = _between(0, 1000, "not a price", fix, Decimal)
+    add("--cached-price", type=ratio, metavar="R", help="cached input, in input prices (default: 1)")
+    add("--cache-write-price", type=ratio, metavar="W", help="writing the cache, in input prices")
+    add("--output-price", type=ratio, default=OUTPUT_PRICE, metavar="O", help="output, in input prices")
+    add("--seed", type=int, default=0, help="of the draw of the other tools")
+    chance = _between(0, 1, "not a chance", "Give a number from 0 to 1, such as 0.2.", float)
+    wrong = "the chance that a question registers a wrong tool as well (default: 0)"
+    add("--wrong", type=chance, default=0.0, metavar="P", help=wrong)
+    add("--questions", type=number, default=1, metavar="N", help="runs that make a session (default: 1)")
+    add("--limit", type=number, metavar="N", help="the first N successful runs only")
+    return ecoact
+
+
+def _add_speed(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     speed = benchmarks.add_parser("speed", help="how quick and how light the shell is, beside the least such program")
-    speed.add_argument("--repeat", type=_number, default=15, metavar="N", help="runs behind each median (default: 15)")
-    speed.add_argument("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
-    speed.add_argument("--model", metavar="NAME", help="a local model to measure instead: embedded, local:FILE.gguf")
-    others = (add_tasks(benchmarks), add_btp(benchmarks), add_umi(benchmarks), add_catp(benchmarks))
-    for benchmark in (ecoact, *others, speed):
-        benchmark.add_argument("--json", action="store_true", help="print one JSON object")
+    add = speed.add_argument
+    add("--repeat", type=number, default=15, metavar="N", help="runs behind each median (default: 15)")
+    add("--adapter", type=Path, metavar="FILE", help="a LoRA adapter for the embedded model")
+    add("--model", metavar="NAME", help="a local model to measure instead: embedded, local:FILE.gguf")
+    return speed
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry out a benchmark and print it; raises UsageError and EcoshellError."""
-    match args.benchmark:
-        case "ecoact":
-            return _ecoact(args)
-        case "tasks":
-            text, status = run_tasks(args)
-            _print(text)
-            return status
-        case "btp":
-            _print(run_btp(args))
-            return 0
-        case "umi":
-            _print(run_umi(args))
-            return 0
-        case "catp":
-            _print(run_catp(args))
-            return 0
-        case _:
-            return _speed(args)
+def _add_tasks(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    tasks = benchmarks.add_parser("tasks", help="how often requests are done, beside the plainest loop there is")
+    add = tasks.add_argument
+    add("--suite", type=Path, metavar="FILE", help="tasks, JSON Lines (default: the packaged ones)")
+    add("--split", choices=("dev", "test"), help="the half for tuning, or the one that is only measured")
+    add("--kind", type=_words, default=(), metavar="KIND,…", help="tasks of these kinds only")
+    add("--only", type=_words, default=(), metavar="ID,…", help="these tasks only")
+    add("--limit", type=number, metavar="N", help="the first N of the tasks only")
+    add("--model", metavar="NAME", help="who is asked (default: as the settings say)")
+    add("--mode", choices=("single", "umi", "auto"), help="who thinks (default: single)")
+    add("--strategy", choices=("react", "dfsdt", "tot", "graph"), help="in which order (default: react)")
+    add("--registration", choices=("auto", "names", "all"), help="what is registered at first (default: auto)")
+    add("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) to 2, or auto: as in a chat")
+    add("--baseline", action="store_true", help="play each task in a plain function-calling loop, too")
+    add("--baseline-only", action="store_true", help="play them in the plain loop alone")
+    add("--baseline-model", metavar="NAME", help="the plain loop's model (default: the same)")
+    add("--baseline-from", type=Path, metavar="FILE", help="the plain loop's results are those of an earlier --out")
+    add("--task-seconds", type=number, default=300, metavar="N", help="time for a task (default: 300)")
+    add("--budget", type=_amount, metavar="AMOUNT", help="end the run before the task after this is spent")
+    add("--out", type=Path, metavar="FILE", help="keep the results here (default: in the cache folder)")
+    add("--events", type=Path, metavar="DIR", help="write down what happened in each task, a file for each")
+    resume = "go on with the results of an interrupted run"
+    add("--resume", nargs="?", const=RESUME_USUAL, metavar="FILE", help=resume)
+    return tasks
 
 
-def _ecoact(args: argparse.Namespace) -> int:
-    from ecoshell.modes.prompts import system_text
-    from ecoshell_bench.ecoact import Setting, measure_pools
-    from ecoshell_bench.report import as_json, as_table
-    from ecoshell_bench.trajectories import read_runs, read_tools
-
-    tools = read_tools(args.catalog)
-    runs = read_runs(args.replay, tools)[: args.limit]
-    with _counting() as (count, tokenizer):
-        setting = Setting(_rates(args), count, system_text, args.seed, args.wrong, args.questions)
-        results = list(measure_pools(runs, tools, args.pools, setting))
-    _print(as_json(results, setting, tokenizer) if args.json else as_table(results, setting, tokenizer))
-    return 0
-
-
-def _speed(args: argparse.Namespace) -> int:
-    rows: list[Measurement] = []
-    measured = _of_shell(args) if args.model is None else _of_model(args.model, args.repeat)
-    for row in measured:
-        rows.append(row)
-        if not args.json:
-            _print(_line(row))
-    if args.json:
-        _print(json.dumps({"rows": [dataclasses.asdict(row) for row in rows]}))
-    return 0
+def _add_btp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    btp = benchmarks.add_parser("btp", help="the cost of recorded runs, with and without a plan of what is spent")
+    add = btp.add_argument
+    add("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
+    add("--costs", type=_range, default=(1, 10), metavar="A..B", help="drawn for each tool (default: 1..10)")
+    add("--cap", type=listed(_whole), default=(20,), metavar="R,R,…", help="budgets of a task (default: 20)")
+    add("--seeds", type=_seeds, default=5, metavar="N", help="draws of the costs (default: 5)")
+    add("--strategy", type=listed(str), metavar="NAME,…", help="react, dfsdt, tot (default: all)")
+    plan = "btp, gate, oracle, off (default: these), strict (what is not planned is forbidden, as in the paper)"
+    add("--plan", type=listed(_plan), default=PLANS[:-1], metavar="NAME,…", help=plan)
+    share = _between(0, 1, "not a threshold", "Give a number from 0 to 1, such as 0.15.", float)
+    tau = "least values of a use (default: 0.15)"
+    add("--tau", type=listed(share), default=(0.15,), metavar="T,T,…", help=tau)
+    add("--no-blacklist", action="store_true", help="plan on with tools that did not help")
+    add("--earned", action="store_true", help="a use that helped earns the tool another, as in the shell")
+    split = "what is known of the tools: what runs of other questions say, or every second run (default: others)"
+    add("--split", choices=("others", "half"), default="others", help=split)
+    steps = "replay what was done, or a call of each tool that was needed (default: recorded)"
+    add("--steps", choices=("recorded", "gold"), default="recorded", help=steps)
+    return btp
 
 
-def _of_shell(args: argparse.Namespace) -> Iterator["Measurement"]:
-    """The figures of the shell; raises ModelMissing or ModelBroken for a file that is no adapter."""
-    from ecoshell.models.embedded import embedded_path
-    from ecoshell.models.gguf import check_adapter
-    from ecoshell_bench.speed.measure import measure_speed
-
-    if args.adapter is None:
-        sys.stderr.write("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.\n")
-    else:
-        check_adapter(args.adapter, embedded_path())
-    return measure_speed(args.repeat, args.adapter)
-
-
-def _of_model(name: str, repeat: int) -> Iterator["Measurement"]:
-    """The figures of one local model; raises UsageError for another, and ModelMissing."""
-    from ecoshell.models.gguf import check_base
-    from ecoshell.models.local_models import local_files
-    from ecoshell_bench.speed.local import measure_local
-
-    files = local_files(name)
-    if files is None or files.adapter is not None:
-        raise UsageError(f"{name} is no local model without an adapter.", fix="Give embedded or local:FILE.gguf.")
-    check_base(files.base)
-    return measure_local(files.base, repeat)
+def _add_umi(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    umi = benchmarks.add_parser("umi", help="how often a model takes the step that a reference takes")
+    add = umi.add_argument
+    add("--data", type=Path, metavar="FILE", help="reference trajectories, JSON Lines")
+    add("--model", metavar="NAME", help="the model to ask, or gold: the reference itself")
+    add("--mode", metavar="NAME", help="who thinks: single, umi (default: single; umi with --role)")
+    role = "a role's model in the mode umi; repeatable"
+    add("--role", action="append", type=_role, metavar="ROLE=MODEL", help=role)
+    add("--tokens", action="store_true", help="what a turn takes in each mode; --model says whose price counts")
+    split = "tasks held back for measuring, the rest, or all (default: all)"
+    add("--split", choices=("held", "rest", "all"), default="all", help=split)
+    add("--limit", type=number, metavar="N", help="the first N steps only; turns with --tokens")
+    add("--budget", type=_amount, metavar="AMOUNT", help="the cap of the run, such as 0.50 or 20000tok")
+    add("--out", type=Path, metavar="FILE", help="keep every answer here; a run goes on where it was")
+    convert = "make trajectories of recorded runs: livemcp, bfcl"
+    add("--convert", nargs=3, metavar=("KIND", "RUNS", "OUT"), help=convert)
+    add("--documents", type=Path, metavar="PATH", help="the tools' documents (default: beside the runs)")
+    add("--pool", type=number, default=20, metavar="N", help="tools of a LiveMCPBench task (default: 20)")
+    return umi
 
 
-def _line(row: "Measurement") -> str:
-    """One row of the table; a dash stands where there is nothing to compare with."""
-    baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
-    ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
-    return f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}"
+def _add_catp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    catp = benchmarks.add_parser("catp", help="what recorded branching plans cost, take and are worth")
+    add = catp.add_argument
+    pool = "recorded plans, JSON Lines; may be given more than once"
+    add("--pool", type=Path, nargs="+", action="extend", required=True, metavar="FILE", help=pool)
+    add("--constants", type=Path, required=True, metavar="FILE", help="OpenCATP's constants.json")
+    plans = "random plans for each kind of task (default: 10,000)"
+    add("--plans", type=number, default=10_000, metavar="N", help=plans)
+    return catp
 
 
-@contextmanager
-def _counting() -> Generator[tuple[Callable[[str], int], str]]:
-    """What counts tokens, each text once, and its name: cl100k_base where it is at hand."""
-    from ecoshell.models.tokens import ByteCounter, counter_for
-
-    counter = counter_for("gpt-4")
-    try:
-        if not counter.wait():
-            counter = ByteCounter()
-        yield cache(counter.count), counter.name
-    finally:
-        counter.close()
+def number(text: str) -> int:
+    """A number from 1 to a million."""
+    return _counted(text, 1, _MOST, "Give a whole number.")
 
 
-def _rates(args: argparse.Namespace) -> Rates:
-    """The rates, in prices of an input token; without cache prices, every token of a prompt costs 1."""
-    one = Decimal(1)
-    cached = one if args.cached_price is None else args.cached_price
-    written = one if args.cache_write_price is None else args.cache_write_price
-    return Rates(one, cached, written, args.output_price, args.output_price)
+def listed(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
+    """Reads a list with commas between; what is named twice counts once."""
+
+    def reader(text: str) -> tuple[Item, ...]:
+        return tuple(dict.fromkeys(read(part.strip()) for part in text.split(",")))
+
+    return reader
 
 
-def _pools(text: str) -> tuple[int, ...]:
-    pools = tuple(_number(part.strip()) for part in text.split(","))
-    return tuple(dict.fromkeys(pools))
+def _whole(text: str) -> int:
+    return _counted(text, 0, _MOST_COST, "Give a whole number.")
 
 
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1_000_000):
-        raise UsageError(f"{text!r} is not a number from 1 to 1000000.", fix="Give a whole number.")
+def _seeds(text: str) -> int:
+    return _counted(text, 1, 1000, "Give how often costs are drawn.")
+
+
+def _counted(text: str, least: int, most: int, fix: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most):
+        raise UsageError(f"{text!r} is not a number from {least} to {most}.", fix=fix)
     return int(text)
 
 
-def _ratio(text: str) -> Decimal:
-    try:
-        ratio = Decimal(text)
-    except InvalidOperation:
-        ratio = Decimal("NaN")
-    if not (ratio.is_finite() and 0 <= ratio <= _MOST):
-        raise UsageError(f"{text!r} is not a price.", fix="Give it in prices of an input token, such as 0.1 or 1.25.")
-    return ratio
+def _range(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(.*?)\.\.(.*)", text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a range of costs.", fix="Give the least and the most, such as 1..10.")
+    least, most = _whole(match[1].strip()), _whole(match[2].strip())
+    if least > most:
+        raise UsageError(f"{text!r} has its least cost last.", fix=f"Give {most}..{least}.")
+    return least, most
 
 
-def _chance(text: str) -> float:
-    try:
-        chance = float(text)
-    except ValueError:
-        chance = -1.0
-    if not 0 <= chance <= 1:
-        raise UsageError(f"{text!r} is not a chance.", fix="Give a number from 0 to 1, such as 0.2.")
-    return chance
+def _between(least: int, most: int, named: str, fix: str, kind: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Reads a number with these bounds; one that is none is refused as `named`."""
+
+    def reader(text: str) -> Value:
+        try:
+            value = kind(text)
+            if least <= value <= most:
+                return value
+        except (ValueError, ArithmeticError):
+            pass
+        raise UsageError(f"{text!r} is {named}.", fix=fix)
+
+    return reader
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def _temperature(text: str) -> float | Literal["auto"]:
+    fix = "Give a number from 0 to 2, or auto."
+    return "auto" if text == "auto" else _between(0, 2, "no temperature", fix, float)(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in map(str.strip, text.split(",")) if word)
+
+
+def _plan(text: str) -> str:
+    if text not in PLANS:
+        raise UsageError(f"There is no plan {text!r} to measure.", fix=f"Choose of {', '.join(PLANS)}.")
+    return text
+
+
+def _role(text: str) -> tuple[RoleName, str]:
+    said, _, model = (part.strip() for part in text.partition("="))
+    role = role_named(said)
+    if role is None or not model:
+        raise UsageError(f"{text!r} gives no role a model.", fix=f"Write ROLE=MODEL; roles are {', '.join(ROLES)}.")
+    return role, model
+
+
+def _amount(text: str) -> "Amount":
+    from ecoshell.budget.money import parse_amount
+
+    return parse_amount(text)

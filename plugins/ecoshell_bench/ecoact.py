@@ -1,4 +1,4 @@
-"""What registering by name saves on recorded runs, per number of tools (EcoAct §3.2, Figure 3).
+"""`ecoshell bench ecoact`: what registering by name saves on recorded runs, by number of tools (EcoAct §3.2, Figure 3)
 
 Each run, or session of several, gets a pool of tools: those it used and a plain random draw of others. Policies:
 
@@ -7,24 +7,143 @@ Each run, or session of several, gets a pool of tools: those it used and a plain
 - grow, stable: names only, in that presentation;
 - auto: what the shell decides from the question, the documents and the prices alone (catalog/registration);
 - oracle: knows what will be used and has exactly that registered up front, in the cheaper of the two presentations.
+
+What a run would have cost is counted without a model, request by request, as providers bill and the shell sends:
+
+- A prompt is the tool array, then the system prompt, then the conversation, as providers put them. What it has in
+  common with the prompt before it, from the first token on, is read from the cache; the rest is written to it.
+- There is no `finish`, as where no strategy searches; an answer is text.
+- A registration is a model call of its own: the whole prompt once more, and a short call as output. Recorded thoughts
+  stay with the calls they were recorded with.
+- A tool is registered right before its first use. A tool that the catalog does not have needs no registration.
+- Several runs may be the questions of one session: what was said, registered and cached stays.
+- A cache holds for the whole session, and begins empty with each.
 """
 
+import argparse
+import json
 import random
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
-from ecoshell.budget.price import Rates
+from ecoshell.budget.price import Rates, plain
 from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide
 from ecoshell.catalog.search import Ranker
-from ecoshell.messages import ToolDocument, Usage
-from ecoshell_bench.replay import Bill, Scenario, Session
-from ecoshell_bench.trajectories import RecordedRun, Tools
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
+from ecoshell.modes.prompts import system_text
+from ecoshell_bench.printing import counting, show
+from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 
 POLICIES = ("all", "all_text", "grow", "stable", "auto", "oracle")
+PER_MESSAGE = 3
+"""Tokens of a message's frame, as the shell counts them for remote models."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, and print."""
+    tools = read_tools(args.catalog)
+    runs = read_runs(args.replay, tools)[: args.limit]
+    one = Decimal(1)  # without cache prices, every token of a prompt costs 1
+    cached = one if args.cached_price is None else args.cached_price
+    written = one if args.cache_write_price is None else args.cache_write_price
+    rates = Rates(one, cached, written, args.output_price, args.output_price)
+    with counting("gpt-4") as (count, tokenizer):
+        setting = Setting(rates, count, system_text, args.seed, args.wrong, args.questions)
+        results = list(measure_pools(runs, tools, args.pools, setting))
+    show((as_json if args.json else as_table)(results, setting, tokenizer))
+    return 0
+
+
+@dataclass(slots=True)
+class Bill:
+    """Adds up the usage of one run's calls; `calls` counts them."""
+
+    usage: Usage = field(default_factory=Usage)
+    calls: int = 0
+    _array: int = 0
+    _messages: int = 0
+
+    def call(self, array: int, messages: int, output: int) -> None:
+        """One request with these tokens of tool array and messages; both only ever grow, and the array stands first."""
+        cached = self._array + (self._messages if array == self._array else 0)
+        prompt = array + messages
+        self.usage += Usage(input=prompt, output=output, cached=cached, cache_write=prompt - cached)
+        self.calls += 1
+        self._array, self._messages = array, messages
+
+
+class Session:
+    """Runs, one after another, on their way from question to answer; `count` counts the tokens of a text."""
+
+    def __init__(
+        self, presentation: Presentation, system: str, count: Callable[[str], int], pool: Sequence[ToolDocument]
+    ) -> None:
+        """A session that knows the tools of `pool` by name."""
+        self.bill = Bill()
+        self.registered: dict[str, ToolDocument] = {}
+        self._presentation = presentation
+        self._count = count
+        self._known = {document.name: document for document in pool}
+        self._asked = False
+        self._array = self._array_tokens()
+        self.history = count(system) + PER_MESSAGE
+        """Tokens of all messages so far, the system prompt's included."""
+
+    def ask(
+        self,
+        run: RecordedRun,
+        upfront: Sequence[ToolDocument] = (),
+        *,
+        about: Mapping[str, str] | None = None,
+        wrong: str = "",
+    ) -> None:
+        """One question with its run; documents of `upfront` are put there with it, and `about` goes with the names.
+
+        `wrong` is a tool that is registered as well, before the first one that is needed and not there.
+        """
+        names = () if self._asked else tuple(self._known)
+        self._asked = True
+        fresh = [document for document in upfront if document.name not in self.registered]
+        self.registered |= {document.name: document for document in fresh}
+        self._array = self._array_tokens()
+        listing = self._presentation.opening(names, fresh, about=about)
+        self.history += self._count(f"{listing}\n\n{run.query}" if listing else run.query) + PER_MESSAGE
+        for step in run.steps:
+            if step.tool is not None and step.tool not in self.registered:
+                if wrong and wrong not in self.registered:
+                    self._register(self._known[wrong])
+                wrong = ""
+                self._register(self._known[step.tool])
+            call = _call_text(step.called, step.arguments)
+            if self._presentation in (STABLE, TEXT):
+                call = _call_text(TOOL_CALL, call)
+            self._exchange(step.thought, call, step.observation)
+        self._exchange("", run.answer, "")
+
+    def _register(self, document: ToolDocument) -> None:
+        call = _call_text(TOOL_REGISTER, json.dumps({"tool_name": document.name}, ensure_ascii=False))
+        self._exchange("", call, self._presentation.registration_result(document))
+        self.registered[document.name] = document
+        self._array = self._array_tokens()
+
+    def _array_tokens(self) -> int:
+        array = self._presentation.array([*self.registered.values()], finish=False)
+        return sum(self._count(document.as_entry()) for document in array)
+
+    def _exchange(self, thought: str, call: str, observation: str) -> None:
+        """One request, its reply, and what both leave in the conversation."""
+        output = self._count(thought) + self._count(call)
+        self.bill.call(self._array, self.history, output)
+        self.history += output + PER_MESSAGE + self._count(observation) + PER_MESSAGE
+
+
+def _call_text(name: str, arguments: str) -> str:
+    """A call as chat templates print it."""
+    return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "arguments": {arguments}}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +168,10 @@ class Setting:
         read = fresh * self.rates.input + usage.cached * self.rates.cached_input
         return read + usage.cache_write * self.rates.cache_write + usage.output * self.rates.output
 
+    def session(self, presentation: Presentation, pool: Sequence[ToolDocument]) -> Session:
+        """A session that begins."""
+        return Session(presentation, self.system(presentation), self.count, pool)
+
 
 @dataclass(slots=True)
 class Total:
@@ -57,12 +180,6 @@ class Total:
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
     documents: int = 0
-
-    def add(self, bill: Bill, documents: int) -> None:
-        """Add one run."""
-        self.usage += bill.usage
-        self.calls += bill.calls
-        self.documents += documents
 
 
 @dataclass(slots=True)
@@ -126,6 +243,11 @@ def draw_pool(session: Sequence[RecordedRun], tools: Tools, size: int, seed: int
     return [tools.documents[name] for name in names]
 
 
+def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
+    """The catalog's tools that were used, in the order of their first use."""
+    return dict.fromkeys(name for run in session for name in run.used)
+
+
 def decide_for(
     question: str,
     pool: Sequence[ToolDocument],
@@ -145,17 +267,12 @@ def decide_for(
     return decide(candidates, setting.rates, work, Policy(presentation=presentation))
 
 
-def _used(session: Sequence[RecordedRun]) -> dict[str, None]:
-    """The catalog's tools that were used, in the order of their first use."""
-    return dict.fromkeys(name for run in session for name in run.used)
-
-
 def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> None:
     """Add one session, under all policies, to the result."""
     result.runs += 1
 
     def replayed(presentation: Presentation, upfront: Callable[[RecordedRun], Sequence[ToolDocument]]) -> Session:
-        session = Session(Scenario(presentation, setting.system(presentation), setting.count), pool)
+        session = setting.session(presentation, pool)
         for run in runs:
             session.ask(run, upfront(run), wrong=_wrong(run, pool, session, setting))
         return session
@@ -175,27 +292,25 @@ def _measure(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting:
         "oracle": min((replayed(one, used) for one in (GROW, STABLE)), key=price),
     }
     for policy, session in found.items():
-        result.totals[policy].add(session.bill, len(session.registered))
+        total = result.totals[policy]
+        total.usage += session.bill.usage
+        total.calls += session.bill.calls
+        total.documents += len(session.registered)
     result.excess.append(price(found["auto"]) / min(price(found["all"]), price(found["all_text"])) - 1)
 
 
 def _auto(runs: Sequence[RecordedRun], pool: Sequence[ToolDocument], setting: Setting, result: PoolResult) -> Session:
     """A session as the shell decides it, question by question; it keeps its presentation."""
-    first = decide_for(runs[0].query, pool, setting)
-    session = Session(Scenario(first.presentation, setting.system(first.presentation), setting.count), pool)
+    decision = first = decide_for(runs[0].query, pool, setting)
+    session = setting.session(first.presentation, pool)
     result.chosen[first.presentation.name] += 1
     about = {document.name: few_words(document) for document in pool} if first.plan.described else {}
+    kept = "grow" if first.presentation in (GROW, PLAIN) else "stable"
     for run in runs:
-        decision = first
         if run is not runs[0]:
-            kept = "grow" if first.presentation in (GROW, PLAIN) else "stable"
+            there = session.registered
             decision = decide_for(
-                run.query,
-                pool,
-                setting,
-                presentation=kept,
-                history=session.history,
-                registered=session.registered,
+                run.query, pool, setting, presentation=kept, history=session.history, registered=there
             )
         upfront = [document for document in pool if document.name in decision.upfront]
         session.ask(run, upfront, about=about, wrong=_wrong(run, pool, session, setting))
@@ -212,3 +327,77 @@ def _wrong(run: RecordedRun, pool: Sequence[ToolDocument], session: Session, set
     names = [document.name for document in pool if document.name not in run.used]
     draw.shuffle(names)
     return next((name for name in names if name not in session.registered), "")
+
+
+def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
+    """One object: rows by pool, tokenizer and prices. Costs are the mean of a run, in prices of an input token."""
+
+    def row(result: PoolResult) -> dict[str, Any]:
+        runs, totals = max(1, result.runs), result.totals
+        saved = {policy: round(float(result.saving(policy, setting)), 4) for policy in POLICIES if result.runs}
+        return {
+            "pool": result.pool,
+            "runs": result.runs,
+            "cost": {policy: round(float(setting.price(total.usage) / runs), 2) for policy, total in totals.items()},
+            "saving": saved,
+            "loses": {"share": round(result.losing, 4), "worst": round(result.worst, 4)},
+            "registered": round(totals["grow"].documents / runs, 3),
+            "tokens": {policy: _tokens(total, runs) for policy, total in totals.items()},
+            "auto": {
+                "presentations": dict(result.chosen),
+                "upfront": round(result.upfront / runs, 3),
+                "upfront_used": round(result.upfront_used / runs, 3),
+            },
+        }
+
+    record = {
+        "rows": list(map(row, results)),
+        "tokenizer": tokenizer,
+        "prices": {name: float(rate) for name, rate in asdict(setting.rates).items()},
+        "unit": "prices of an input token, per run",
+        "seed": setting.seed,
+        "wrong": setting.wrong,
+        "questions": setting.questions,
+    }
+    return json.dumps(record)
+
+
+def as_table(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
+    """The same as a table, with the saving against registering everything."""
+    columns = f"{'cost':>11} {'saving':>8} {'calls':>6} {'fresh':>11} {'cached':>11} {'output':>9}"
+    lines = [f"{'tools':>5}  {'policy':<8} {columns}"]
+    words = {"plain": "registered everything", "grow": "grew the array", "stable": "kept it stable"}
+    words["text"] = "registered everything as text"
+    for result in results:
+        pool = f"{result.pool:>5}"
+        if not result.runs:
+            lines.append(f"{pool}  every run used more tools than this\n")
+            continue
+        for policy in POLICIES:
+            total = result.totals[policy]
+            tokens = _tokens(total, result.runs)
+            cost, saved = float(setting.price(total.usage) / result.runs), result.saving(policy, setting)
+            lines.append(
+                f"{pool}  {policy:<8} {round(cost, 2):>11,.0f} {saved:>8.1%} {tokens['calls']:>6.1f} "
+                f"{tokens['fresh']:>11,.0f} {tokens['cached']:>11,.0f} {tokens['output']:>9,.0f}"
+            )
+        choices = ", ".join(f"{words[name]} in {count}" for name, count in result.chosen.most_common())
+        upfront = f"{result.upfront} documents up front, {result.upfront_used} of them used"
+        lost = f"dearer than registering everything in {result.losing:.1%}, by {result.worst:.1%} at most"
+        lines.append(f"       of {result.runs} runs, auto {choices}; {upfront}\n       {lost}\n")
+    rates = setting.rates
+    return "\n".join(
+        [
+            *lines,
+            f"Mean of a run, in prices of an input token: cached input {plain(rates.cached_input)}, cache write "
+            f"{plain(rates.cache_write)}, output {plain(rates.output)}. Saving: against all.",
+            f"Tokens by {tokenizer}; other tools drawn with seed {setting.seed}.",
+        ]
+    )
+
+
+def _tokens(total: Total, runs: int) -> dict[str, float]:
+    """What a run reads and writes on average; `fresh` is all of the prompts that was not found in the cache."""
+    use = total.usage
+    counts = {"calls": total.calls, "fresh": use.input - use.cached, "cached": use.cached, "output": use.output}
+    return {name: round(count / runs, 2) for name, count in {**counts, "documents": total.documents}.items()}

@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_play import lines
+from bench_play import written
 
 NAMES = ("read_file", "list_files", "count_text", "fetch_url", "get_weather", "send_mail", "play_music", "book_flight")
 
@@ -35,7 +35,7 @@ def catalog(tmp_path: Path) -> Path:
         }
         for place, name in enumerate(NAMES)
     ]
-    return lines(tmp_path / "catalog.jsonl", records)
+    return written(tmp_path / "catalog.jsonl", *records)
 
 
 @pytest.fixture
@@ -46,4 +46,4 @@ def replay(tmp_path: Path) -> Path:
         recorded("weather and mail", step("get_weather"), step("send_mail")),
         recorded("never", step("play_music"), success=False),
     ]
-    return lines(tmp_path / "replay.jsonl", runs)
+    return written(tmp_path / "replay.jsonl", *runs)

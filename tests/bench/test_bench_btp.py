@@ -5,6 +5,7 @@ from pathlib import Path
 
 import bench_play
 import pytest
+from bench_play import written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,11 +16,19 @@ from ecoshell.settings.schema import AgentSettings
 from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.tot import TOT
-from ecoshell_bench.btp.agent import MAX_STEPS, Planned, Recording, ideal, replay, replay_gated, replay_planned
-from ecoshell_bench.btp.experience import leave_one_out
-from ecoshell_bench.btp.measure import Sweep, draw_costs, measure
-from ecoshell_bench.btp.recordings import Action, Task, read_tasks
-from ecoshell_bench.btp.report import bar
+from ecoshell_bench.btp import Sweep, bar, draw_costs, measure
+from ecoshell_bench.btp_replay import (
+    MAX_STEPS,
+    Action,
+    Gated,
+    Planned,
+    RecordedTools,
+    Task,
+    ideal,
+    leave_one_out,
+    read_tasks,
+    replay,
+)
 
 bench = partial(bench_play.bench, "btp")
 WAYS = (REACT, DFSDT, TOT)
@@ -37,6 +46,14 @@ def task(*tools, success=True, gold=(), helpful=True, query="count"):
 
 def plan(bound=1, **costs):
     return TaskPlan([Candidate(tool, 0.5, bound, cost) for tool, cost in costs.items()], strict=True)
+
+
+def unplanned(recorded, way):
+    return replay(recorded, way.strategy, RecordedTools(recorded, COSTS))
+
+
+def planned(recorded, way, limits, cap):
+    return replay(recorded, way.strategy, Planned(recorded, limits, cap))
 
 
 def record(query="count", *steps, gold=("a",), success=True):
@@ -59,11 +76,6 @@ def file(tmp_path):
     return written(tmp_path / "runs.jsonl", *RUNS)
 
 
-def written(path, *records):
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
-    return path
-
-
 def printed(capsys, *arguments):
     assert bench(*arguments, "--json") == 0
     return json.loads(capsys.readouterr().out)
@@ -71,40 +83,39 @@ def printed(capsys, *arguments):
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_a_run_that_went_well_is_replayed_step_by_step_under_every_strategy(way):
-    spent = replay(task("a", "b", "a", "c"), way.strategy, COSTS)
+    spent = unplanned(task("a", "b", "a", "c"), way)
     assert (spent.cost, spent.uses, spent.planned_cost) == (12, 4, None)
 
 
 def test_a_search_tries_a_failed_run_again_without_the_steps_it_went_back_from():
     failed = task("a", "b", "c", success=False)
-    once = replay(failed, REACT.strategy, COSTS)
+    once = unplanned(failed, REACT)
     assert once.uses == 3
-    assert replay(failed, DFSDT.strategy, COSTS).uses > 3
-    assert replay(failed, TOT.strategy, COSTS).uses > 3
+    assert unplanned(failed, DFSDT).uses > 3
+    assert unplanned(failed, TOT).uses > 3
 
 
 def test_no_task_has_more_thoughts_than_the_shell_allows():
     assert AgentSettings().max_steps == MAX_STEPS
-    assert replay(task(*["a"] * 40), REACT.strategy, COSTS).uses == MAX_STEPS
+    assert unplanned(task(*["a"] * 40), REACT).uses == MAX_STEPS
 
 
 def test_steps_with_a_forbidden_tool_are_passed_over_and_the_run_goes_on():
-    spent = replay_planned(task(*["a"] * MAX_STEPS, "c", "b"), REACT.strategy, plan(a=2, b=3, c=50), cap=20)
+    spent = planned(task(*["a"] * MAX_STEPS, "c", "b"), REACT, plan(a=2, b=3, c=50), 20)
     assert (spent.cost, spent.uses) == (5, 2)
     assert (spent.planned_cost, spent.planned_uses) == (5, 2)
 
 
 def test_a_call_that_the_plan_forbids_is_refused_and_costs_nothing():
     recorded = task("a", "a")
-    recording = Recording(recorded, COSTS)
-    tools = Planned(recording, recorded, plan(a=2), cap=20)
+    tools = Planned(recorded, plan(a=2), cap=20)
     first, second = (tools.act(action.call) for action in recorded.actions)
     assert (first.ok, second.ok, second.refused) == (True, False, "forbidden")
-    assert (recording.spent, recording.uses) == (2, 1)
+    assert (tools.spent, tools.uses) == (2, 1)
 
 
 def test_a_step_that_waits_in_a_search_is_not_taken_once_its_tool_is_used_up():
-    spent = replay_planned(task("a", "b", success=False), TOT.strategy, plan(a=2, b=3), cap=20)
+    spent = planned(task("a", "b", success=False), TOT, plan(a=2, b=3), 20)
     assert (spent.cost, spent.uses) == (5, 2)
 
 
@@ -123,7 +134,7 @@ def test_with_the_plan_no_run_ever_spends_more_than_the_cap(steps, candidates, c
     recorded = Task("count", data.draw(st.booleans()), (), actions, tuple("abcd"))
     strict, earned, blacklisting = (data.draw(st.booleans()) for _ in range(3))
     limits = TaskPlan(candidates, strict=strict, earned=earned, blacklisting=blacklisting)
-    spent = replay_planned(recorded, way.strategy, limits, cap)
+    spent = planned(recorded, way, limits, cap)
     assert spent.cost <= cap
     assert spent.planned_cost <= cap
 
@@ -137,9 +148,9 @@ def test_costs_are_drawn_within_their_range_and_alike_for_the_same_tool_and_seed
 
 def test_a_task_knows_only_the_runs_of_other_questions():
     alone, again, other = task("a", "a"), task("a", success=False), task("a", "b", query="count the lines")
-    outsets = leave_one_out([alone, again, other], gold=False)
-    assert [one.evidence["a"].uses for one in outsets] == [1, 1, 3]
-    assert outsets[2].evidence["b"].uses == 0
+    inputs = leave_one_out([alone, again, other], gold=False)
+    assert [one.evidence["a"].uses for one in inputs] == [1, 1, 3]
+    assert inputs[2].evidence["b"].uses == 0
 
 
 def test_results_that_did_not_help_lower_the_value_for_the_next_task():
@@ -272,7 +283,8 @@ def mixed(*helpful):
 
 
 def test_the_gate_takes_calls_in_their_order_while_they_fit():
-    spent = replay_gated(mixed(True, False, True, True), REACT.strategy, {"a": 4, "b": 3, "c": 5, "d": 2}, cap=10)
+    recorded = mixed(True, False, True, True)
+    spent = replay(recorded, REACT.strategy, Gated(recorded, {"a": 4, "b": 3, "c": 5, "d": 2}, cap=10))
     assert (spent.cost, spent.uses, spent.useful) == (9, 3, 2)
 
 
@@ -283,7 +295,7 @@ def test_the_oracle_pays_for_as_many_useful_calls_as_fit_and_for_nothing_else():
 
 def test_a_useful_call_that_a_search_makes_twice_counts_once():
     failed = task("a", "b", success=False)
-    spent = replay(failed, DFSDT.strategy, COSTS)
+    spent = unplanned(failed, DFSDT)
     assert (spent.uses > 2, spent.useful) == (True, 2)
 
 
@@ -368,18 +380,21 @@ GOOD = json.dumps(RUNS[0]) + "\n"
         ("", "has no recorded run"),
         (GOOD + "[1]", r"runs.jsonl:2 is not a JSON object"),
         (GOOD + "[" * 100_000, r"runs.jsonl:2 is not JSON"),
-        ('{"name": "read", "description": ""}', "runs.jsonl:1: `query` is missing"),
-        ('{"query": "q", "steps": []}', "runs.jsonl:1: `gold_tools` is missing"),
-        ('{"query": "q", "gold_tools": []}', "runs.jsonl:1: `steps` is missing"),
-        ('{"query": "q", "gold_tools": "a", "steps": []}', "`gold_tools` is not a list"),
-        ('{"query": "q", "gold_tools": [1], "steps": []}', "1 is not the name of a tool"),
+        ('{"name": "read", "description": ""}', "runs.jsonl:1 has no `query`"),
+        ('{"query": "q", "steps": []}', "runs.jsonl:1 has no list `gold_tools`"),
+        ('{"query": "q", "gold_tools": []}', "runs.jsonl:1 has no list `steps`"),
+        ('{"query": "q", "gold_tools": "a", "steps": []}', "has no list `gold_tools`"),
+        ('{"query": "q", "gold_tools": [1], "steps": []}', "has 1 for the name of a tool"),
         ('{"query": "q", "gold_tools": [], "steps": [[]]}', "step 1 is not an object"),
-        ('{"query": "q", "gold_tools": [], "steps": [{"tool": "a", "args": {}}]}', "step 1: `observation` is missing"),
+        ('{"query": "q", "gold_tools": [], "steps": [{"tool": "a", "args": {}}]}', "step 1 has no `observation`"),
         (
             '{"query": "q", "gold_tools": [], "steps": [{"tool": "", "args": {}}]}',
-            "step 1: '' is not the name of a tool",
+            "step 1 has '' for the name of a tool",
         ),
-        ('{"query": "q", "gold_tools": [], "steps": [], "success": "yes"}', "`success` is neither true nor false"),
+        (
+            '{"query": "q", "gold_tools": [], "steps": [], "success": "yes"}',
+            "neither true nor false",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path, text, message):

@@ -9,9 +9,8 @@ import pytest
 from ecoshell.strategies.dfsdt import DFSDT
 from ecoshell.strategies.react import REACT
 from ecoshell.strategies.tot import TOT
-from ecoshell_bench.btp.experience import leave_one_out
-from ecoshell_bench.btp.measure import Row, Sweep, measure
-from ecoshell_bench.btp.recordings import read_tasks
+from ecoshell_bench.btp import Row, Sweep, measure
+from ecoshell_bench.btp_replay import leave_one_out, read_tasks
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 REPLAY = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp" / "replay.jsonl"

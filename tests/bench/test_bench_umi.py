@@ -3,6 +3,7 @@ from functools import partial
 
 import bench_play
 import pytest
+from bench_play import written
 from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,16 +12,16 @@ from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.paths import user_paths
 from ecoshell_bench.umi.asking import view_of
 from ecoshell_bench.umi.metrics import (
+    METRICS,
     Prediction,
     arguments_f1,
     common_subsequence,
     gold,
     rouge_l,
     score_step,
+    summarise,
 )
-from ecoshell_bench.umi.reference import read_trajectories
-from ecoshell_bench.umi.scoring import METRICS, summarise
-from ecoshell_bench.umi.splitting import SPLITS, is_held
+from ecoshell_bench.umi.reference import SPLITS, is_held, read_trajectories
 
 bench = partial(bench_play.bench, "umi")
 FORECAST = {
@@ -51,11 +52,6 @@ def task(name="a", *steps, final="It will rain in Oslo."):
 
 
 TASKS = (task("a"), task("b", call("clock"), call(city="Bergen"), end()), task("c", end("give_up"), final=None))
-
-
-def written(path, *records):
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -447,7 +443,7 @@ def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     kept = out.read_bytes()
     written(data, TASKS[0])
-    with pytest.raises(UsageError, match="not of the same data"):
+    with pytest.raises(UsageError, match="another data"):
         bench("--data", data, "--model", model, "--out", out)
     assert out.read_bytes() == kept
 
@@ -455,12 +451,12 @@ def test_answers_about_other_data_are_refused_and_stay(data, script, tmp_path):
 def test_answers_of_another_mode_or_of_other_roles_are_refused(data, script, tmp_path):
     out, model = tmp_path / "answers.jsonl", script(*RIGHT)
     bench("--data", data, "--model", model, "--out", out)
-    with pytest.raises(UsageError, match="not of the same mode"):
+    with pytest.raises(UsageError, match="another mode"):
         bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
     out.unlink()
     script(*TRIO)
     bench("--data", data, "--model", model, "--mode", "umi", "--out", out)
-    with pytest.raises(UsageError, match="not of the same roles"):
+    with pytest.raises(UsageError, match="another roles"):
         bench("--data", data, "--model", model, "--mode", "umi", "--role", "caller=embedded", "--out", out)
 
 
@@ -470,7 +466,7 @@ def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     head = out.read_text(encoding="utf-8").splitlines()[0]
     out.write_text(f'{head}\n{{"id": "a"}}\n', encoding="utf-8")
-    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not an answer"):
+    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not a result"):
         bench("--data", data, "--model", model, "--out", out)
 
 

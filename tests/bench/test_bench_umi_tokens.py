@@ -18,11 +18,8 @@ from ecoshell.models.base import Request
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.modes.roles import CALLER, PLANNER, SINGLE, SUMMARIZER
 from ecoshell.paths import user_paths
-from ecoshell_bench.umi.converting import convert
-from ecoshell_bench.umi.recorded import RecordedModel
-from ecoshell_bench.umi.reference import ReferenceStep, Trajectory
-from ecoshell_bench.umi.spending import Spending, measures, spending
-from ecoshell_bench.umi.turns import replay
+from ecoshell_bench.umi.reference import ReferenceStep, Trajectory, convert
+from ecoshell_bench.umi.tokens import RecordedModel, Spending, measures, replay, spending
 
 bench = partial(bench_play.bench, "umi", "--tokens")
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"

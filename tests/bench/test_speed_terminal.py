@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ecoshell.errors import EcoshellError
-from ecoshell_bench.speed.apps import SIZE
-from ecoshell_bench.speed.terminal import Terminal
+from ecoshell_bench.speed.measuring import SIZE, Terminal
 
 ECHO = """
 import sys, termios, tty

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ecoshell_bench.tasks.checks import wrongs
-from ecoshell_bench.tasks.ground import Ground, ground
-from ecoshell_bench.tasks.results import Result
+from ecoshell_bench.tasks.report import Result
 from ecoshell_bench.tasks.suite import SPLITS, Task, read_suite
+from ecoshell_bench.tasks.workspace import Sandbox, failures, sandbox
 
 TASKS = read_suite(None)
 KINDS = {
@@ -28,8 +27,8 @@ each_task = pytest.mark.parametrize("task", TASKS, ids=[task.id for task in TASK
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Ground]:
-    with ground() as made:
+def place() -> Iterator[Sandbox]:
+    with sandbox() as made:
         yield made
 
 
@@ -53,7 +52,7 @@ def test_no_file_of_one_half_is_given_in_the_other_half_too() -> None:
 
 
 @each_task
-async def test_nothing_done_and_nothing_said_is_never_right(task: Task, place: Ground) -> None:
+async def test_nothing_done_and_nothing_said_is_never_right(task: Task, place: Sandbox) -> None:
     assert not await place.prepare(task)
     assert sum(len(text.encode()) for text in task.files.values()) <= 6_000
-    assert await wrongs(task, place.workspace, Result(task.id, task.kind, "ecoshell", task.digest))
+    assert await failures(task, place.workspace, Result(task.id, task.kind, "ecoshell", task.digest))

@@ -12,7 +12,7 @@ from ecoshell.planning.catp.plan import GraphPlan, Node, PlanFault
 from ecoshell.planning.catp.rules import Problem, faults, validate
 from ecoshell.planning.catp.tpl import parse, render
 from ecoshell.planning.catp.types import Signature
-from ecoshell_bench.catp.random_plans import TASK_TYPES, problems, random_plan, valid
+from ecoshell_bench.catp_random import TASK_TYPES, problems, random_plan, valid
 
 TYPES = {
     "colorize": (("image",), "image"),

@@ -1,7 +1,6 @@
 """`ecoshell bench` from its command line, and the files it reads."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str,
     return record
 
 
-def lines(path: Path, records: Iterable[Any]) -> Path:
+def written(path: Path, *records: Any) -> Path:
     """A new file of JSON Lines."""
     path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
     return path

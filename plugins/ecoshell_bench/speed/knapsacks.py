@@ -33,10 +33,21 @@ class Instance:
 
 def instances(tools: int, budget: int) -> list[Instance]:
     """Some of each kind, always the same; costs are at most 10, as BTP draws them for 20, or a tenth of the budget."""
-    return [_instance(kind, seed, tools, budget) for kind in KINDS for seed in range(_SEEDS if tools < 10_000 else 1)]
+    made: list[Instance] = []
+    for kind in KINDS:
+        for seed in range(_SEEDS if tools < 10_000 else 1):
+            draw, dearest = random.Random(f"{kind} {seed}"), max(10, budget // 10)
+            costs = [draw.randint(1, dearest) for _ in range(tools)]
+            values = {
+                "unrelated": [draw.randint(1, 1_000) for _ in costs],
+                "rising": [cost + dearest // 10 for cost in costs],
+                "equal": [100] * tools,
+            }[kind]
+            made.append(Instance(values, costs, [draw.randint(1, _MOST_USES) for _ in costs], budget))
+    return made
 
 
-class Rival:
+class OrTools:
     """OR-tools on one instance, by that of its exact solvers which is the quickest for it.
 
     Raises ModuleNotFoundError where OR-tools is not installed.
@@ -73,14 +84,3 @@ class Rival:
             if solver.best_solution_contains(item):
                 counts[tool] += 1
         return counts, solver.is_solution_optimal()
-
-
-def _instance(kind: str, seed: int, tools: int, budget: int) -> Instance:
-    draw, dearest = random.Random(f"{kind} {seed}"), max(10, budget // 10)
-    costs = [draw.randint(1, dearest) for _ in range(tools)]
-    values = {
-        "unrelated": [draw.randint(1, 1_000) for _ in costs],
-        "rising": [cost + dearest // 10 for cost in costs],
-        "equal": [100] * tools,
-    }[kind]
-    return Instance(values, costs, [draw.randint(1, _MOST_USES) for _ in costs], budget)

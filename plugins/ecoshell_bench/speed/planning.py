@@ -1,24 +1,32 @@
-"""How soon there is a plan: the knapsack beside OR-tools', the memory it takes, and what experience says of tools."""
+"""How soon there is a plan: the knapsack beside OR-tools', what experience says of tools, and the ledger."""
 
+import asyncio
 import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from decimal import Decimal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO, Amount
+from ecoshell.budget.price import Price, Rates
+from ecoshell.messages import Usage
 from ecoshell.planning.btp.base import Use
 from ecoshell.planning.btp.encoders import WordEncoder
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.btp.knapsack import solve
 from ecoshell.planning.btp.past import Past
-from ecoshell_bench.measurement import Measurement
-from ecoshell_bench.speed.knapsacks import Instance, Rival, instances
-from ecoshell_bench.speed.timing import Take, against, told
+from ecoshell_bench.speed.knapsacks import OrTools, instances
+from ecoshell_bench.speed.measuring import Measurement, Take, against, told
 
 SIZES = ((5, 20), (500, 10_000), (16_464, 10_000))
 """Tools and units of budget: a question of BTP's experiments, a large catalog, and all the tools of ToolBench."""
@@ -49,12 +57,15 @@ def measure_planning(repeat: int) -> Iterator[Measurement]:
 
 def measure_knapsack(tools: int, budget: int, repeat: int) -> Measurement:
     """Mean seconds of a plan over instances of several kinds; the baseline is OR-tools', where that is installed."""
-    what, made = f"knapsack_{tools}", instances(tools, budget)
-    rounds = max(1, 100 // tools)
-    ours = _mean(rounds, [_plan(one) for one in made])
+    what, made, rounds = f"knapsack_{tools}", instances(tools, budget), max(1, 100 // tools)
+
+    def mean(plans: Sequence[Callable[[], object]]) -> Take:
+        return lambda: _seconds(lambda: [plan() for _ in range(rounds) for plan in plans]) / (rounds * len(plans))
+
+    ours = mean([partial(solve, one.values, one.costs, one.bounds, one.budget) for one in made])
     if find_spec("ortools") is None:
         return Measurement(what, median(ours() for _ in range(repeat + 1)), "s")
-    return against(what, ours, _mean(rounds, [Rival(one).solve for one in made]), repeat)
+    return against(what, ours, mean([OrTools(one).solve for one in made]), repeat)
 
 
 def measure_memory(tools: int, budget: int, repeat: int) -> Measurement:
@@ -104,22 +115,43 @@ def _use(draw: random.Random, question: str, number: int, tools: int) -> Use:
     )
 
 
-def _plan(one: Instance) -> Callable[[], Sequence[int]]:
-    return lambda: solve(one.values, one.costs, one.bounds, one.budget)
-
-
-def _mean(rounds: int, plans: Sequence[Callable[[], object]]) -> Take:
-    """Mean seconds of one of these, over so many rounds."""
-
-    def rounds_of_all() -> None:
-        for _ in range(rounds):
-            for plan in plans:
-                plan()
-
-    return lambda: _seconds(rounds_of_all) / (rounds * len(plans))
-
-
 def _seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+# The ledger
+
+_ACCOUNT = Account(session="bench", turn=1, role="single", model="bench", purpose="step")
+_RATES = Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10))
+_ASK = Ask(Price(_RATES), prompt_tokens=2000, max_tokens=500, account=_ACCOUNT)
+_USAGE = Usage(input=1500, output=120, cached=1000)
+
+
+def measure_reserve_settle(rows: int = 10_000, repeat: int = 200) -> Measurement:
+    """Median seconds of a hold and its settlement through the gate, under four caps, with `rows` entries before it.
+
+    The baseline is the same on a fresh ledger, so the ratio says what the entries cost.
+    """
+    with TemporaryDirectory() as folder:
+        fresh = asyncio.run(_settling(Path(folder) / "fresh.sqlite", 0, repeat))
+        filled = asyncio.run(_settling(Path(folder) / "filled.sqlite", rows, repeat))
+    return Measurement("reserve_settle", filled, "s", fresh, filled / fresh)
+
+
+async def _settling(path: Path, rows: int, repeat: int) -> float:
+    ledger = Ledger(path)
+    try:
+        for scope in ("turn", "session", "day", "month"):
+            ledger.set_cap(_ACCOUNT.session, scope, Amount(1_000_000 * NANO, "usd"))
+        for _ in range(rows):
+            ledger.settle(ledger.hold(_ASK), _USAGE)
+        gate, times = Gate(ledger), list[float]()
+        for _ in range(repeat):
+            started = time.perf_counter()
+            await gate.settle(await gate.hold(_ASK), _USAGE)
+            times.append(time.perf_counter() - started)
+        return median(times)
+    finally:
+        ledger.close()

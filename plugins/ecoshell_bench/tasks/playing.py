@@ -26,13 +26,12 @@ from ecoshell.tools.base import Tool, limits_of
 from ecoshell.tools.containing import contained
 from ecoshell.tools.results import failed
 from ecoshell.tools.workspace import Workspace
-from ecoshell_bench.tasks.checks import wrongs
-from ecoshell_bench.tasks.ground import Ground, offline_tools
-from ecoshell_bench.tasks.results import Result, Side
+from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
+from ecoshell_bench.tasks.workspace import Sandbox, failures, offline_tools
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.settings.schema import AgentSettings, Settings
+    from ecoshell.settings.schema import Settings
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
 PLAIN_STEPS = 24
@@ -79,18 +78,18 @@ class Models(Casting):
         await super().aclose()
 
 
-class Player:
-    """Plays tasks one after another in one ground."""
+class TaskRunner:
+    """Plays tasks one after another in one sandbox."""
 
     def __init__(
-        self, ground: Ground, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
+        self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
     ) -> None:
         """`settings` are those of every task, `seconds` is the time each side has for one.
 
         In the folder `keep`, each side's course of each task is written down: ecoshell's events, the loop's messages.
         """
         self._keep = keep
-        self._ground = ground
+        self._sandbox = sandbox
         self._models = models
         self._settings = settings
         self._seconds = seconds
@@ -100,13 +99,12 @@ class Player:
         model = self._models.get(name, side)
         if model.traits.local and isinstance(model, Warmable):
             await model.warm()
-            request = Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)
-            await _reply(model, request)
+            await _reply(model, Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side))
 
     async def play(self, task: Task, side: Side, options: Options) -> Result:
         """One side at one task, from an empty folder to its check; what goes wrong is part of the result."""
         result = Result(task.id, task.kind, side, task.digest)
-        if told := await self._ground.prepare(task):
+        if told := await self._sandbox.prepare(task):
             result.status, result.error, result.wrong = "setup", told, [told]
             return result
         course: list[object] = []
@@ -117,50 +115,53 @@ class Player:
         if self._keep is not None:
             lines = (json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
             (self._keep / f"{task.id.replace('/', '_')}.{side}.jsonl").write_text("".join(lines), encoding="utf-8")
-        result.wrong = await wrongs(task, self._ground.workspace, result)
+        result.wrong = await failures(task, self._sandbox.workspace, result)
         result.ok = not result.wrong
         return result
 
     async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """As `ecoshell ask --yes --force` does, in a home of its own."""
         shell = await assemble(
-            replace(options, workspace=self._ground.workspace, yes=True, force=True),
-            paths=self._ground.paths,
+            replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
+            paths=self._sandbox.paths,
             settings=self._settings,
             casting=self._models.casting(),
             tools=offline_tools,
         )
-        late = False
-        stopping: set[asyncio.Future[None]] = set()
-
-        def stop() -> None:
-            nonlocal late
-            late = True
-            stopping.add(asyncio.ensure_future(shell.stop()))
-
-        timer = asyncio.get_running_loop().call_later(self._seconds, stop)
+        stopping: list[asyncio.Future[None]] = []
+        timer = asyncio.get_running_loop().call_later(
+            self._seconds, lambda: stopping.append(asyncio.ensure_future(shell.stop()))
+        )
+        open_calls: dict[str, Callable[..., None]] = {}
         try:
-            see = _reader(result)
             with _timed(result):
                 async with aclosing(shell.ask(task.request)) as events:
                     async for event in events:
-                        see(event)
+                        _note(event, result, open_calls)
                         course.append(to_json(event))
         finally:
             timer.cancel()
             await asyncio.gather(*stopping, return_exceptions=True)
             await shell.aclose()
-        if late and result.status == "interrupted":
+        if stopping and result.status == "interrupted":
             result.status = "timeout"
 
     async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        model = self._models.get(options.model or "", "baseline")
-        tools = offline_tools(self._settings, Workspace(self._ground.workspace))
-        messages, agent = [Message("system", PLAIN_SYSTEM), Message("user", task.request)], self._settings.agent
+        """Every tool's document up front, results sent back as they are, until no call comes."""
+        model, agent = self._models.get(options.model or "", "baseline"), self._settings.agent
+        tools = offline_tools(self._settings, Workspace(self._sandbox.workspace))
+        documents = tuple(tool.document for tool in tools)
+        messages = [Message("system", PLAIN_SYSTEM), Message("user", task.request)]
+        temperature = None if agent.temperature == "auto" else agent.temperature
+        result.status = "limit"
         try:
             with _timed(result):
                 async with asyncio.timeout(self._seconds):
-                    await _loop(model, tools, messages, agent, result)
+                    while result.status == "limit" and result.steps < PLAIN_STEPS:
+                        result.steps += 1
+                        said, most = tuple(messages), agent.max_output_tokens
+                        asked = Request(said, documents, documents, "either", most, temperature, role="baseline")
+                        await _step(model, asked, tools, messages, result)
         except TimeoutError:
             result.status = "timeout"
         finally:
@@ -181,59 +182,45 @@ def _plain(value: Any) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
-def _reader(result: Result) -> Callable[[Event], None]:
-    """What takes down the events of a turn."""
-    open_calls: dict[str, Callable[..., None]] = {}
-
-    def see(event: Event) -> None:
-        match event:
-            case CallStarted():
-                open_calls[event.id] = result.begin_call(event.name, event.arguments)
-            case CallFinished() if event.id in open_calls:
-                open_calls.pop(event.id)(ok=event.ok, text=event.observation, refused=event.refused)
-            case ErrorHappened():
-                result.error = f"{event.kind}: {event.message}"
-            case TurnFinished():
-                result.status, result.answer, result.steps = event.status, event.answer, event.steps
-                result.spent_nano, result.registered = event.spent_nano, list(event.registered)
-                result.count(event.usage)
-            case _:
-                pass
-
-    return see
+def _note(event: Event, result: Result, open_calls: dict[str, Callable[..., None]]) -> None:
+    """Take down what an event of a turn says of the result."""
+    match event:
+        case CallStarted():
+            open_calls[event.id] = result.begin_call(event.name, event.arguments)
+        case CallFinished() if event.id in open_calls:
+            open_calls.pop(event.id)(ok=event.ok, text=event.observation, refused=event.refused)
+        case ErrorHappened():
+            result.error = f"{event.kind}: {event.message}"
+        case TurnFinished():
+            result.status, result.answer, result.steps = event.status, event.answer, event.steps
+            result.spent_nano, result.registered = event.spent_nano, list(event.registered)
+            result.count(event.usage)
+        case _:
+            pass
 
 
-async def _loop(
-    model: Model, tools: Sequence[Tool], messages: list[Message], agent: "AgentSettings", result: Result
-) -> None:
-    """The plain loop: every tool's document up front, results sent back as they are, until no call comes."""
-    temperature = None if agent.temperature == "auto" else agent.temperature
-    named = {tool.document.name: tool for tool in tools}
-    documents = tuple(tool.document for tool in tools)
-    result.status = "limit"
-    while result.steps < PLAIN_STEPS:
-        result.steps += 1
-        asked = Request(
-            tuple(messages), documents, documents, "either", agent.max_output_tokens, temperature, role="baseline"
-        )
-        reply = await _reply(model, asked)
-        _pay(model, asked, reply, result)
-        if reply.fault and reply.attempt is None:
-            messages += [Message("assistant", reply.text), Message("user", reply.fault)]
-            continue
-        calls = [reply.attempt] if reply.attempt else reply.calls
-        if not calls:
-            result.status, result.answer = "answered", reply.text
-            return
-        for number, call in enumerate(calls):
-            told = await _run(named, call, reply.fault, result)
-            said = "" if number else reply.text
-            messages += [Message("assistant", said, call), Message("tool", told, call)]
+async def _step(model: Model, asked: Request, tools: Sequence[Tool], messages: list[Message], result: Result) -> None:
+    """A step of the plain loop: a reply, and the calls in it, or the answer it is."""
+    reply = await _reply(model, asked)
+    usage = reply.usage or Usage(model.size(asked).count, model.count(reply.text))
+    result.count(usage)
+    price, before = model.traits.price, result.spent_nano
+    result.spent_nano = None if price is None or before is None else before + price.cost(usage)
+    if reply.fault and reply.attempt is None:
+        messages += [Message("assistant", reply.text), Message("user", reply.fault)]
+        return
+    calls = [reply.attempt] if reply.attempt else reply.calls
+    if not calls:
+        result.status, result.answer = "answered", reply.text
+    for number, call in enumerate(calls):
+        told = await _run(tools, call, reply.fault, result)
+        messages += [Message("assistant", "" if number else reply.text, call), Message("tool", told, call)]
 
 
-async def _run(named: dict[str, Tool], call: Call, fault: str, result: Result) -> str:
+async def _run(tools: Sequence[Tool], call: Call, fault: str, result: Result) -> str:
     """What comes of a call, as the model reads it; a call that cannot be made is told what is wrong with it."""
-    end, tool = result.begin_call(call.name, call.arguments), named.get(call.name)
+    end = result.begin_call(call.name, call.arguments)
+    tool = next((tool for tool in tools if tool.document.name == call.name), None)
     if fault or tool is None:
         seen = Observation(fault or f"There is no tool called {call.name!r}.", ok=False)
     else:
@@ -252,10 +239,3 @@ async def _reply(model: Model, request: Request) -> Reply:
     if reply is None:
         raise ModelBroken(f"{model.traits.name} gave no reply.")
     return reply
-
-
-def _pay(model: Model, request: Request, reply: Reply, result: Result) -> None:
-    usage = reply.usage or Usage(model.size(request).count, model.count(reply.text))
-    result.count(usage)
-    price, before = model.traits.price, result.spent_nano
-    result.spent_nano = None if price is None or before is None else before + price.cost(usage)

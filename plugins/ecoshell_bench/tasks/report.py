@@ -1,31 +1,93 @@
-"""The figures of `bench tasks` for people and for programs."""
+"""What each side did at each task, and the figures of `bench tasks` for people and for programs."""
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import comb, sqrt
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 from ecoshell.budget.money import amount_text, nano_to_usd_text
-from ecoshell_bench.tasks.results import Result
+from ecoshell.messages import FINISH, META_TOOLS, Usage
+from ecoshell_bench.results import known_sum
 
+Side = Literal["ecoshell", "baseline"]
+_SHOWN = 300
+"""Characters of a call's result that are kept."""
 _Z = 1.959964
 """Of a 95 % interval."""
-_DIGITS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What a run came to: the results of each side, and the models' names."""
+@dataclass(slots=True)
+class Result:
+    """One side at one task: filled in while it runs, so that it says what was done also when that is cut short."""
 
-    model: str
-    ecoshell: Sequence[Result]
-    baseline_model: str | None
-    """None where the plain loop was not asked for."""
-    baseline: Sequence[Result]
+    id: str
+    kind: str
+    side: Side
+    task: str
+    """The digest of the task."""
+    ok: bool = False
+    wrong: list[str] = field(default_factory=list[str])
+    """What the check found wrong; empty when all is right."""
+    answer: str = ""
+    status: str = "error"
+    """How it ended: answered, gave_up, limit (of steps), timeout, error, or setup (the task could not be prepared)."""
+    error: str = ""
+    steps: int = 0
+    registered: list[str] = field(default_factory=list[str])
+    called: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Calls in order: name, arguments, ok, which guard refused it (refused), and how the result begins (result)."""
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+    seconds: float = 0.0
+    spent_nano: int | None = 0
+
+    @property
+    def key(self) -> tuple[str, Side]:
+        """Which result it is."""
+        return self.id, self.side
+
+    @property
+    def calls(self) -> int:
+        """How many tools were called, also in vain; registering and searching are no use of a tool."""
+        return sum(call["name"] not in META_TOOLS for call in self.called)
+
+    @property
+    def repeats(self) -> int:
+        """How often the call that was made most was made; one that a guard refused was not made."""
+        made = Counter(
+            json.dumps([call["name"], call["arguments"]], sort_keys=True, default=str)
+            for call in self.called
+            if call["name"] != FINISH and not call["refused"]
+        )
+        return max(made.values(), default=0)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it ended without an answer of its own, its last two calls having failed in the same words."""
+        last = [call["result"] for call in self.called[-2:] if not call["ok"]]
+        return self.status != "answered" and len(last) == 2 and last[0] == last[1]
+
+    def begin_call(self, name: str, arguments: Mapping[str, Any]) -> Callable[..., None]:
+        """Note a call; what is given back is called when it has ended, with `ok`, its `text` and who `refused` it."""
+        noted = {"name": name, "arguments": dict(arguments), "ok": False, "refused": "", "result": ""}
+        self.called.append(noted)
+
+        def end(*, ok: bool, text: str, refused: str = "") -> None:
+            noted.update(ok=ok, refused=refused, result=text[:_SHOWN])
+
+        return end
+
+    def count(self, usage: Usage) -> None:
+        """Add the tokens of a model call."""
+        self.prompt += usage.input
+        self.cached += usage.cached
+        self.output += usage.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,35 +131,43 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a run came to: the results of each side, and the models' names."""
+
+    model: str
+    ecoshell: Sequence[Result]
+    baseline_model: str | None
+    """None where the plain loop was not asked for."""
+    baseline: Sequence[Result]
+
+    @property
+    def both(self) -> tuple[list[Result], list[Result]]:
+        """The results of the tasks that both have played."""
+        ids = {result.id for result in self.ecoshell} & {result.id for result in self.baseline}
+        ours = [result for result in self.ecoshell if result.id in ids]
+        return ours, [result for result in self.baseline if result.id in ids]
+
+
+# For programs
+
+
 def as_json(played: Played) -> str:
     """One object, as docs/bench-tasks.md says."""
-    baseline = None
+    record = {**_side(played.model, played.ecoshell), "baseline": None, "paired": None, "ratio": None}
     if played.baseline_model is not None:
-        baseline = _side(played.baseline_model, played.baseline)
-    return json.dumps({**_side(played.model, played.ecoshell), "baseline": baseline, **_compared(played)})
+        ours, theirs = played.both
+        pairs = Pairs.of(ours, theirs)
+        kinds = {kind: _pairs(Pairs.of(some, theirs)) for kind, some in _by_kind(ours).items()}
+        record["baseline"] = _side(played.baseline_model, played.baseline)
+        record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
+        names = ("prompt", "cached", "output", "seconds")
+        record["ratio"] = {name: _rounded(_ratio(ours, theirs, name)) for name in names}
+    return json.dumps(record)
 
 
-def _compared(played: Played) -> dict[str, Any]:
-    if played.baseline_model is None:
-        return {"paired": None, "ratio": None}
-    ours, theirs = _paired(played)
-    pairs = Pairs.of(ours, theirs)
-    paired = {"n": pairs.n, "better": pairs.better, "worse": pairs.worse}
-    paired |= {"difference": _rounded(pairs.difference), "p": _rounded(pairs.p)}
-    kinds = {
-        kind: {"n": one.n, "better": one.better, "worse": one.worse, "difference": _rounded(one.difference)}
-        for kind, some in _by_kind(ours).items()
-        for one in [Pairs.of(some, theirs)]
-    }
-    ratio = {name: _rounded(_ratio(ours, theirs, name)) for name in ("prompt", "cached", "output", "seconds")}
-    return {"paired": {**paired, "kinds": kinds}, "ratio": ratio}
-
-
-def _paired(played: Played) -> tuple[list[Result], list[Result]]:
-    """The results of the tasks that both have played."""
-    both = {result.id for result in played.ecoshell} & {result.id for result in played.baseline}
-    ours = [result for result in played.ecoshell if result.id in both]
-    return ours, [result for result in played.baseline if result.id in both]
+def _pairs(pairs: Pairs) -> dict[str, Any]:
+    return {"n": pairs.n, "better": pairs.better, "worse": pairs.worse, "difference": _rounded(pairs.difference)}
 
 
 def _side(model: str, results: Sequence[Result]) -> dict[str, Any]:
@@ -108,22 +178,18 @@ def _side(model: str, results: Sequence[Result]) -> dict[str, Any]:
 def _figures(results: Sequence[Result]) -> dict[str, Any]:
     n, right = len(results), sum(result.ok for result in results)
     interval = wilson(right, n)
-    spent = _spent(results)
     return {
         "n": n,
         "success": _rounded(right / n) if n else None,
         "interval": None if interval is None else [_rounded(one) for one in interval],
-        "calls": sum(result.calls for result in results),
-        "steps": sum(result.steps for result in results),
+        "calls": _sum(results, "calls"),
+        "steps": _sum(results, "steps"),
         "tokens": {name: _sum(results, name) for name in ("prompt", "cached", "output")},
         "seconds": round(_sum(results, "seconds"), 2),
-        "price_usd": None if spent is None else nano_to_usd_text(spent),
+        "price_usd": _price(results),
         "repeats_max": max((result.repeats for result in results), default=0),
-        "stuck": sum(result.stuck for result in results),
-        "ended": {
-            status: sum(result.status == status for result in results)
-            for status in sorted({result.status for result in results})
-        },
+        "stuck": _sum(results, "stuck"),
+        "ended": dict(sorted(Counter(result.status for result in results).items())),
     }
 
 
@@ -139,12 +205,24 @@ def _row(result: Result) -> dict[str, Any]:
         "repeats_max": result.repeats,
         "tokens": {"prompt": result.prompt, "cached": result.cached, "output": result.output},
         "seconds": round(result.seconds, 3),
-        "price_usd": None if result.spent_nano is None else nano_to_usd_text(result.spent_nano),
+        "price_usd": _price([result]),
         "status": result.status,
         "wrong": result.wrong,
         "error": result.error,
         "called": result.called,
     }
+
+
+def _price(results: Sequence[Result]) -> str | None:
+    spent = known_sum(result.spent_nano for result in results)
+    return None if spent is None else nano_to_usd_text(spent)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else round(value, 4)
+
+
+# For people
 
 
 def as_table(played: Played) -> str:
@@ -154,7 +232,7 @@ def as_table(played: Played) -> str:
         blocks.append(_table(f"ecoshell, {played.model}", played.ecoshell))
     if played.baseline_model is not None:
         blocks.append(_table(f"plain loop, {played.baseline_model}", played.baseline))
-        ours, theirs = _paired(played)
+        ours, theirs = played.both
         if ours:
             blocks.append(_comparison(ours, theirs))
     return "\n\n".join(blocks)
@@ -162,47 +240,45 @@ def as_table(played: Played) -> str:
 
 def _table(title: str, results: Sequence[Result]) -> str:
     """The means of a task's calls, tokens and seconds."""
-    head = f"{title}\n{'kind':<14} {'n':>4} {'right':>6} {'95 % interval':>15} {'calls':>6} {'steps':>6}"
-    head += f" {'prompt':>8} {'cached':>8} {'output':>7} {'seconds':>8} {'repeats':>8}"
-    rows = [_line(kind, some) for kind, some in _by_kind(results).items()]
-    spent = _spent(results)
+    lines = [
+        title,
+        f"{'kind':<14} {'n':>4} {'right':>6} {'95 % interval':>15} {'calls':>6} {'steps':>6}"
+        f" {'prompt':>8} {'cached':>8} {'output':>7} {'seconds':>8} {'repeats':>8}",
+    ]
+    for kind, some in (*_by_kind(results).items(), ("all", results)):
+        n, right = len(some), sum(result.ok for result in some)
+        if not n:
+            lines.append(f"{kind:<14} {0:>4}")
+            continue
+        low, high = wilson(right, n) or (0.0, 0.0)
+        names = ("calls", "steps", "prompt", "cached", "output", "seconds")
+        mean = {name: _sum(some, name) / n for name in names}
+        lines.append(
+            f"{kind:<14} {n:>4} {right / n:>6.1%} {f'{low:.1%} – {high:.1%}':>15} {mean['calls']:>6.1f}"
+            f" {mean['steps']:>6.1f} {mean['prompt']:>8,.0f} {mean['cached']:>8,.0f} {mean['output']:>7,.0f}"
+            f" {mean['seconds']:>8.1f} {max(result.repeats for result in some):>8}"
+        )
+    spent = known_sum(result.spent_nano for result in results)
     price = "of unknown price" if spent is None else amount_text(spent, "usd")
     total = f"{_sum(results, 'prompt'):,} prompt tokens, {_sum(results, 'output'):,} written, {price} in all."
-    return "\n".join([head, *rows, _line("all", results), total])
-
-
-def _line(kind: str, results: Sequence[Result]) -> str:
-    n, right = len(results), sum(result.ok for result in results)
-    if not n:
-        return f"{kind:<14} {0:>4}"
-    low, high = wilson(right, n) or (0.0, 0.0)
-    means = [sum(map(attrgetter(name), results)) / n for name in ("calls", "steps")]
-    tokens = [_sum(results, name) / n for name in ("prompt", "cached", "output")]
-    return (
-        f"{kind:<14} {n:>4} {right / n:>6.1%} {f'{low:.1%} – {high:.1%}':>15} {means[0]:>6.1f} {means[1]:>6.1f}"
-        f" {tokens[0]:>8,.0f} {tokens[1]:>8,.0f} {tokens[2]:>7,.0f} {_sum(results, 'seconds') / n:>8.1f}"
-        f" {max(result.repeats for result in results):>8}"
-    )
+    return "\n".join([*lines, total])
 
 
 def _comparison(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
     """The paired difference and the ratios, per kind and in all; only tasks that both have played."""
     lines = [f"{'paired':<14} {'n':>4} {'points':>7} {'only us':>8} {'only loop':>10} {'prompt':>7} {'output':>7}"]
-    groups = [*_by_kind(ours).items(), ("all", ours)]
-    for kind, some in groups:
+    for kind, some in (*_by_kind(ours).items(), ("all", ours)):
         ids = {result.id for result in some}
         others = [result for result in theirs if result.id in ids]
         pairs = Pairs.of(some, others)
-        ratios = [_shown(_ratio(some, others, name)) for name in ("prompt", "output")]
+        ratios = [_ratio(some, others, name) for name in ("prompt", "output")]
+        prompt, output = ("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
         points = 100 * (pairs.difference or 0.0)
         lines.append(
-            f"{kind:<14} {pairs.n:>4} {points:>+7.1f} {pairs.better:>8} {pairs.worse:>10} {ratios[0]:>7} {ratios[1]:>7}"
+            f"{kind:<14} {pairs.n:>4} {points:>+7.1f} {pairs.better:>8} {pairs.worse:>10} {prompt:>7} {output:>7}"
         )
-    p = Pairs.of(ours, theirs).p
-    lines.append(
-        f"McNemar's exact p = {0.0 if p is None else p:.3g}; prompt and output are ratios to the plain loop's."
-    )
-    return "\n".join(lines)
+    p = Pairs.of(ours, theirs).p or 0.0
+    return "\n".join([*lines, f"McNemar's exact p = {p:.3g}; prompt and output are ratios to the plain loop's."])
 
 
 def _by_kind(results: Sequence[Result]) -> dict[str, list[Result]]:
@@ -214,19 +290,6 @@ def _sum(results: Sequence[Result], name: str) -> Any:
     return sum(map(attrgetter(name), results))
 
 
-def _spent(results: Sequence[Result]) -> int | None:
-    known = [result.spent_nano for result in results if result.spent_nano is not None]
-    return sum(known) if len(known) == len(results) else None
-
-
 def _ratio(ours: Sequence[Result], theirs: Sequence[Result], name: str) -> float | None:
     below = _sum(theirs, name)
     return _sum(ours, name) / below if below else None
-
-
-def _shown(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else round(value, _DIGITS)

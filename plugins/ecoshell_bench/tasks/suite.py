@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
 from ecoshell.errors import UsageError
-from ecoshell_bench.trajectories import read_objects
+from ecoshell_bench.reading import Fields, read_objects
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
@@ -19,17 +19,8 @@ OTHER = "other"
 """The kind of a task that names none."""
 REGEX = "re:"
 """What the content of a checked file begins with where it is a regular expression."""
-_FIELDS = frozenset({"id", "kind", "split", "files", "setup", "request", "check"})
-_CHECKS = (
-    "answer_contains",
-    "answer_lacks",
-    "answer_regex",
-    "file",
-    "file_absent",
-    "command",
-    "calls_any",
-    "no_calls",
-)
+_FIX = "docs/bench-tasks.md says what a task is."
+_FIELDS = ("id", "kind", "split", "files", "setup", "request", "check")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,26 +63,24 @@ class Task:
 
 
 def read_suite(path: Path | None) -> tuple[Task, ...]:
-    """The tasks of a file, of the packaged suite without one; raises UsageError that names the line."""
-    if path is not None:
-        return _read(path)
-    with as_file(files("ecoshell_bench.tasks") / "suite.jsonl") as packaged:
-        return _read(packaged)
+    """The tasks of a file, of the packaged suite without one; raises UsageError that names the line.
 
-
-def _read(path: Path) -> tuple[Task, ...]:
-    """Tasks that name no split take turns within their kind, the first of each for dev."""
-    tasks: list[Task] = []
+    Tasks that name no split take turns within their kind, the first of each for dev.
+    """
+    if path is None:
+        with as_file(files("ecoshell_bench.tasks") / "suite.jsonl") as packaged:
+            return read_suite(packaged)
+    tasks: dict[str, Task] = {}
     turns: Counter[str] = Counter()
     for place, record in read_objects(path):
-        task = _task(record, place, SPLITS[turns[str(record.get("kind", OTHER))] % 2])
-        if any(task.id == other.id for other in tasks):
-            raise _wrong(place, f"has the id {task.id!r}, which an earlier task has")
+        task = _Line(record, place, _FIX).task(SPLITS[turns[str(record.get("kind", OTHER))] % 2])
+        if task.id in tasks:
+            raise UsageError(f"{place} has the id {task.id!r}, which an earlier task has.", fix=_FIX)
         turns[task.kind] += "split" not in record
-        tasks.append(task)
+        tasks[task.id] = task
     if not tasks:
         raise UsageError(f"{path} has no tasks.", fix="Give a file with one task a line.")
-    return tuple(tasks)
+    return tuple(tasks.values())
 
 
 def chosen(
@@ -112,101 +101,97 @@ def chosen(
     return tuple(found[:limit])
 
 
-def _task(record: Mapping[str, Any], place: str, split: Split) -> Task:
-    _only(record, _FIELDS, place)
-    texts = {name: _text(record.get(name, usual), name, place) for name, usual in _TEXTS.items()}
-    for name in ("id", "request", "kind"):
-        if not texts[name].strip():
-            raise _wrong(place, f"has no {name}")
-    given = record.get("split", split)
-    if given not in SPLITS:
-        raise _wrong(place, f"has the split {given!r}; there are dev and test")
-    contents = _texts_by_path(record.get("files", {}), "files", place)
-    check = _check(record.get("check"), place)
-    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
-    return Task(texts["id"], texts["kind"], given, texts["request"], contents, texts["setup"], check, digest)
+class _Line(Fields):
+    """A line of a suite, or the check in it: everything that is there is known, and of its kind."""
 
+    def task(self, split: Split) -> Task:
+        self._only(_FIELDS)
+        for name in ("id", "request", "kind"):
+            if not self._text(name, OTHER if name == "kind" else "").strip():
+                raise self.wrong(f"has no {name}")
+        given = self.record.get("split", split)
+        if given not in SPLITS:
+            raise self.wrong(f"has the split {given!r}; there are dev and test")
+        check = self.record.get("check")
+        if not isinstance(check, dict) or not check:
+            raise self.wrong(f"has no check, which is an object of {', '.join(Check.__dataclass_fields__)}")
+        return Task(
+            self._text("id"),
+            self._text("kind", OTHER),
+            given,
+            self._text("request"),
+            self._contents("files"),
+            self._text("setup"),
+            _Line(cast("object", check), self.place, _FIX).check(),
+            hashlib.sha256(json.dumps(self.record, sort_keys=True).encode()).hexdigest()[:16],
+        )
 
-_TEXTS = {"id": "", "kind": OTHER, "request": "", "setup": ""}
-"""The fields of a task that are texts, and what stands for one that is left out."""
+    def check(self) -> Check:
+        self._only(Check.__dataclass_fields__)
+        no_calls = self.record.get("no_calls", False)
+        if not isinstance(no_calls, bool):
+            raise self.wrong("has a no_calls that is neither true nor false")
+        check = Check(
+            answer_contains=tuple(self._alternatives(one) for one in self._several("answer_contains")),
+            answer_lacks=tuple(self._as_text(one, "answer_lacks") for one in self._several("answer_lacks")),
+            answer_regex=self._text("answer_regex"),
+            file=self._contents("file"),
+            file_absent=tuple(self._path(one, "file_absent") for one in self._several("file_absent")),
+            command=self._text("command"),
+            calls_any=tuple(self._as_text(one, "calls_any") for one in self._several("calls_any")),
+            no_calls=no_calls,
+        )
+        if check == Check():
+            raise self.wrong("has a check that asks for nothing")
+        files = (text.removeprefix(REGEX) for text in check.file.values() if text.startswith(REGEX))
+        for pattern in (check.answer_regex, *files):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise self.wrong(f"has the regular expression {pattern!r}, which is none: {error}") from error
+        return check
 
+    def _only(self, known: Sequence[str] | Mapping[str, Any]) -> None:
+        for name in self.record:
+            if name not in known:
+                raise self.wrong(f"has {name!r}, which is none of {', '.join(sorted(known))}")
 
-def _check(value: object, place: str) -> Check:
-    if not isinstance(value, dict) or not value:
-        raise _wrong(place, f"has no check, which is an object of {', '.join(_CHECKS)}")
-    record = cast("Mapping[str, Any]", value)
-    _only(record, frozenset(_CHECKS), place)
-    check = Check(
-        tuple(_alternatives(one, place) for one in _list(record, "answer_contains", place)),
-        tuple(_text(one, "answer_lacks", place) for one in _list(record, "answer_lacks", place)),
-        _text(record.get("answer_regex", ""), "answer_regex", place),
-        _texts_by_path(record.get("file", {}), "file", place),
-        tuple(_path(one, "file_absent", place) for one in _list(record, "file_absent", place)),
-        _text(record.get("command", ""), "command", place),
-        tuple(_text(one, "calls_any", place) for one in _list(record, "calls_any", place)),
-        record.get("no_calls", False),
-    )
-    if not isinstance(record.get("no_calls", False), bool):
-        raise _wrong(place, "has a no_calls that is neither true nor false")
-    if check == Check():
-        raise _wrong(place, "has a check that asks for nothing")
-    for pattern in (check.answer_regex, *(text.removeprefix(REGEX) for text in check.file.values() if _is_regex(text))):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise _wrong(place, f"has the regular expression {pattern!r}, which is none: {error}") from error
-    return check
+    def _text(self, name: str, usual: str = "") -> str:
+        return self._as_text(self.record.get(name, usual), name)
 
+    def _as_text(self, value: object, name: str) -> str:
+        if isinstance(value, int | float) and not isinstance(value, bool) and name.startswith("answer"):
+            return json.dumps(value)  # a number that is looked for
+        if not isinstance(value, str):
+            raise self.wrong(f"has {name} that is not a text")
+        return value
 
-def _is_regex(text: str) -> bool:
-    return text.startswith(REGEX)
+    def _several(self, name: str) -> list[object]:
+        """A list; a single text counts as a list of one."""
+        value = self.record.get(name, [])
+        if isinstance(value, str):
+            return [value]
+        if not isinstance(value, list):
+            raise self.wrong(f"has {name} that is not a list")
+        return cast("list[object]", value)
 
+    def _alternatives(self, value: object) -> tuple[str, ...]:
+        several = cast("list[object]", value) if isinstance(value, list) else [value]
+        found = tuple(self._as_text(one, "answer_contains") for one in several)
+        if not found or not all(one.strip() for one in found):
+            raise self.wrong("has an empty text in answer_contains")
+        return found
 
-def _alternatives(value: object, place: str) -> tuple[str, ...]:
-    several = cast("list[object]", value) if isinstance(value, list) else [value]
-    found = tuple(_text(one, "answer_contains", place) for one in several)
-    if not found or not all(one.strip() for one in found):
-        raise _wrong(place, "has an empty text in answer_contains")
-    return found
+    def _contents(self, name: str) -> dict[str, str]:
+        """Texts by their paths in the workspace."""
+        value = self.record.get(name, {})
+        if not isinstance(value, dict):
+            raise self.wrong(f"has {name} that is not an object of paths and texts")
+        items = cast("dict[str, object]", value).items()
+        return {self._path(path, name): self._as_text(text, name) for path, text in items}
 
-
-def _list(record: Mapping[str, Any], name: str, place: str) -> list[object]:
-    """A list; a single text counts as a list of one."""
-    value = record.get(name, [])
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list):
-        raise _wrong(place, f"has {name} that is not a list")
-    return cast("list[object]", value)
-
-
-def _texts_by_path(value: object, name: str, place: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise _wrong(place, f"has {name} that is not an object of paths and texts")
-    items = cast("dict[str, object]", value).items()
-    return {_path(path, name, place): _text(text, name, place) for path, text in items}
-
-
-def _path(value: object, name: str, place: str) -> str:
-    path = PurePosixPath(_text(value, name, place))
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise _wrong(place, f"has {value!r} in {name}, which is no path inside the workspace")
-    return str(value)
-
-
-def _text(value: object, name: str, place: str) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool) and name.startswith("answer"):
-        return json.dumps(value)  # a number that is looked for
-    if not isinstance(value, str):
-        raise _wrong(place, f"has {name} that is not a text")
-    return value
-
-
-def _only(record: Mapping[str, Any], known: frozenset[str], place: str) -> None:
-    for name in record:
-        if name not in known:
-            raise _wrong(place, f"has {name!r}, which is none of {', '.join(sorted(known))}")
-
-
-def _wrong(place: str, what: str) -> UsageError:
-    return UsageError(f"{place} {what}.", fix="docs/bench-tasks.md says what a task is.")
+    def _path(self, value: object, name: str) -> str:
+        path = PurePosixPath(text := self._as_text(value, name))
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise self.wrong(f"has {value!r} in {name}, which is no path inside the workspace")
+        return text

@@ -9,10 +9,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
-from ecoshell.agent.kit import Cast
 from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.purse import Purse
@@ -20,7 +19,7 @@ from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.money import parse_amount
+from ecoshell.budget.money import Amount, parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import PLAIN
 from ecoshell.catalog.search import Ranker
@@ -33,21 +32,37 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.judging.payload import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies.base import Path, Step, Thought, ending
+from ecoshell_bench.results import known_sum
 from ecoshell_bench.umi.metrics import Prediction
-from ecoshell_bench.umi.reference import ReferenceStep, Trajectory
-from ecoshell_bench.umi.results import Answered
+from ecoshell_bench.umi.reference import Trajectory
 
 MODES = ("single", "umi")
 """The modes that can be measured."""
+Asked = tuple[Trajectory, int]
+"""A trajectory, and the number of one of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
-class Players:
+class ModelSetup:
     """Who is asked: a model in a mode, and the models that roles of the mode have of their own."""
 
     model: str
     mode: str = "single"
     roles: RoleModels = ALL_ONE
+
+    @classmethod
+    def of(cls, model: str, mode: str, roles: RoleModels = ALL_ONE) -> "ModelSetup":
+        """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
+
+        Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
+        """
+        if mode not in MODES:
+            raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
+        if mode == "umi":
+            return cls(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
+        if roles != ALL_ONE:
+            raise UsageError("In the mode single there are no roles.", fix="Add --mode umi.")
+        return cls(model, mode)
 
     @property
     def named(self) -> dict[str, str]:
@@ -56,41 +71,100 @@ class Players:
         return {role: model for role, model in given.items() if model not in (None, self.model)}
 
 
-Asked = tuple[Trajectory, int]
-"""A trajectory, and the number of one of its steps."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One step as the model answered it, and what that took; `error` says why there is no decision."""
+
+    id: str
+    step: int
+    """Counted from 0."""
+    prediction: Prediction
+    error: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    spent_nano: int | None = 0
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Which step it is."""
+        return self.id, self.step
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Answered":
+        """An answer as it was written down; raises KeyError and TypeError."""
+        prediction = Prediction(**record["prediction"])
+        if not isinstance(cast("object", prediction.arguments), dict):
+            raise TypeError("its arguments are no object")
+        fields: dict[str, Any] = {**record, "prediction": prediction}
+        return cls(**fields)
 
 
-class Examinee:
-    """A model in a mode, asked for steps; made by `examinee`."""
+async def ask_all(
+    setup: ModelSetup, budget: Amount | None, steps: Iterable[Asked], told: Callable[[Answered], None]
+) -> None:
+    """Ask for these steps one after another, and tell of each answer before the next; `budget` caps the whole run.
 
-    def __init__(self, casting: "_Examining", cast: Callable[[], Cast], purse: Purse) -> None:
-        self._casting = casting
-        self._cast = cast
-        self._purse = purse
+    Raises SettingsError, StoreError, BudgetError, ModelMissing, ModelUnavailable, and ModelBroken of a model that said
+    nothing at all.
+    """
+    async with _under_test(setup, budget) as model:
+        for asked in steps:
+            told(await model.answer(asked))
+
+
+@asynccontextmanager
+async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerator["ModelUnderTest"]:
+    """Those who are to be asked, under the caps of the settings; let go of at the end."""
+    paths = user_paths()
+    settings = await asyncio.to_thread(load_settings, paths)
+    ledger = await asyncio.to_thread(open_ledger, paths)
+    try:
+        model = ModelUnderTest(setup, settings, Purse(Gate(ledger)))
+        await model.set_caps(settings, budget)
+        try:
+            yield model
+        finally:
+            await model.aclose()
+    finally:
+        ledger.close()
+
+
+class ModelUnderTest(Casting):
+    """A model in a mode, asked for steps of task after task; each model is made once."""
+
+    def __init__(self, setup: ModelSetup, settings: Settings, purse: Purse) -> None:
+        super().__init__(settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), purse=purse)
+        self._setup = setup
+        self._made: dict[str, Model] = {}
+        self._task: Trajectory | None = None
         self._session = f"bench-{uuid4().hex[:12]}"
         self._turn = 0
 
-    async def set_caps(self, settings: Settings, budget: str | None) -> None:
+    async def set_caps(self, settings: Settings, budget: Amount | None) -> None:
         """The caps of the settings, each step being a turn of one session; `budget` stands in for the session's."""
         self._purse.enter(self._session, self._turn)
         for scope in SCOPES:
-            text = budget if scope == "session" and budget is not None else getattr(settings.budget, scope)
+            text = getattr(settings.budget, scope)
             given = None if text is None else parse_amount(text)
+            if scope == "session" and budget is not None:
+                given = budget
             if scope in ("day", "month"):
                 await self._purse.gate.adopt_cap(scope, given)
             elif given is not None:
                 await self._purse.set_cap(scope, given)
 
     async def answer(self, asked: Asked) -> Answered:
-        """What the model does at this step; a reply that cannot be used is no decision, and says why.
-
-        Raises BudgetError, ModelMissing, ModelUnavailable, and ModelBroken of a model that said nothing at all.
-        """
+        """What the model does at this step; a reply that cannot be used is no decision, and says why."""
         trajectory, number = asked
         self._turn += 1
         self._purse.enter(self._session, self._turn)
-        self._casting.equip(trajectory)
-        mode = (await asyncio.to_thread(self._cast)).mode
+        if trajectory is not self._task:
+            self._catalog = Catalog(_Described(tool) for tool in trajectory.tools)
+            self._ranker = Ranker(self._catalog.documents)
+            self._task = trajectory
+        who = self._setup
+        mode = (await asyncio.to_thread(lambda: self.cast(who.model, who.mode, roles=who.roles))).mode
         view, settled, started = view_of(trajectory, number), list[BudgetSettled](), time.monotonic()
 
         def emit(event: Event) -> None:
@@ -109,8 +183,6 @@ class Examinee:
         except UsageError as unfit:  # the task does not fit into the model's context
             prediction, error = Prediction(None), unfit.message
         usage = sum((one.usage for one in settled), Usage())
-        spent = [one.spent_nano for one in settled]
-        known = [nano for nano in spent if nano is not None]
         return Answered(
             trajectory.id,
             number,
@@ -118,58 +190,27 @@ class Examinee:
             error=error,
             input_tokens=usage.input,
             output_tokens=usage.output,
-            spent_nano=sum(known) if len(known) == len(spent) else None,
+            spent_nano=known_sum(one.spent_nano for one in settled),
             seconds=time.monotonic() - started,
         )
 
+    async def aclose(self) -> None:
+        for model in self._made.values():
+            await model.aclose()
+        await super().aclose()
 
-@asynccontextmanager
-async def examinee(players: Players, budget: str | None) -> AsyncGenerator[Examinee]:
-    """Those who are to be asked, let go of at the end; `budget` caps the whole run, as typed.
-
-    Raises SettingsError, StoreError and ModelMissing.
-    """
-    paths = user_paths()
-    settings = await asyncio.to_thread(load_settings, paths)
-    ledger = await asyncio.to_thread(open_ledger, paths)
-    try:
-        purse = Purse(Gate(ledger))
-        casting = _Examining(settings, Options(model=players.model), purse)
-        one = Examinee(casting, lambda: casting.cast(players.model, players.mode, roles=players.roles), purse)
-        await one.set_caps(settings, budget)
-        try:
-            yield one
-        finally:
-            await casting.aclose()
-    finally:
-        ledger.close()
-
-
-def players_of(model: str, mode: str, roles: RoleModels = ALL_ONE) -> Players:
-    """Who plays when the shell begins with this model and mode: roles that are not told are as the settings say.
-
-    Raises UsageError for a mode that cannot be measured, and for roles where there are none; SettingsError.
-    """
-    if mode not in MODES:
-        raise UsageError(f"The mode {mode!r} cannot be measured.", fix=f"Choose of {', '.join(MODES)}.")
-    if mode == "umi":
-        return Players(model, mode, roles_of(load_settings(user_paths()), Options(roles=roles)))
-    if roles != ALL_ONE:
-        raise UsageError("In the mode single there are no roles.", fix="Add --mode umi.")
-    return Players(model, mode)
-
-
-async def ask_all(one: Examinee, steps: Iterable[Asked], told: Callable[[Answered], None]) -> None:
-    """Ask for these steps one after another, and tell of each answer before the next."""
-    for asked in steps:
-        told(await one.answer(asked))
+    def _model(self, name: str) -> Model:
+        if name not in self._made:
+            self._made[name] = super()._model(name)
+        return self._made[name]
 
 
 def view_of(trajectory: Trajectory, number: int) -> View:
     """What a mode sees before the step with this number: the reference's own steps, and every tool registered."""
     path = Path(trajectory.query)
     for place, step in enumerate(trajectory.steps[:number]):
-        path = path.then(_taken(step, place))
+        seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
+        path = path.then(Step(step.thought, Call(step.tool, step.arguments, f"r{place}"), seen))
     names = tuple(tool.name for tool in trajectory.tools)
     opening = opening_text(PLAIN.opening(names, trajectory.tools), trajectory.query)
     return View(path, opening, (), names, trajectory.tools, PLAIN)
@@ -186,37 +227,6 @@ def predicted(thought: Thought, path: Path) -> Prediction:
     if thought.call is None and not end.answer.strip():
         raise ModelBroken("The model gave an empty answer.")
     return Prediction("finish", answer=end.answer)
-
-
-def _taken(step: ReferenceStep, place: int) -> Step:
-    seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
-    return Step(step.thought, Call(step.tool, step.arguments, f"r{place}"), seen)
-
-
-class _Examining(Casting):
-    """Casts for the tools of task after task, and makes each model once."""
-
-    def __init__(self, settings: Settings, options: Options, purse: Purse) -> None:
-        super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=purse)
-        self._made: dict[str, Model] = {}
-        self._task: Trajectory | None = None
-
-    def equip(self, task: Trajectory) -> None:
-        """From now on casts know the tools of this task."""
-        if task is not self._task:
-            self._catalog = Catalog(_Described(tool) for tool in task.tools)
-            self._ranker = Ranker(self._catalog.documents)
-            self._task = task
-
-    async def aclose(self) -> None:
-        for model in self._made.values():
-            await model.aclose()
-        await super().aclose()
-
-    def _model(self, name: str) -> Model:
-        if name not in self._made:
-            self._made[name] = super()._model(name)
-        return self._made[name]
 
 
 class _Described:

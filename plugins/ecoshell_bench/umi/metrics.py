@@ -1,11 +1,17 @@
-"""What one predicted step is worth beside its reference (SPEC §4; α-UMi, Appendix C), each figure from 0 to 1."""
+"""What predicted steps are worth beside their references (SPEC §4; α-UMi, Appendix C), and how far that can be trusted.
 
+The figures of one step are from 0 to 1, those of a data set in percent with intervals of 95 %.
+"""
+
+import json
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields
+from statistics import fmean
 from typing import Any
 
-from ecoshell_bench.umi.reference import Decision, ReferenceStep, Trajectory
+from ecoshell.budget.money import amount_text
+from ecoshell_bench.umi.reference import Decision, Trajectory
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 """Runs of letters and digits; where no spaces part the words, each Chinese or Japanese character."""
@@ -26,7 +32,13 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class StepScore:
-    """One step's figures; None where the reference has nothing to compare with."""
+    """One step's figures; None where the reference has nothing to compare with.
+
+    Plan ACC: the decision is the reference's, of call, finish and give up. Act. EM, of a reference call: the same tool
+    is called. Hallu.: a tool is called that is not in the list; a call that names none invents none. Arg. F1, of a
+    reference call: how far the arguments are the reference's; 0 if the tool is another. R-L, of a reference that
+    finishes: Rouge-L of the answer; another decision has no answer.
+    """
 
     plan_acc: float
     action_em: float | None
@@ -37,14 +49,16 @@ class StepScore:
 
 def score_step(trajectory: Trajectory, number: int, prediction: Prediction) -> StepScore:
     """The figures of the trajectory's step with this number, counted from 0."""
-    step = trajectory.steps[number]
+    step, called = trajectory.steps[number], prediction.decision == "call"
     calls, finishes = step.decision == "call", step.decision == "finish"
+    right = called and prediction.tool == step.tool
+    said = prediction.answer if prediction.decision == "finish" else None
     return StepScore(
-        plan_acc=plan_accuracy(step, prediction),
-        action_em=action_match(step, prediction) if calls else None,
-        hallucination=hallucination(trajectory.names, prediction),
-        argument_f1=argument_f1(step, prediction) if calls else None,
-        rouge_l=answer_overlap(trajectory.final, prediction) if finishes else None,
+        plan_acc=float(prediction.decision == step.decision),
+        action_em=float(right) if calls else None,
+        hallucination=float(called and bool(prediction.tool) and prediction.tool not in trajectory.names),
+        argument_f1=(arguments_f1(step.arguments, prediction.arguments) if right else 0.0) if calls else None,
+        rouge_l=(0.0 if said is None else rouge_l(trajectory.final, said)) if finishes else None,
     )
 
 
@@ -54,37 +68,16 @@ def gold(trajectory: Trajectory, number: int) -> Prediction:
     return Prediction(step.decision, step.tool, step.arguments, trajectory.final if step.decision != "call" else "")
 
 
-def plan_accuracy(step: ReferenceStep, prediction: Prediction) -> float:
-    """Plan ACC: whether the decision is the reference's, of call, finish and give up."""
-    return float(prediction.decision == step.decision)
-
-
-def action_match(step: ReferenceStep, prediction: Prediction) -> float:
-    """Act. EM, of a reference call: whether the same tool is called; another decision is no action."""
-    return float(prediction.decision == "call" and prediction.tool == step.tool)
-
-
-def hallucination(names: Collection[str], prediction: Prediction) -> float:
-    """Hallu.: whether a tool is called that is not in the list; a call that names none invents none."""
-    return float(prediction.decision == "call" and bool(prediction.tool) and prediction.tool not in names)
-
-
-def argument_f1(step: ReferenceStep, prediction: Prediction) -> float:
-    """Arg. F1, of a reference call: how far the arguments are the reference's; 0 if the tool is another."""
-    return arguments_f1(step.arguments, prediction.arguments) if action_match(step, prediction) else 0.0
-
-
 def arguments_f1(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """The F1 of two sets of arguments: a key in both counts a half, with its value 1; two empty sets are equal."""
+    """The F1 of two sets of arguments: a key in both counts a half, with its value 1; two empty sets are equal.
+
+    Python takes true for 1, JSON does not.
+    """
     if not one and not other:
         return 1.0
-    matched = sum(1.0 if _same(one[key], other[key]) else 0.5 for key in one.keys() & other.keys())
-    return 2 * matched / (len(one) + len(other))
-
-
-def answer_overlap(final: str, prediction: Prediction) -> float:
-    """R-L, of a reference that finishes: Rouge-L of the answer; another decision has no answer."""
-    return rouge_l(final, prediction.answer) if prediction.decision == "finish" else 0.0
+    pairs = [(one[key], other[key]) for key in one.keys() & other.keys()]
+    same = sum(mine == theirs and isinstance(mine, bool) == isinstance(theirs, bool) for mine, theirs in pairs)
+    return (len(pairs) + same) / (len(one) + len(other))
 
 
 def rouge_l(one: str, other: str) -> float:
@@ -112,6 +105,93 @@ def common_subsequence(one: list[str], other: list[str]) -> int:
     return len(one) - row.bit_count()
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; Python takes true for 1, JSON does not."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+# A data set's figures
+
+METRICS = tuple(one.name for one in fields(StepScore))
+CALLED = dict(zip(METRICS, ("Plan ACC", "Act. EM", "Hallu.", "Arg. F1", "R-L"), strict=True))
+RESAMPLES = 2000
+SEED = 0
+TAILS = (2.5, 97.5)
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A data set's figures in percent by metric, None where no step can be compared; `n` counts steps."""
+
+    n: int
+    percent: dict[str, float | None]
+    intervals: dict[str, Interval | None]
+    """Of 95 %."""
+
+
+def summarise(tasks: Sequence[Sequence[StepScore]]) -> Result:
+    """The means over all steps, and their percentile bootstrap intervals; raises ValueError when there is no step.
+
+    Whole tasks are drawn, as the steps of one are alike; where there is but one task, its steps are.
+    """
+    import numpy as np
+
+    scored = [task for task in tasks if task]
+    steps = [step for task in scored for step in task]
+    if not steps:
+        raise ValueError("no step to summarise")
+    drawn = scored if len(scored) > 1 else [[step] for step in steps]
+    values = [np.array([astuple(step) for step in group], dtype=float) for group in drawn]  # None becomes nan
+    draws = resamples(len(drawn))
+    totals = draws @ np.stack([np.nansum(group, axis=0) for group in values])
+    cases = draws @ np.stack([np.sum(~np.isnan(group), axis=0) for group in values])
+    percent: dict[str, float | None] = {}
+    intervals: dict[str, Interval | None] = {}
+    for place, metric in enumerate(METRICS):
+        known = [value for step in steps if (value := getattr(step, metric)) is not None]
+        percent[metric], some = 100 * fmean(known) if known else None, cases[:, place] > 0
+        intervals[metric] = None
+        if some.any():
+            low, high = np.percentile(100 * totals[some, place] / cases[some, place], TAILS)
+            intervals[metric] = (float(low), float(high))
+    return Result(len(steps), percent, intervals)
+
+
+def resamples(size: int) -> Any:
+    """How often each of so many groups is drawn in each bootstrap sample: an array of samples by groups."""
+    import numpy as np
+
+    return np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), size=RESAMPLES)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What was measured, and what it took; the price is None where one is not known."""
+
+    model: str
+    mode: str
+    tasks: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    spent_nano: int | None = 0
+    seconds: float = 0.0
+
+
+def as_json(result: Result) -> str:
+    """One object: n, the metrics in percent, and their 95 % intervals."""
+    percent = {metric: None if value is None else round(value, 4) for metric, value in result.percent.items()}
+    intervals = {metric: one and [round(end, 4) for end in one] for metric, one in result.intervals.items()}
+    return json.dumps({"n": result.n, **percent, "intervals": intervals})
+
+
+def as_table(result: Result, about: About) -> str:
+    """The same as a table, and what it took to ask."""
+    lines = [f"{'metric':<9} {'%':>7}   95 % interval"]
+    for metric in METRICS:
+        value, interval = result.percent[metric], result.intervals[metric]
+        shown = "–" if value is None else f"{value:.2f}"
+        between = "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+        lines.append(f"{CALLED[metric]:<9} {shown:>7}   {between}")
+    lines.append(f"{about.model}, mode {about.mode}: {result.n:,} steps of {about.tasks:,} tasks.")
+    if about.input_tokens:
+        price = "unknown" if about.spent_nano is None else amount_text(about.spent_nano, "usd")
+        lines.append(
+            f"Tokens in {about.input_tokens:,}, out {about.output_tokens:,}; price {price}; {about.seconds:,.1f} s."
+        )
+    return "\n".join(lines)

@@ -1,56 +1,299 @@
-"""`bench umi --tokens`: what the trio takes beside one model, on recorded turns and without a model."""
+"""`ecoshell bench umi --tokens`: what the trio takes beside one model, on recorded turns and without a model.
+
+The shell's own modes make their own requests, and every call goes through the gate like any other; the replies are the
+reference's. A prompt is the tool array, then the messages, as providers put them. What it has in common with an earlier
+prompt of the turn, from the first token on, is found cached, as providers' automatic prefix caches and llama.cpp have
+it.
+"""
 
 import argparse
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
-from functools import cache
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, get_args
 
+from ecoshell.agent.purse import Purse
 from ecoshell.assembly.parts import load_settings, price_book
-from ecoshell.budget.price import Price
+from ecoshell.budget.gate import Gate
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO
+from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import UsageError
-from ecoshell.models.tokens import ByteCounter, counter_for
+from ecoshell.events import BudgetSettled, Event
+from ecoshell.messages import FINISH, Call, Message, Usage
+from ecoshell.models.base import PromptSize, Reply, Request, Traits
+from ecoshell.models.metered import MeteredModel
+from ecoshell.models.protocol import as_plain_messages, call_text
+from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
+from ecoshell.modes.single import Single
+from ecoshell.modes.umi import Trio, Umi
+from ecoshell.modes.umi.decision import ENDINGS
 from ecoshell.paths import user_paths
-from ecoshell_bench.umi.recorded import FORMS, Count
-from ecoshell_bench.umi.reference import read_trajectories
-from ecoshell_bench.umi.spending import measures, spending
-from ecoshell_bench.umi.spending_report import Measured, Priced, as_json, as_table
-from ecoshell_bench.umi.splitting import take
-from ecoshell_bench.umi.telling import progress
-from ecoshell_bench.umi.turns import replay
+from ecoshell_bench.ecoact import PER_MESSAGE
+from ecoshell_bench.printing import counting, progress
+from ecoshell_bench.umi.asking import view_of
+from ecoshell_bench.umi.metrics import TAILS, Interval, resamples
+from ecoshell_bench.umi.reference import Decision, Trajectory, read_trajectories
 
 PRICED_AS = "openai/gpt-5-mini"
 """Whose price and tokenizer count unless `--model` says otherwise."""
+Count = Callable[[str], int]
+"""Counts the tokens of a text."""
+Form = Literal["native", "text"]
+"""How tools are sent: as an array and calls of the provider's own kind, or as text."""
+FORMS: tuple[Form, ...] = get_args(Form)
+MODES = ("single", "umi")
+Turn = tuple[Usage, ...]
+"""What one turn took in one mode, call by call."""
+Measure = Callable[[Turn], float]
+_SAID: dict[Decision, str] = dict(zip(("call", "finish", "give_up"), ENDINGS, strict=True))
+_ENDLESS = 1 << 20
+"""Tokens; no reply of the reference is cut."""
 
 
 def run_tokens(args: argparse.Namespace) -> str:
     """What is to be printed; raises UsageError and SettingsError."""
     model = args.model or PRICED_AS
-    price = _price(model)
-    trajectories = take(read_trajectories(args.data), args.split)[: args.limit]
-    measured: Measured = {}
-    with _counting(model) as (count, tokenizer), progress(len(FORMS) * len(trajectories)) as advance:
-        for form in FORMS:
-            turns = asyncio.run(replay(trajectories, count, form, advance))
-            measured[form] = {name: spending(turns, measure) for name, measure in measures(price).items()}
-    priced = Priced(model, price, tokenizer, len(trajectories))
-    return as_json(measured, priced) if args.json else as_table(measured, priced)
-
-
-def _price(model: str) -> Price:
     price = price_book(load_settings(user_paths())).price(model)
     if price is None:
         raise UsageError(f"The price of {model} is not known.", fix=f"Name another with --model, such as {PRICED_AS}.")
-    return price
+    trajectories = read_trajectories(args.data, args.split)[: args.limit]
+    measured: dict[Form, dict[str, Spending]] = {}
+    with counting(model) as (count, tokenizer), progress(len(FORMS) * len(trajectories)) as advance:
+        for form in FORMS:
+            turns = asyncio.run(replay(trajectories, count, form, advance))
+            measured[form] = {name: spending(turns, measure) for name, measure in measures(price).items()}
+    printed = as_json if args.json else as_table
+    return printed(measured, model, price, tokenizer, len(trajectories))
 
 
-@contextmanager
-def _counting(model: str) -> Generator[tuple[Count, str]]:
-    """What counts tokens, each text once, and its name."""
-    counter = counter_for(model)
-    try:
-        if not counter.wait():
-            counter = ByteCounter()
-        yield cache(counter.count), counter.name
-    finally:
-        counter.close()
+class RecordedModel:
+    """Says, in every role, what one trajectory says, and counts what it was sent; its cache begins empty."""
+
+    def __init__(self, trajectory: Trajectory, count: Count, form: Form) -> None:
+        self._trajectory = trajectory
+        self._count = count
+        self._sent: list[tuple[str, ...]] = []
+        self.number = 0
+        """The step it is asked for, counted from 0."""
+        self._traits = Traits("recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True)
+
+    @property
+    def traits(self) -> Traits:
+        """A model that costs nothing."""
+        return self._traits
+
+    def count(self, text: str) -> int:
+        """Tokens of a plain text."""
+        return self._count(text)
+
+    def size(self, request: Request) -> PromptSize:
+        """Tokens of the prompt."""
+        tokens = self._tokens(self._prompt(request))
+        return PromptSize(tokens, tokens, exact=False)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Reply]:
+        """The reference's part in this role; calls are written as chat templates print them."""
+        prompt = self._prompt(request)
+        cached = max((self._shared(prompt, before) for before in self._sent), default=0)
+        self._sent.append(prompt)
+        text, call = self._said(request.role)
+        written = self._count(text) if call is None or self._traits.native_tools else self._count(call_text(call, text))
+        if call is not None and self._traits.native_tools:
+            written += self._count(call_text(call))
+        usage = Usage(input=self._tokens(prompt), cached=cached, output=written)
+        yield Reply(text, () if call is None else (call,), usage)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _said(self, role: str) -> tuple[str, Call | None]:
+        """What the reference says in a role, or as one model that plays them all."""
+        step, final = self._trajectory.steps[self.number], self._trajectory.final
+        if role == PLANNER:
+            return f"{step.thought} {_SAID[step.decision]}".strip(), None
+        if role == SUMMARIZER:
+            return final, None
+        if step.decision == "call":
+            return "" if role == CALLER else step.thought, Call(step.tool, step.arguments)
+        answer = {"answer": final} if step.decision == "finish" else {"answer": step.thought or final, "give_up": True}
+        return "" if step.decision == "give_up" else step.thought, Call(FINISH, answer)
+
+    def _prompt(self, request: Request) -> tuple[str, ...]:
+        """The prompt in pieces: documents and messages."""
+
+        def piece(message: Message) -> str:
+            written = message.speaker == "assistant" and message.call is not None
+            return f"{message.speaker}\n{message.text}{call_text(message.call) if written and message.call else ''}"
+
+        if self._traits.native_tools:
+            return (*(tool.as_entry() for tool in request.tools), *map(piece, request.messages))
+        return tuple(map(piece, as_plain_messages(request)))
+
+    def _tokens(self, pieces: Iterable[str]) -> int:
+        return sum(self._count(piece) + PER_MESSAGE for piece in pieces)
+
+    def _shared(self, one: tuple[str, ...], other: tuple[str, ...]) -> int:
+        """Tokens that two prompts have in common from the first one on."""
+        alike = _alike(one, other)
+        tokens = self._tokens(one[:alike])
+        if alike < min(len(one), len(other)):
+            piece = one[alike]
+            tokens += self._count(piece[: _alike(piece, other[alike])])
+        return tokens
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many pieces, or letters, two sequences begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
+
+
+async def replay(
+    trajectories: Iterable[Trajectory], count: Count, form: Form, told: Callable[[], None]
+) -> list[dict[str, Turn]]:
+    """Every trajectory as a turn in each mode; `told` is called after each."""
+    turns: list[dict[str, Turn]] = []
+    with TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        try:
+            for number, trajectory in enumerate(trajectories, start=1):
+                purse = Purse(Gate(ledger))
+                purse.enter("bench", number)
+                turns.append(
+                    {
+                        mode: await _turn(trajectory, mode, RecordedModel(trajectory, count, form), purse)
+                        for mode in MODES
+                    }
+                )
+                told()
+        finally:
+            ledger.close()
+    return turns
+
+
+async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: Purse) -> Turn:
+    calls: list[Usage] = []
+
+    def emit(event: Event) -> None:
+        if isinstance(event, BudgetSettled):
+            calls.append(event.usage)
+
+    metered = MeteredModel(model, purse.gate, purse.account)
+    if mode == "single":
+        playing = Single(metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+    else:
+        playing = Umi(Trio.of(metered), max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
+    for number in range(len(trajectory.steps)):
+        model.number = number
+        await playing.think(view_of(trajectory, number), emit)
+    return tuple(calls)
+
+
+# What that comes to
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """One measure of a set of turns: means and medians by mode, and the mean of umi over that of single."""
+
+    mean: Mapping[str, float]
+    median: Mapping[str, float]
+    ratio: float | None
+    """None where single takes nothing."""
+    interval: Interval | None
+    """Of 95 %, turns being drawn; None without a ratio."""
+
+
+def measures(price: Price) -> dict[str, Measure]:
+    """What is measured of a turn: calls, tokens, and dollars at this price.
+
+    `raw` is all that is read and written, `fresh` is that without what is found cached.
+    """
+    return {
+        "calls": len,
+        "input": lambda turn: sum(usage.input for usage in turn),
+        "cached": lambda turn: sum(usage.cached for usage in turn),
+        "output": lambda turn: sum(usage.output for usage in turn),
+        "raw": lambda turn: sum(usage.total for usage in turn),
+        "fresh": lambda turn: sum(usage.total - usage.cached for usage in turn),
+        "price": lambda turn: sum(map(price.cost, turn)) / NANO,
+    }
+
+
+def spending(turns: Sequence[Mapping[str, Turn]], measure: Measure) -> Spending:
+    """A measure of these turns; raises ValueError when there is none.
+
+    The interval is the percentile bootstrap of the ratio; both modes of a turn are drawn together.
+    """
+    import numpy as np
+
+    values = {mode: [float(measure(turn[mode])) for turn in turns] for mode in MODES}
+    mean = {mode: fmean(each) for mode, each in values.items()}
+    medians = {mode: median(each) for mode, each in values.items()}
+    if not mean["single"]:
+        return Spending(mean, medians, None, None)
+    draws = resamples(len(turns))
+    below = draws @ np.array(values["single"])
+    some = below > 0
+    low, high = np.percentile((draws @ np.array(values["umi"]))[some] / below[some], TAILS)
+    return Spending(mean, medians, mean["umi"] / mean["single"], (float(low), float(high)))
+
+
+def as_json(
+    measured: Mapping[Form, Mapping[str, Spending]], model: str, price: Price, tokenizer: str, turns: int
+) -> str:
+    """One object: the spending by how tools are sent and by measure, and what it was counted with."""
+
+    def record(one: Spending) -> dict[str, Any]:
+        return {
+            **{mode: {"mean": round(one.mean[mode], 8), "median": round(one.median[mode], 8)} for mode in MODES},
+            "ratio": None if one.ratio is None else round(one.ratio, 4),
+            "interval": None if one.interval is None else [round(end, 4) for end in one.interval],
+        }
+
+    rates = ("input", "cached_input", "output")
+    return json.dumps(
+        {
+            "n": turns,
+            **{form: {name: record(one) for name, one in by.items()} for form, by in measured.items()},
+            "tokenizer": tokenizer,
+            "prices": {"model": model, **{rate: float(getattr(price.rates, rate)) for rate in rates}},
+        }
+    )
+
+
+def as_table(
+    measured: Mapping[Form, Mapping[str, Spending]], model: str, price: Price, tokenizer: str, turns: int
+) -> str:
+    """The same as tables, one for each way to send tools."""
+    forms = {"native": "Tools as an array, calls of the provider's own kind", "text": "Tools and calls as text"}
+    called = {
+        "calls": ("model calls", ",.1f"),
+        "input": ("tokens in", ",.0f"),
+        "cached": ("  of them cached", ",.0f"),
+        "output": ("tokens out", ",.0f"),
+        "raw": ("in and out", ",.0f"),
+        "fresh": ("not cached", ",.0f"),
+        "price": ("price, $", ".5f"),
+    }
+    lines: list[str] = []
+    for form, by in measured.items():
+        head = f"{'':<17} {'single':>11} {'median':>11} {'umi':>11} {'median':>11}  {'umi/single':>10}   95 % interval"
+        lines += [f"{forms[form]}:", head]
+        for name, one in by.items():
+            title, digits = called[name]
+            shown = [f"{value:{digits}}" for mode in MODES for value in (one.mean[mode], one.median[mode])]
+            ratio = "–" if one.ratio is None else f"{one.ratio:.3f}"
+            between = "–" if one.interval is None else f"{one.interval[0]:.3f} to {one.interval[1]:.3f}"
+            lines.append(f"{title:<17} {' '.join(f'{value:>11}' for value in shown)}  {ratio:>10}   {between}")
+        lines.append("")
+    lines += [
+        f"{turns:,} turns; mean and median of a turn. Not cached: in and out, but for what an earlier prompt",
+        f"of the turn began with. Price of {model}: {price.summary()}. Tokens by {tokenizer}.",
+    ]
+    return "\n".join(lines)

@@ -1,17 +1,22 @@
-"""One local model: how quickly it writes beside llama.cpp itself, and how much of each prompt it reads again."""
+"""Local models: how quickly one writes beside llama.cpp itself and what it reads again; three roles on one of them."""
 
 import asyncio
 import ctypes
+import json
+import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Delta, Reply, Request
-from ecoshell_bench.measurement import Measurement
-from ecoshell_bench.speed.timing import compared
+from ecoshell.models.embedded import PACKAGE, embedded_path
+from ecoshell_bench.speed.measuring import Measurement, compared, resident_mb, told
 
 if TYPE_CHECKING:
     from ecoshell.models.local import LocalModel
@@ -46,12 +51,8 @@ class _Asked:
     evaluated: int
 
 
-def measure_local(path: Path, repeat: int) -> Iterator[Measurement]:
+async def measure_local(path: Path, repeat: int) -> list[Measurement]:
     """Tokens a second, tokens, and milliseconds of a GGUF file, which is loaded a second time to be llama.cpp's own."""
-    yield from asyncio.run(_measured(path, repeat))
-
-
-async def _measured(path: Path, repeat: int) -> list[Measurement]:
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
 
@@ -128,9 +129,9 @@ class _Raw:
         from ecoshell.models.protocol import as_plain_messages
 
         known = self._template.form.known
-        told = messages if known else as_plain_messages(Request(tuple(messages), _TOOLS))
+        said = messages if known else as_plain_messages(Request(tuple(messages), _TOOLS))
         self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
-        self._decode(self._template.tokens(told, _TOOLS if known else ()))
+        self._decode(self._template.tokens(said, _TOOLS if known else ()))
         began, written = time.perf_counter(), 0
         token = self._library.llama_sampler_sample(self._sampler, self._context, -1)
         while written < WRITTEN - 1 and not self._vocabulary.ends(token):
@@ -149,3 +150,77 @@ class _Raw:
     def _decode(self, tokens: Sequence[int]) -> None:
         entries = (ctypes.c_int32 * len(tokens))(*tokens)
         self._library.llama_decode(self._context, self._library.llama_batch_get_one(entries, len(tokens)))
+
+
+# Roles of one model
+
+ROLES = ("planner", "caller", "summarizer")
+PROMPT_WORDS = 1_400
+"""Of each role, two tokens each: three such prompts do not fit the context together."""
+_HELD = "from ecoshell_bench.speed.models import tell_memory; tell_memory({roles!r}, {words})"
+"""A process in which these roles ask, and which then says how much memory it holds."""
+
+
+def measure_roles(repeat: int, adapter: Path | None = None, words: int = PROMPT_WORDS) -> Iterator[Measurement]:
+    """Megabytes, from /proc, and milliseconds where there is an adapter; nothing without the embedded model."""
+    if find_spec("llama_cpp") is None or find_spec(PACKAGE) is None:
+        return
+    if Path("/proc/self/statm").exists():
+        yield measure_roles_memory(words)
+    if adapter is not None:
+        yield asyncio.run(measure_switch(adapter, repeat))
+
+
+def measure_roles_memory(words: int = PROMPT_WORDS) -> Measurement:
+    """Megabytes of a process after three roles asked, each with a long prompt of its own; the baseline is one role."""
+    three, one = (
+        told((sys.executable, "-c", _HELD.format(roles=roles, words=words)), os.environ, "megabytes")()
+        for roles in (ROLES, ROLES[:1])
+    )
+    return compared("three_roles_rss", [three], [one], "MB")
+
+
+async def measure_switch(adapter: Path, repeat: int) -> Measurement:
+    """Milliseconds by which a role's first token is later for having another adapter than the role before it."""
+    from ecoshell.models.local import LocalModel
+
+    models = [LocalModel(embedded_path()), LocalModel(embedded_path(), adapter=adapter)]
+    request = _request(ROLES[0], 20)
+    try:
+        for model in models:
+            await _seconds(model, request)
+        later = [  # of two same requests, adapters are switched before the first
+            await _seconds(model, request) - await _seconds(model, request) for _ in range(repeat) for model in models
+        ]
+    finally:
+        for model in models:
+            await model.aclose()
+    return Measurement("adapter_switch", median(later) * 1000, "ms")
+
+
+def tell_memory(roles: tuple[str, ...], words: int) -> None:
+    """Ask the embedded model as each role, and print the memory of this process before it is let go."""
+    from ecoshell.models.local import LocalModel
+
+    async def asked_in_turn() -> None:
+        model = LocalModel(embedded_path())
+        try:
+            for role in roles:
+                await _seconds(model, _request(role, words))
+            sys.stdout.write(json.dumps({"megabytes": resident_mb(os.getpid())}))
+        finally:
+            await model.aclose()
+
+    asyncio.run(asked_in_turn())
+
+
+def _request(role: str, words: int) -> Request:
+    text = " ".join(str((place + len(role)) % 10) for place in range(words))
+    return Request((Message("user", f"{role}: {text}"),), want="text", max_tokens=1, role=role)
+
+
+async def _seconds(model: "LocalModel", request: Request) -> float:
+    began = time.perf_counter()
+    async for _ in model.stream(request):
+        pass
+    return time.perf_counter() - began

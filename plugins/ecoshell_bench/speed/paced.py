@@ -1,17 +1,17 @@
-"""The real chat while its model writes at an even pace: `python -m ecoshell.tui.paced MODEL` measures that.
+"""The real chat while its model writes at an even pace; `main` is run in a process of its own.
 
 It draws on the terminal it is started on, and is talked with there. Once it has measured, it prints a JSON object to
 its standard output, which is no terminal: `lag_p99_ms` (how late the event loop was), `cpu_percent` (of one processor),
 `frames_per_second` and `tokens_per_second`.
 """
 
-import argparse
 import asyncio
 import json
 import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.agent.person import Person
@@ -61,6 +61,8 @@ class PacedShell:
 class PacedChat(ChatApp):
     """A chat over a paced shell; counts its frames, and measures once the pacing begins."""
 
+    CSS_PATH = str(files("ecoshell.tui") / "chat.tcss")  # it is looked for beside the class
+
     def __init__(self, options: Options, *, rate: float, first: int, seconds: float) -> None:
         super().__init__(options, build=self._build_paced)
         self._rate, self._first, self._seconds = rate, first, seconds
@@ -93,17 +95,6 @@ class PacedChat(ChatApp):
         (sys.__stdout__ or sys.stdout).flush()
 
 
-def main() -> None:
-    """Talk until the person leaves."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("model")
-    parser.add_argument("--rate", type=float, default=50.0, help="tokens a second")
-    parser.add_argument("--first", type=int, default=1, help="the first paced turn")
-    parser.add_argument("--seconds", type=float, default=6.0, help="how long to measure")
-    args = parser.parse_args()
-    app = PacedChat(Options(model=args.model), rate=args.rate, first=args.first, seconds=args.seconds)
-    asyncio.run(app.run_async())
-
-
-if __name__ == "__main__":
-    main()
+def main(model: str, *, rate: float, first: int, seconds: float) -> None:
+    """Talk until the person leaves; `rate` pieces a second from the turn numbered `first`, measured for so long."""
+    asyncio.run(PacedChat(Options(model=model), rate=rate, first=first, seconds=seconds).run_async())

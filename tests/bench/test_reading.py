@@ -1,15 +1,10 @@
-import json
 from pathlib import Path
 
 import pytest
+from bench_play import written
 
 from ecoshell.errors import UsageError
-from ecoshell_bench.trajectories import read_runs, read_tools
-
-
-def write(path: Path, *records: object) -> Path:
-    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
-    return path
+from ecoshell_bench.reading import read_runs, read_tools
 
 
 def test_only_successful_runs_are_read(catalog: Path, replay: Path) -> None:
@@ -22,7 +17,7 @@ def test_used_tools_are_named_once_in_the_order_of_their_first_use(catalog: Path
 
 
 def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: Path) -> None:
-    file = write(
+    file = written(
         tmp_path / "tools.jsonl",
         {"name": "read", "description": "", "server": "disk"},
         {"name": "read", "description": "", "server": "mail"},
@@ -34,14 +29,14 @@ def test_a_name_that_two_servers_share_is_qualified_with_the_servers(tmp_path: P
 
 
 def test_two_tools_that_cannot_be_told_apart_are_refused(tmp_path: Path) -> None:
-    file = write(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
-    with pytest.raises(UsageError, match=r"tools.jsonl:2: a second tool is called disk.read"):
+    file = written(tmp_path / "tools.jsonl", *[{"name": "read", "description": "", "server": "disk"}] * 2)
+    with pytest.raises(UsageError, match=r"tools.jsonl:2 is a second tool called disk.read"):
         read_tools(file)
 
 
 def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called(catalog: Path, tmp_path: Path) -> None:
     foreign = {"thought": None, "server": "away", "tool": "dig", "args": {"deep": True}, "observation": "earth"}
-    file = write(tmp_path / "replay.jsonl", {"query": "dig", "steps": [foreign], "final": None})
+    file = written(tmp_path / "replay.jsonl", {"query": "dig", "steps": [foreign], "final": None})
     (run,) = read_runs(file, read_tools(catalog))
     assert (run.steps[0].tool, run.steps[0].called, run.steps[0].arguments) == (None, "dig", '{"deep": true}')
     assert run.used == ()
@@ -52,10 +47,10 @@ def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called
     [
         ("{", "replay.jsonl:1 is not JSON"),
         ("\n[1]", "replay.jsonl:2 is not a JSON object"),
-        ('{"steps": [], "final": ""}', "`query` is missing"),
-        ('{"query": "", "final": "", "steps": 3}', "`steps` is not a list"),
-        ('{"query": "", "final": "", "steps": [3]}', "a step is not an object"),
-        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "`observation` is missing"),
+        ('{"steps": [], "final": ""}', "has no `query`"),
+        ('{"query": "", "final": "", "steps": 3}', "has no list `steps`"),
+        ('{"query": "", "final": "", "steps": [3]}', "step 1 is not an object"),
+        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "step 1 has no `observation`"),
         ('{"success": false}', "has no successful run"),
         ("", "has no successful run"),
     ],

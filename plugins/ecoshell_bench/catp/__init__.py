@@ -1,1 +1,0 @@
-"""What branching plans cost, take and are worth: `ecoshell bench catp` (CATP-LLM §5)."""

@@ -1,0 +1,109 @@
+"""Results in a file that grows as they come, so that an interrupted run goes on where it was.
+
+The file is JSON Lines: a heading that says what was measured of whom, then a line for each result. A line that was
+being written when the process died is dropped, and what it was about is measured again.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.files import remedy
+from ecoshell_bench.reading import read_objects
+
+_FIX = "Give another file with --out, or remove this one."
+
+
+class Keyed(Protocol):
+    """A dataclass that says which result it is."""
+
+    @property
+    def key(self) -> Hashable: ...
+
+
+Kept = TypeVar("Kept", bound=Keyed)
+
+
+class ResultsFile(Generic[Kept]):
+    """The results in a file; those that stand there when it is opened are `known`, by their keys. Raises UsageError."""
+
+    def __init__(
+        self, path: Path, heading: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Kept], *, goes_on: bool = True
+    ) -> None:
+        """A file with results is gone on with, if it has the same heading, or refused; as `goes_on` says."""
+        self.path = path
+        self.known: dict[Hashable, Kept] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b")
+        except OSError as failure:
+            raise UsageError(f"{path} cannot be written: {failure.strerror}.", fix="Name another file.") from failure
+        try:
+            self._file.seek(0)
+            content = self._file.read()
+            whole = content.rfind(b"\n") + 1
+            self._file.truncate(whole)
+            if whole and not goes_on:
+                raise UsageError(
+                    f"{path} has results already.", kept="It stays.", fix=f"--resume {path} goes on there."
+                )
+            if whole:
+                found, kept = read_results(path, read)
+                for key, value in heading.items():
+                    if found.get(key) != value:
+                        told = f"{path}:1: these are results with another {key}: {found.get(key)!r}, not {value!r}."
+                        raise UsageError(told, kept="They stay.", fix=_FIX)
+                self.known = {one.key: one for one in kept}
+            else:
+                self._write(heading)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; what could not be written was told of then."""
+        with suppress(OSError):
+            self._file.close()
+
+    def add(self, result: Kept) -> None:
+        """Write a result down before anything else is measured."""
+        self.known[result.key] = result
+        self._write(asdict(cast("Any", result)))
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        try:
+            self._file.write(json.dumps(record, default=str).encode() + b"\n")
+            self._file.flush()
+        except OSError as failure:
+            raise StoreError(
+                f"{self.path} cannot be written: {failure.strerror}.",
+                kept="What stands there is kept, and a further run can go on there.",
+                fix=remedy(failure, "Name another file."),
+            ) from failure
+
+
+def read_results(path: Path, read: Callable[[Mapping[str, Any]], Kept]) -> tuple[Mapping[str, Any], list[Kept]]:
+    """The heading of a file and its results; raises UsageError."""
+    lines = read_objects(path)
+    _, heading = next(lines, ("", dict[str, Any]()))
+    results: list[Kept] = []
+    for place, record in lines:
+        try:
+            results.append(read(record))
+        except (KeyError, TypeError) as failure:
+            raise UsageError(f"{place} is not a result: {failure}.", kept="It stays.", fix=_FIX) from failure
+    return heading, results
+
+
+def known_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum of what was spent; None where something is not known."""
+    total = 0
+    for nano in amounts:
+        if nano is None:
+            return None
+        total += nano
+    return total

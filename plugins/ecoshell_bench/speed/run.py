@@ -1,0 +1,60 @@
+"""`ecoshell bench speed`: how quick the shell is, each figure a median beside a baseline measured in the same run."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from ecoshell.errors import UsageError
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import check_adapter, check_base
+from ecoshell.models.local_models import local_files
+from ecoshell_bench.printing import note, show
+from ecoshell_bench.speed.chat import measure_chat, measure_processes
+from ecoshell_bench.speed.measuring import Measurement
+from ecoshell_bench.speed.models import measure_local, measure_roles
+from ecoshell_bench.speed.planning import measure_planning, measure_reserve_settle
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure the shell, or one local model, and print; raises ModelMissing, ModelBroken and UsageError."""
+    measured: Iterable[Measurement]
+    if args.model is not None:
+        files = local_files(args.model)
+        if files is None or files.adapter is not None:
+            raise UsageError(
+                f"{args.model} is no local model without an adapter.", fix="Give embedded or local:FILE.gguf."
+            )
+        check_base(files.base)
+        measured = asyncio.run(measure_local(files.base, args.repeat))
+    else:
+        if args.adapter is None:
+            note("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.")
+        else:
+            check_adapter(args.adapter, embedded_path())
+        measured = measure_speed(args.repeat, args.adapter)
+    rows: list[Measurement] = []
+    for row in measured:
+        rows.append(row)
+        if not args.json:
+            baseline = "–" if row.baseline is None else f"{row.baseline:,.4g}"
+            ratio = "–" if row.ratio is None else f"{row.ratio:.2f}"
+            show(f"{row.what:<24} {row.value:>10,.4g} {row.unit:<9} baseline {baseline:>10}   ratio {ratio:>6}")
+    if args.json:
+        show(json.dumps({"rows": list(map(asdict, rows))}))
+    return 0
+
+
+def measure_speed(repeat: int = 15, adapter: Path | None = None) -> Iterator[Measurement]:
+    """The figures as they are taken; the longer one takes, the fewer runs are behind its median.
+
+    Those of memory need Linux's /proc, and are left out where there is none. So are those of roles without the embedded
+    model, and that of switching without a LoRA `adapter` for it.
+    """
+    yield from measure_processes(repeat)
+    yield measure_reserve_settle()
+    yield from measure_planning(repeat)
+    yield from measure_roles(repeat, adapter)
+    yield from measure_chat(repeat)

@@ -1,0 +1,195 @@
+"""`ecoshell bench tasks`: natural requests in throw-away workspaces, checked by what came of them."""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.assembly.parts import load_settings, open_ledger
+from ecoshell.errors import ModelUnavailable, UsageError
+from ecoshell.options import Options
+from ecoshell.paths import Paths, user_paths
+from ecoshell.untrusted import visible_line
+from ecoshell_bench.printing import note, show
+from ecoshell_bench.results import ResultsFile, read_results
+from ecoshell_bench.tasks.playing import STOPS, Models, TaskRunner
+from ecoshell_bench.tasks.report import Played, Result, Side, as_json, as_table
+from ecoshell_bench.tasks.suite import Task, chosen, read_suite
+from ecoshell_bench.tasks.workspace import sandbox
+
+if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.settings.schema import Settings
+
+LIMIT = 3
+"""The exit status of a run whose budget was used up."""
+INTERRUPTED = 130
+"""The exit status of a run that was stopped."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play what is not there yet, and print; raises UsageError and EcoshellError."""
+    tasks = chosen(read_suite(args.suite), split=args.split, kinds=args.kind, only=args.only, limit=args.limit)
+    settings = load_settings(user_paths())
+    model: str = args.model or settings.model
+    loop: str = args.baseline_model or model
+    options = Options(model=model, mode=args.mode, strategy=args.strategy, registration=args.registration)
+    sides: tuple[Side, ...] = ("ecoshell",)
+    if args.baseline_only:
+        sides = ("baseline",)
+    elif args.baseline or args.baseline_model or args.baseline_from:
+        sides = ("ecoshell", "baseline")
+    said = {name: getattr(options, name) for name in ("model", "mode", "strategy", "registration")}
+    heading = {  # what must be the same for a run to go on; which tasks are asked for need not be
+        "suite": "packaged" if args.suite is None else str(args.suite.resolve()),
+        **said,
+        "baseline_model": loop,
+        "temperature": args.temperature,
+        "task_seconds": args.task_seconds,
+    }
+    going_on = args.resume is not None
+    place = _place(args, heading)
+    with closing(ResultsFile(place, heading, lambda record: Result(**record), goes_on=going_on)) as results:
+        if args.baseline_from is not None:
+            for result in _baseline(args.baseline_from, loop):
+                results.known.setdefault(result.key, result)
+        status = _Run(args, tasks, sides, results).play(settings, options, loop)
+
+        def of(side: Side) -> list[Result]:
+            return _of(results, side, tasks) if side in sides else []
+
+        played = Played(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
+    show((as_json if args.json else as_table)(played))
+    return status
+
+
+def _of(results: ResultsFile[Result], side: Side, tasks: Sequence[Task]) -> list[Result]:
+    """The results of a side at these tasks, as they are now, in the order of the tasks."""
+    found = [(task, results.known.get((task.id, side))) for task in tasks]
+    return [result for task, result in found if result is not None and result.task == task.digest]
+
+
+def _baseline(path: Path, model: str) -> list[Result]:
+    """What the plain loop did in an earlier run with this model; raises UsageError."""
+    heading, results = read_results(path, lambda record: Result(**record))
+    whose = heading.get("baseline_model")
+    if whose != model:
+        raise UsageError(f"{path}: the plain loop there has the model {whose!r}, not {model!r}.", fix="Name another.")
+    return [result for result in results if result.side == "baseline"]
+
+
+def _place(args: argparse.Namespace, heading: dict[str, Any]) -> Path:
+    """The results' file; the usual one, unless it is gone on with, is begun anew and the one before stays beside it."""
+    given = args.resume or args.out
+    if args.resume and args.out and Path(args.resume) != args.out:
+        raise UsageError("--resume and --out name two files.", fix="Name one of them.")
+    if given:
+        if args.resume and not Path(given).exists():
+            raise UsageError(f"{given} is not there to go on with.", fix="Begin it with --out.")
+        return Path(given)
+    digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
+    usual = user_paths().cache / "bench" / f"tasks-{digest}.jsonl"
+    if args.resume is None and usual.exists():
+        usual.replace(usual.with_suffix(".before.jsonl"))
+    return usual
+
+
+class _Run:
+    """What is left to play, and how that is told."""
+
+    def __init__(
+        self, args: argparse.Namespace, tasks: Sequence[Task], sides: Sequence[Side], results: ResultsFile[Result]
+    ) -> None:
+        self._args = args
+        self._tasks = tasks
+        self._sides = sides
+        self._results = results
+        done = {(side, one.id) for side in sides for one in _of(results, side, tasks)}
+        self._left: list[tuple[Task, Side]] = [
+            (task, side) for task in tasks for side in sides if (side, task.id) not in done
+        ]
+        self._total = len(tasks) * len(sides)
+        self._began = time.monotonic()
+        self._now: list[Result] = []
+        """What this run has played."""
+        note(f"{self._total - len(self._left)} of {self._total} are there; results go to {results.path}.")
+
+    def play(self, settings: "Settings", options: Options, loop: str) -> int:
+        """Play what is left; Ctrl-C ends it, and what was played stays. Gives the exit status."""
+        try:
+            if self._left:
+                asyncio.run(self._play_all(settings, options, loop))
+        except KeyboardInterrupt:
+            note(f"Stopped. --resume {self._results.path} goes on there.")
+            return INTERRUPTED
+        if len(self._now) < len(self._left):
+            path = self._results.path
+            note(f"The budget is used up. --resume {path} goes on there, with a budget of its own.")
+            return LIMIT
+        return 0
+
+    async def _play_all(self, given: "Settings", options: Options, loop: str) -> None:
+        """Settings are the usual ones but for the temperature and what the user's say of models: addresses, prices, the
+        graphics card.
+        """
+        usual, args = type(given)(), self._args
+        agent = usual.agent.model_copy(update={"temperature": args.temperature})
+        settings = usual.model_copy(update={"agent": agent, "models": given.models, "local": given.local})
+        if args.events is not None:
+            args.events.mkdir(parents=True, exist_ok=True)
+        with sandbox() as place:
+            folder = place.folder
+            ledger = open_ledger(Paths(folder, folder, folder))  # each task has one of its own to write
+            models = Models(settings, options, ledger)
+            runner = TaskRunner(place, models, settings, seconds=args.task_seconds, keep=args.events)
+            asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}
+            try:
+                for side in self._sides:
+                    await runner.load(str(asked[side].model), side)
+                for task, side in self._left:
+                    result = await runner.play(task, side, asked[side])
+                    if result.error.startswith(STOPS):
+                        raise ModelUnavailable(
+                            f"{task.id} could not be played: {result.error}",
+                            kept=f"What was played is in {self._results.path}.",
+                            fix=f"When the model answers again: --resume {self._results.path}",
+                        )
+                    self._add(task, result)
+                    if self._used_up:
+                        break
+            finally:
+                await models.aclose()
+                ledger.close()
+
+    @property
+    def _used_up(self) -> bool:
+        """Whether the tasks played now have taken the budget; an unknown price is taken for all of it."""
+        budget = self._args.budget
+        if budget is None:
+            return False
+        if budget.unit == "tokens":
+            return sum(one.prompt + one.output for one in self._now) >= budget.value
+        spent = [one.spent_nano for one in self._now]
+        return None in spent or sum(nano or 0 for nano in spent) >= budget.value
+
+    def _add(self, task: Task, result: Result) -> None:
+        """Keep a result, and say how it went, and how long the rest will take."""
+        self._results.add(result)
+        self._now.append(result)
+        played = len(self._now)
+        left = len(self._left) - played
+        seconds = (time.monotonic() - self._began) / played * left
+        minutes = round(seconds / 60)
+        rest = f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+        right = [one.ok for one in _of(self._results, result.side, self._tasks)]
+        word = "right" if result.ok else f"wrong: {'; '.join(result.wrong)}"
+        said = visible_line(f"{task.id} {word}")[:160]
+        note(
+            f"{self._total - left:>4}/{self._total} {result.side:<8} {result.seconds:>6.1f} s  {sum(right):>3} of "
+            f"{len(right)} right, {rest if minutes else f'{seconds:.0f} s'} left  {said}"
+        )
