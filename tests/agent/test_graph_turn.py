@@ -266,13 +266,16 @@ async def test_a_refused_node_is_told_of_and_nothing_behind_it_runs(play):
     assert events[-1].answer == "not allowed"
 
 
-async def test_a_read_only_shell_runs_nothing_that_writes(play):
-    lines = [plan(one=[]), say("Answer: it may not write")]
-    async with play(lines, strategy="graph", registration="all", read_only=True) as shell:
+@pytest.mark.parametrize("rules", [Rules(deny=("one",)), Rules(read_only=True)])
+async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
+    lines = [plan(one=[]), say("Answer: forbidden")]
+    async with play(lines, strategy="graph", registration="all") as shell:
         one = Probe("one", effects=("write",))
         add(shell, one)
-        await turn(shell)
+        shell.kit.approvals.follow(rules)
+        events = await turn(shell)
     assert one.runs == []
+    assert of(events, CallFinished)[0].refused == "unapproved"
 
 
 @pytest.mark.parametrize("mode", ["single", "umi"])
@@ -443,14 +446,6 @@ async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_th
     assert 0 <= planned.seconds < 1_000
 
 
-async def test_the_strategy_is_chosen_by_command_and_named_by_the_turn(play):
-    async with play([plan(list_files=[]), say("", "list_files"), finish("ok")], registration="all") as shell:
-        assert "›  graph" in (await shell.command("/strategy graph")).text
-        events = await turn(shell)
-    assert events[0].strategy == "graph"
-    assert of(events, GraphPlanned)
-
-
 async def test_everything_the_shell_remembers_of_a_killed_plan_is_told_as_stopped(play):
     async with play([plan(one=[], two=[]), finish("ok")], strategy="graph", registration="all") as shell:
         add(shell, Probe("one"), Probe("two"))
@@ -461,25 +456,16 @@ async def test_everything_the_shell_remembers_of_a_killed_plan_is_told_as_stoppe
     assert "The turn ended before two did." in told
 
 
-async def test_a_registration_by_hand_is_not_repeated_by_a_plan(play):
+async def test_the_strategy_is_chosen_by_command_and_its_plan_repeats_no_registration_of_an_earlier_turn(play):
     lines = [register("list_files"), finish("ok"), plan(list_files=[]), say("", "list_files"), finish("again")]
     async with play(lines, registration="names") as shell:
         await turn(shell)
-        await shell.command("/strategy graph")
+        assert "›  graph" in (await shell.command("/strategy graph")).text
         events = await turn(shell)
+    assert events[0].strategy == "graph"
+    assert len(of(events, GraphPlanned)) == 1
     assert of(events, ToolRegistered) == []
     assert events[-1].answer == "again"
-
-
-async def test_rules_of_the_settings_hold_for_branches(play):
-    lines = [plan(one=[]), say("Answer: forbidden")]
-    async with play(lines, strategy="graph", registration="all") as shell:
-        one = Probe("one")
-        add(shell, one)
-        shell.kit.approvals.follow(Rules(deny=("one",)))
-        events = await turn(shell)
-    assert one.runs == []
-    assert of(events, CallFinished)[0].refused == "unapproved"
 
 
 async def test_tools_that_hang_die_or_say_too_much_end_their_own_branches_alone(play):

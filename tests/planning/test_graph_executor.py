@@ -99,7 +99,7 @@ def test_a_failing_node_lets_only_its_descendants_be_skipped(plan, data):
         elif label in failing:
             assert (run.state, run.reason) == ("failed", "it was told to")
         else:
-            assert (run.state, run.result) == ("done", f"result of {label}")
+            assert run.state == "done"
 
 
 @given(plans(), st.data())

@@ -304,7 +304,7 @@ class Run:
         self._finished.add(node, step, scene.bill.made or call)
         return step
 
-    def _changed(self, run: NodeRun[Step]) -> None:
+    def _changed(self, run: NodeRun) -> None:
         label = run.node.label
         if label in self._kept:
             return

@@ -1,4 +1,4 @@
-"""A plan of branches in a line, for whoever tells it."""
+"""A parallel plan in a line, for whoever tells it."""
 
 from ecoshell.agent.plan.news import Written
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged

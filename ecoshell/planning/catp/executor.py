@@ -24,13 +24,11 @@ class NodeFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRun(Generic[T]):
+class NodeRun:
     """Where a node stands; times are seconds after the plan's start."""
 
     node: Node
     state: NodeState = "waiting"
-    result: T | None = None
-    """What it gave; None unless it is done."""
     reason: str = ""
     """Why it failed or was skipped; empty where it was stopped."""
     started: float | None = None
@@ -38,16 +36,16 @@ class NodeRun(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class GraphRun(Generic[T]):
+class GraphRun:
     """What a plan came to, its nodes in the plan's order, and the seconds it took by the clock."""
 
-    nodes: tuple[NodeRun[T], ...]
+    nodes: tuple[NodeRun, ...]
     seconds: float
 
 
 RunNode = Callable[[Node, Mapping[str, T]], Awaitable[T]]
 """Runs one node, given the results of those it waits for by their labels; raises NodeFailed."""
-Watch = Callable[[NodeRun[T]], None]
+Watch = Callable[[NodeRun], None]
 """Hears of every change of a node's state, at once."""
 
 
@@ -57,8 +55,8 @@ async def run_graph(
     *,
     parallel: int,
     ordered: Collection[str] = (),
-    watch: Watch[T] | None = None,
-) -> GraphRun[T]:
+    watch: Watch | None = None,
+) -> GraphRun:
     """Run a plan, `parallel` nodes at a time at most; the labels in `ordered` one at a time, as they stand in the plan.
 
     A node that fails lets only its descendants be skipped. Any other exception, and a cancellation, stops all branches,
@@ -76,12 +74,12 @@ class _Run(Generic[T]):
         run_node: RunNode[T],
         parallel: int,
         ordered: Collection[str],
-        watch: Watch[T] | None,
+        watch: Watch | None,
     ) -> None:
         self._run_node = run_node
         self._slots = max(1, parallel)
         self._watch = watch
-        self._runs: dict[str, NodeRun[T]] = {node.label: NodeRun(node) for node in plan.nodes}
+        self._runs: dict[str, NodeRun] = {node.label: NodeRun(node) for node in plan.nodes}
         self._results: dict[str, T] = {}
         self._place = {label: at for at, label in enumerate(self._runs)}
         self._order = TopologicalSorter({node.label: {*node.after} - {TASK} for node in plan.nodes})
@@ -91,7 +89,7 @@ class _Run(Generic[T]):
         """Nodes whose order counts and that have not ended; only the first may run."""
         self._stopped = False
 
-    async def whole(self) -> GraphRun[T]:
+    async def whole(self) -> GraphRun:
         self._begun = asyncio.get_running_loop().time()
         self._order.prepare()
         try:
@@ -127,7 +125,7 @@ class _Run(Generic[T]):
         node = self._runs[label].node
         given = {one: self._results[one] for one in node.after if one != TASK}
         try:
-            result = self._results[label] = await self._run_node(node, given)
+            self._results[label] = await self._run_node(node, given)
         except NodeFailed as failure:
             self._fail(label, failure.reason)
         except asyncio.CancelledError:
@@ -143,7 +141,7 @@ class _Run(Generic[T]):
             raise
         else:
             self._order.done(label)
-            self._tell(self._runs[label], "done", result=result)
+            self._tell(self._runs[label], "done")
         self._slots += 1
         self._turns = [one for one in self._turns if self._runs[one].state in ("waiting", "running")]
         if not self._stopped:
@@ -159,11 +157,11 @@ class _Run(Generic[T]):
                 if run.state == "waiting":
                     self._tell(run, "skipped", reason=f"{label} failed")
 
-    def _tell(self, run: NodeRun[T], state: NodeState, *, result: T | None = None, reason: str = "") -> None:
+    def _tell(self, run: NodeRun, state: NodeState, *, reason: str = "") -> None:
         now = self._now()
         started = now if state == "running" else run.started
         finished = None if state in ("running", "skipped") else now
-        told = replace(run, state=state, result=result, reason=reason, started=started, finished=finished)
+        told = replace(run, state=state, reason=reason, started=started, finished=finished)
         self._runs[run.node.label] = told
         if self._watch is not None:
             self._watch(told)

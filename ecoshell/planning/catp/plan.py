@@ -153,10 +153,10 @@ def _later(label: str, one: str, cycle: list[tuple[str, str]]) -> str:
     return f"{shown(label)} waits for itself in a cycle: {said}."
 
 
-def _cycle(nodes: Iterable[Node]) -> list[tuple[str, str]]:
+def _cycle(nodes: Sequence[Node]) -> list[tuple[str, str]]:
     """A cycle of nodes that each wait for another, as pairs; empty where there is none."""
     try:
-        TopologicalSorter({node.label: {*node.after} - {node.label} for node in nodes}).prepare()
+        TopologicalSorter({node.label: {*node.after} - {node.label} for node in reversed(nodes)}).prepare()
     except CycleError as error:
         return [*pairwise(reversed(error.args[1]))]
     return []
