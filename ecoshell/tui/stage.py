@@ -6,7 +6,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.plan.news import price_range
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import EcoshellError
 from ecoshell.events import (
@@ -18,6 +17,7 @@ from ecoshell.events import (
     PlanChanged,
     TrustWanted,
 )
+from ecoshell.planning.plan_news import price_range
 from ecoshell.tui.figures import amount
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar

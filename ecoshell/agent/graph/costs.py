@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.steering import Estimate
+from ecoshell.agent.planning import Estimate
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.messages import Attachment
 from ecoshell.planning.catp.sizes import CostTable
@@ -12,12 +12,12 @@ MOST = 12
 """Tools that are spoken of, the likeliest for the question first."""
 
 
-def costs_text(plan: LivePlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
+def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
     """What one use of each tool costs: by price and time, and by what it takes of the machine; empty if unknown.
 
     `size` is the present input's in bytes, None is unknown.
     """
-    likely = sorted(tools, key=lambda tool: -plan.outset.chances.get(tool, 0.0))
+    likely = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
     spoken_of = [tool for tool in likely if tool in profiled.vectors or _figures(plan.expected(tool))][:MOST]
     figures = {tool: _figures(plan.expected(tool, size)) for tool in spoken_of}
     lines = [f"- {tool}: {said}" for tool, said in figures.items() if said]

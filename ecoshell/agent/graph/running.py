@@ -17,11 +17,11 @@ from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.spending import Spending
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import FillTask, Mode
-from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.budget.sharing import sharing
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import Emit, NodeChanged, Notice
 from ecoshell.messages import TOOL_REGISTER, Call
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.base import GraphPlan, Node
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
 from ecoshell.planning.catp.tpl import render
@@ -42,7 +42,7 @@ class _Costs:
 
     call: str
     """The id of its call."""
-    filled: Thought = field(default_factory=Thought)
+    filled: StepCost = field(default_factory=StepCost)
     tool_nano: int = 0
 
     @property
@@ -76,14 +76,14 @@ class Run:
         """What was done, by the labels of the nodes, failures included."""
         self._costs: dict[str, _Costs] = {}
         self._base = Path("")
-        self._share = Thought()
+        self._share = StepCost()
         self._filling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Nodes with the same tool make out their calls one after another, each told of those before it."""
         self._calls: defaultdict[str, list[Call]] = defaultdict(list)
         """Calls that were made out, or done for an earlier plan, by tool."""
         self._uses = _Uses(frame)
 
-    async def whole(self, path: Path, number: int, share: Thought) -> Gathered:
+    async def whole(self, path: Path, number: int, share: StepCost) -> Gathered:
         """Run it from this path; `share` is what each node's part of drafting the plan took."""
         self._share = share
         self._costs = {node.label: _Costs(f"g{number}n{at}") for at, node in enumerate(self._plan.nodes, 1)}

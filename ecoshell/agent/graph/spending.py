@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.events import BudgetSettled, Emit, Event, TextArrived
+from ecoshell.planning.btp.costs import StepCost
 
 
 class Spending:
     """Passes events on, with the node they are about, and adds up what they say was spent on thinking."""
 
     def __init__(self, emit: Emit, node: str = "") -> None:
-        self.thought = Thought()
+        self.thought = StepCost()
         self._emit = emit
         self._node = node
 

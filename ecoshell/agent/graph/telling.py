@@ -1,9 +1,9 @@
 """A plan of branches in a line, for whoever tells it."""
 
-from ecoshell.agent.plan.news import Written
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged
 from ecoshell.planning.catp.base import TASK, GraphPlan, Node
 from ecoshell.planning.catp.paths import schedule
+from ecoshell.planning.plan_news import Written
 from ecoshell.sessions.branching import Branching
 from ecoshell.untrusted import visible_line
 

@@ -1,54 +1,15 @@
 """What the other recorded runs say of tools: leave-one-out, by what the shell itself asks its experience."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from ecoshell.catalog.search import Ranker
 from ecoshell.evaluation.btp.measure import Outset
 from ecoshell.evaluation.btp.recordings import Task
 from ecoshell.messages import ToolDocument
-from ecoshell.planning.btp.attempts import AttemptRow
-from ecoshell.planning.btp.encoders import WordEncoder
-from ecoshell.planning.btp.past import Past
-
-
-@dataclass(frozen=True, slots=True)
-class UseColumns:
-    """Recorded uses as parallel columns; each run is a session, and what it took was not recorded."""
-
-    id: list[int] = field(default_factory=list[int])
-    query: list[int] = field(default_factory=list[int])
-    session: list[str] = field(default_factory=list[str])
-    tool: list[str] = field(default_factory=list[str])
-    helpful: list[int | None] = field(default_factory=list[int | None])
-
-    @property
-    def turn(self) -> list[int]:
-        return [0] * len(self.id)
-
-    @property
-    def document_hash(self) -> list[str]:
-        return [""] * len(self.id)
-
-    @property
-    def price_nano(self) -> list[int]:
-        return [0] * len(self.id)
-
-    @property
-    def step_nano(self) -> list[int | None]:
-        return [None] * len(self.id)
-
-    @property
-    def step_tokens(self) -> list[int]:
-        return [0] * len(self.id)
-
-    @property
-    def seconds(self) -> list[float]:
-        return [0.0] * len(self.id)
-
-    @property
-    def model(self) -> list[str]:
-        return [""] * len(self.id)
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import Columns
+from ecoshell.planning.btp.similarity import WordEncoder
+from ecoshell.planning.mode_choice import AttemptRow
 
 
 class RecordedStore:
@@ -59,20 +20,28 @@ class RecordedStore:
     def __init__(self, tasks: Sequence[Task], without: str) -> None:
         others = [task for task in tasks if task.query != without]
         self._numbers = {query: number for number, query in enumerate(dict.fromkeys(one.query for one in others), 1)}
-        self._columns = UseColumns()
-        for run, task in enumerate(others):
-            for action in task.actions:
-                self._columns.id.append(len(self._columns.id) + 1)
-                self._columns.query.append(self._numbers[task.query])
-                self._columns.session.append(str(run))
-                self._columns.tool.append(action.call.name)
-                self._columns.helpful.append(None if action.helpful is None else int(action.helpful))
+        made = [(run, task.query, action) for run, task in enumerate(others) for action in task.actions]
+        many = len(made)
+        self._columns = Columns(  # each run is a session, and what it took was not recorded
+            id=[*range(1, many + 1)],
+            query=[self._numbers[query] for _, query, _ in made],
+            session=[str(run) for run, _, _ in made],
+            turn=[0] * many,
+            tool=[action.call.name for _, _, action in made],
+            document_hash=[""] * many,
+            helpful=[None if action.helpful is None else int(action.helpful) for _, _, action in made],
+            price_nano=[0] * many,
+            step_nano=[None] * many,
+            step_tokens=[0] * many,
+            seconds=[0.0] * many,
+            model=[""] * many,
+        )
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         return [(number, query) for query, number in self._numbers.items() if number > after]
 
-    def columns(self, after: int = 0) -> UseColumns:
-        return UseColumns() if after else self._columns
+    def columns(self, after: int = 0) -> Columns:
+        return Columns() if after else self._columns
 
     def attempts_after(self, after: int = 0) -> list[AttemptRow]:
         return []

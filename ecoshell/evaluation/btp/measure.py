@@ -9,9 +9,8 @@ from typing import Literal, NamedTuple
 
 from ecoshell.evaluation.btp.agent import Spent, ideal, replay, replay_gated, replay_planned
 from ecoshell.evaluation.btp.recordings import Task
-from ecoshell.planning.btp.base import Evidence
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
+from ecoshell.planning.btp.evidence import Evidence
+from ecoshell.planning.btp.plan import Candidate, TaskPlan, chance, frequency_bound, priors, value
 from ecoshell.strategies.base import Way
 
 PlanName = Literal["off", "btp", "strict", "gate", "oracle"]

@@ -10,8 +10,8 @@ from typing import Any, cast
 from ecoshell.errors import UsageError
 from ecoshell.evaluation.trajectories import read_objects
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.judging.judges import by_rules
 from ecoshell.planning.judging.payload import unwrapped
+from ecoshell.planning.judging.rules import by_rules
 
 _FIX = "Give recorded runs, one JSON object a line, with query, gold_tools, and steps of tool, args and observation."
 

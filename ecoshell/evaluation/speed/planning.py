@@ -14,11 +14,10 @@ from tempfile import TemporaryDirectory
 from ecoshell.evaluation.measurement import Measurement
 from ecoshell.evaluation.speed.knapsacks import Instance, Rival, instances
 from ecoshell.evaluation.speed.timing import Take, against, told
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.btp.encoders import WordEncoder
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import ExperienceStore, Use
 from ecoshell.planning.btp.knapsack import solve
-from ecoshell.planning.btp.past import Past
+from ecoshell.planning.btp.similarity import WordEncoder
 
 SIZES = ((5, 20), (500, 10_000), (16_464, 10_000))
 """Tools and units of budget: a question of BTP's experiments, a large catalog, and all the tools of ToolBench."""

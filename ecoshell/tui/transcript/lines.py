@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.agent.printing import (
     context_line,
     mode_line,
@@ -46,6 +45,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
+from ecoshell.planning.plan_news import newly_barred, outlook
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.figures import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from ecoshell.agent.plan.news import planned_share
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -44,6 +43,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.planning.plan_news import planned_share
 from ecoshell.sessions.branching import Branching
 from ecoshell.tui.transcript import lines
 from ecoshell.tui.transcript.arriving import Arriving, OpenEnd
