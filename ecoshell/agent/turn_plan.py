@@ -143,7 +143,7 @@ class PlanSnapshot:
         What is paid already depends on the use that comes next, which must be a planned one: while no planned tool
         would have that much of its cost paid, the plan is made again with what the dearest of them would have.
         """
-        before = {} if self.strict else self.inputs.priors
+        before: Mapping[str, float] = {} if self.strict else self.inputs.priors
         candidates: list[Candidate] = []
         for name, cost in costs.items():  # values and bounds come from before the turn, costs from now
             past = self.inputs.evidence.get(name, NO_EVIDENCE)
@@ -509,8 +509,8 @@ class TurnPlan:
     @property
     def _caps_changed(self) -> str:
         """Which caps have changed since they were last told of, in words; empty when none has."""
-        before = {(cap.scope, cap.unit): cap.limit for cap in self._told_caps or ()}
-        now = {(cap.scope, cap.unit): cap.limit for cap in self._caps}
+        before: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._told_caps or ()}
+        now: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._caps}
         said = [
             f"the {scope}'s cap is {amount_text(limit, unit)} now"
             for (scope, unit), limit in now.items()
