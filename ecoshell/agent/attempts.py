@@ -7,7 +7,7 @@ from dataclasses import replace
 from ecoshell.agent.kit import AUTO, Kit
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.outlook import of_conclusion, used
-from ecoshell.agent.plan.recording import now, remember
+from ecoshell.agent.planning import now, remember
 from ecoshell.agent.tally import Tally
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
@@ -22,7 +22,7 @@ from ecoshell.errors import (
     UsageError,
 )
 from ecoshell.events import Emit, Event, ModeChosen, Notice, Status
-from ecoshell.planning.btp.base import Attempt
+from ecoshell.planning.btp.experience import Attempt
 from ecoshell.planning.btp.redaction import QUERY, beginning
 from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
 from ecoshell.secrecy import environ

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.kit import AUTO, MODES, Kit
-from ecoshell.agent.plan.commands import PLAN_COMMAND
+from ecoshell.agent.plan_command import PLAN_COMMAND
 from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
 from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing

@@ -31,12 +31,10 @@ from ecoshell.agent.meta import Meta
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import Offer, make_offer
 from ecoshell.agent.outlook import next_view
-from ecoshell.agent.plan.guard import Judged, Planned
-from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.plan.outset import Outset
-from ecoshell.agent.plan.recording import Recorder
+from ecoshell.agent.plan_checks import Judged, Planned, Recorder
 from ecoshell.agent.tally import Tally
 from ecoshell.agent.turn import Ended, Turn
+from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
@@ -66,7 +64,7 @@ from ecoshell.tools.restore import Changed, restore
 
 T = TypeVar("T")
 Happened = TypeVar("Happened", bound=Event)
-_PENNILESS = "What is left of the cap has no room for any tool, so the answer comes without. /budget raises the cap."
+_ANSWER_ONLY = "What is left of the cap has no room for any tool, so the answer comes without. /budget raises the cap."
 _NOT_READ_ONLY = "Resume the session without --read-only."
 _UNDER_WAY = "Wait for it, or stop it with Esc (Ctrl-C in the line shell)."
 
@@ -105,7 +103,7 @@ class Conversation:
         self.memory = Memory(kit.catalog, past)
         self._scorer = Scorer(kit, session, past)
         self.decision: Decision | None = None
-        self.plan: LivePlan | None = None
+        self.plan: TurnPlan | None = None
         """Of the turn that runs, or ran last."""
         self._fault = ""
         """Why experience cannot be read, as far as the person has been told."""
@@ -408,9 +406,9 @@ class Conversation:
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
         plan = self.plan = await self.foresee(asked.question, context=context)
         emit = _hearing(plan, attempts.emit)
-        if plan.outset.fault and plan.outset.fault != self._fault:
-            emit(Notice(plan.outset.fault))
-        self._fault = plan.outset.fault
+        if plan.inputs.fault and plan.inputs.fault != self._fault:
+            emit(Notice(plan.inputs.fault))
+        self._fault = plan.inputs.fault
         offer = await asyncio.to_thread(make_offer, plan, kit, library=memory.library, shown=memory.shown, told=told)
         self.decision = offer.decision
         emit(offer.event())
@@ -432,8 +430,8 @@ class Conversation:
         )
         await plan.settle(frame.view(Path(asked.question)), offer.names)
         plan.tell(emit, "the question")
-        if plan.penniless:
-            emit(Notice(_PENNILESS))
+        if plan.answer_only:
+            emit(Notice(_ANSWER_ONLY))
         turn = self._turn_now = Turn(
             frame,
             mode=kit.cast.mode,
@@ -451,7 +449,7 @@ class Conversation:
         await attempts.end(ended.status)
         return ended
 
-    def _costs(self, asked: Asked, plan: LivePlan, offer: Offer) -> str:
+    def _costs(self, asked: Asked, plan: TurnPlan, offer: Offer) -> str:
         """What whoever plans branches is told of costs; may block."""
         size = input_size(asked.attachments, self._kit.bench.size_of_named(asked.question))
         return costs_text(plan, self._kit.planning.profiled(), offer.names, size)
@@ -470,15 +468,15 @@ class Conversation:
         emit(event)
         return event.text
 
-    async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> LivePlan:
+    async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
         view = next_view(self.memory, self._kit.catalog, question, names=(), context=context)
-        outset = await asyncio.to_thread(Outset.of, question, self._kit, view)
-        plan = LivePlan(outset, self._kit, caps)
+        inputs = await asyncio.to_thread(PlanInputs.of, question, self._kit, view)
+        plan = TurnPlan(inputs, self._kit, caps)
         await plan.renew()
         return plan
 
-    def _source(self, offer: Offer, plan: LivePlan) -> Source:
+    def _source(self, offer: Offer, plan: TurnPlan) -> Source:
         """The row of guards, built from the innermost."""
         kit = self._kit
         row: Source = Logged(Paid(Runner(kit.catalog), kit.catalog, kit.purse), kit.catalog, kit.log)
@@ -488,7 +486,7 @@ class Conversation:
         row = Affordable(row, kit.catalog, kit.purse, self._ask_for_money)
         planned = Planned(Registered(row), plan, self._ask_for_money)
         row = Known(Repeated(planned, kit.catalog), kit.catalog)
-        recorder = Recorder(kit, self.session, self._turns, plan.outset.question)
+        recorder = Recorder(kit, self.session, self._turns, plan.inputs.question)
         return Meta(
             Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),
             catalog=kit.catalog,
@@ -506,7 +504,7 @@ class Conversation:
         return self._kit.cast.measure(document, self.presentation)
 
 
-def _hearing(plan: LivePlan, emit: Emit) -> Emit:
+def _hearing(plan: TurnPlan, emit: Emit) -> Emit:
     """An emit that the plan hears too."""
 
     def heard(event: Event) -> None:

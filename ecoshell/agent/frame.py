@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ecoshell.agent.mode import View
-from ecoshell.agent.steering import Steering, Unsteered
+from ecoshell.agent.planning import PlanPolicy, Unplanned
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.skills import SkillLibrary
@@ -31,7 +31,7 @@ class Frame:
     """What questions of the history have at their head of where the agent works."""
     costs: str = ""
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
-    plan: Steering = field(default_factory=Unsteered)
+    plan: PlanPolicy = field(default_factory=Unplanned)
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""

@@ -14,13 +14,13 @@ from typing import Any, Protocol, cast
 from ecoshell.agent.approval import Approvals, Petition, Ruling
 from ecoshell.agent.deeds import Guess
 from ecoshell.agent.kit import Log
-from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import CallFinished, CallStarted, Emit
 from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
 from ecoshell.models.base import Traits
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import TABLE_B2
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
@@ -64,7 +64,7 @@ class Scene:
     """Who made the call; empty where no model did."""
     node: bool = False
     """Whether it is a node of a parallel plan, which decides itself what is made again."""
-    thought: Thought | None = None
+    thought: StepCost | None = None
     """What thinking of the call took; None is all that was thought since the call before it."""
 
     @property

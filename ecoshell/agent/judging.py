@@ -20,8 +20,8 @@ from ecoshell.messages import Call, Message, Observation
 from ecoshell.models.base import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
 from ecoshell.planning.judging.classifier import Classifier, judgeable, load
-from ecoshell.planning.judging.judges import Verdict, by_rules
 from ecoshell.planning.judging.payload import unwrapped
+from ecoshell.planning.judging.rules import Verdict, by_rules
 from ecoshell.tools.results import clip
 from ecoshell.untrusted import visible_line
 

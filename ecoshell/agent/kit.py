@@ -10,7 +10,7 @@ from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.person import Person
-from ecoshell.agent.plan.choices import Planning
+from ecoshell.agent.planning import Planning
 from ecoshell.agent.purse import Purse
 from ecoshell.agent.workbench import Workbench
 from ecoshell.budget.price import Price

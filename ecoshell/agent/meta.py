@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ecoshell.agent.guards import Scene, Source, refuse, unknown_tool, unwrap
-from ecoshell.agent.plan.guard import Planned
+from ecoshell.agent.plan_checks import Planned
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from ecoshell.agent.kit import Kit
 from ecoshell.agent.memory import Shown
-from ecoshell.agent.plan.live import LivePlan
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of
 from ecoshell.catalog.registration import (
     FORGOTTEN,
@@ -74,13 +74,13 @@ class Offer:
         )
 
 
-def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
+def make_offer(plan: TurnPlan, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
     """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
 
     Only the context shortens the names, and a strict plan. `told` is all the model reads besides: earlier turns, and
     the question with what goes along with it.
     """
-    question = plan.outset.question
+    question = plan.inputs.question
     cast, catalog = kit.cast, kit.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
     listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
@@ -113,23 +113,23 @@ def make_offer(plan: LivePlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
 
 
 def _decide(
-    plan: LivePlan, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
+    plan: TurnPlan, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
 ) -> Decision:
     """Whose documents are worth having from the start, at this model's prices."""
     cast = kit.cast
     characters = sum(len(message.text) for message in told)
     usual = Workload()
     work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(documents, plan.outset.chances, lambda text: cast.sizes([text])[0])
+    candidates = candidates_of(documents, plan.inputs.chances, lambda text: cast.sizes([text])[0])
     decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
     return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
 
 
-def _policy(plan: LivePlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
+def _policy(plan: TurnPlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
     context, traits = kit.cast.context, kit.cast.model.traits
     unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
-    forgotten, room = _forgotten(plan.outset.record, local=traits.local and unpriced), _documents_room(plan, kit)
+    forgotten, room = _forgotten(plan.inputs.record, local=traits.local and unpriced), _documents_room(plan, kit)
     policy = Policy(kit.registration, kit.presentation, whole, room, forgotten=forgotten, native=unpriced)
     if context is not None:
         policy = replace(policy, little=int(context * LITTLE_SHARE))
@@ -145,9 +145,9 @@ def _policy(plan: LivePlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
     return policy
 
 
-def _documents_room(plan: LivePlan, kit: Kit) -> int | None:
+def _documents_room(plan: TurnPlan, kit: Kit) -> int | None:
     """Tokens that documents may take up front, by the context and by the caps; None is no limit."""
-    context, found, price = kit.cast.context, plan.draft.means, kit.cast.price
+    context, found, price = kit.cast.context, plan.priced.remaining, kit.cast.price
     rooms = [] if context is None else [context // _DOCUMENTS_SHARE]
     if found is not None:
         share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ecoshell.agent.judging import Judge
 from ecoshell.agent.kit import Cast
-from ecoshell.agent.plan.choices import Planning
+from ecoshell.agent.planning import Planning
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import StoreError
 from ecoshell.paths import Paths
-from ecoshell.planning.btp.attempts import AttemptRow
-from ecoshell.planning.btp.base import Experienced
-from ecoshell.planning.btp.encoders import encoder_for
-from ecoshell.planning.btp.experience import Columns, ExperienceStore
-from ecoshell.planning.btp.past import Past
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import Columns, Experienced, ExperienceStore
+from ecoshell.planning.btp.similarity import WordEncoder
 from ecoshell.planning.catp.costs import ProfileStore, cost_table
+from ecoshell.planning.mode_choice import AttemptRow
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -30,7 +29,7 @@ def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], Cast]) ->
     store = _opened(paths)
     planning = Planning(
         records=store,
-        past=Past(store, encoder_for(settings.experience.similarity)),
+        past=Past(store, WordEncoder()),
         judge=Judge(kind=lambda: planning.judged_by, cast=cast, file=paths.judge_file),
     )
     follow_plan(planning, settings)

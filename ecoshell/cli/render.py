@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
-from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.agent.printing import (
     context_line,
     dollars,
@@ -56,6 +55,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Call
 from ecoshell.options import ROLES
+from ecoshell.planning.plan_news import newly_barred, outlook
 from ecoshell.sessions.branching import Branching
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.branches import Drawing, headline

@@ -209,7 +209,7 @@ class ExperienceSettings(Section):
     record: Flag = True
     """Whether uses are recorded."""
     similarity: Literal["auto", "words", "embeddings"] = "auto"
-    """How questions are compared: by their words, or by the model of the `embeddings` extra where that is installed."""
+    """Questions are compared by their words, whatever it says; the other words are those of older settings."""
 
 
 class RegistrationSettings(Section):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.agent.plan.news import price_range
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import EcoshellError, StoreError
 from ecoshell.events import (
@@ -26,6 +25,7 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
 )
+from ecoshell.planning.plan_news import price_range
 from ecoshell.tui.figures import amount
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft

@@ -21,15 +21,13 @@ from ecoshell.agent.guards import refuse
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import UsageError
 from ecoshell.messages import FINISH, Call, Observation, ToolDocument
-from ecoshell.planning.btp.attempts import AttemptRow
-from ecoshell.planning.btp.base import Evidence
-from ecoshell.planning.btp.encoders import WordEncoder
+from ecoshell.planning.btp.evidence import Evidence, Past
 from ecoshell.planning.btp.experience import Columns
-from ecoshell.planning.btp.past import Past
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import chance, frequency_bound, priors, value
-from ecoshell.planning.judging.judges import by_rules
+from ecoshell.planning.btp.plan import Candidate, TaskPlan, chance, frequency_bound, priors, value
+from ecoshell.planning.btp.similarity import WordEncoder
 from ecoshell.planning.judging.payload import unwrapped
+from ecoshell.planning.judging.rules import by_rules
+from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.strategies.base import (
     Act,
     ActAll,

@@ -28,7 +28,7 @@ from ecoshell.events import (
 )
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Attempt
+from ecoshell.planning.btp.experience import Attempt
 
 QUESTION = "How many lines has notes.txt?"
 PRICE = (Decimal(1), Decimal(4))

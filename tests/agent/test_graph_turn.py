@@ -12,7 +12,6 @@ from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
-from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.agent.rules import Rules
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
@@ -33,6 +32,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Observation
 from ecoshell.options import Options
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
 
@@ -436,7 +436,7 @@ async def test_a_plan_with_its_estimates_and_every_change_can_be_written_and_rea
 
 
 async def test_the_next_turn_expects_of_a_plan_what_the_last_one_took_without_the_time_to_draft_it(play, monkeypatch):
-    monkeypatch.setattr(Thought, "part", lambda thought, of: replace(thought, seconds=1_000.0))
+    monkeypatch.setattr(StepCost, "part", lambda thought, of: replace(thought, seconds=1_000.0))
     lines = [plan(source=[]), finish("ok")] * 2
     async with play(lines, strategy="graph", registration="all") as shell:
         add(shell, Probe("source"))

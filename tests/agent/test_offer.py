@@ -40,7 +40,7 @@ async def test_so_is_a_model_of_a_server_that_has_no_price(play):
 async def test_a_model_with_a_price_never_has_read_file_as_a_bare_name_beside_an_unlikelier_document(play, question):
     async with play([finish("ok")], price=PRICE) as shell:
         offered = of(await turn(shell, question), ToolsOffered)[0]
-        chances = shell.conversation.plan.outset.chances
+        chances = shell.conversation.plan.inputs.chances
     hidden = [name for name in offered.names if name not in offered.upfront]
     assert not hidden or min(chances[name] for name in offered.upfront) > max(chances[name] for name in hidden)
 

@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, of, say, turn
 from graph_turns import Probe, add
 
-from ecoshell.agent.plan.limits import Limits
+from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.budget.caps import CapState
 from ecoshell.events import BudgetSettled, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.messages import Usage
@@ -109,33 +109,41 @@ def caps(**limits):
     return [CapState(scope, "tokens", limit, 0, 0) for scope, limit in limits.items()]
 
 
-def test_the_caps_that_stand_first_are_no_change():
-    limits = Limits()
-    assert limits.change == ""
-    limits.follow(caps(session=10))
-    assert limits.change == ""
+async def reasons(play, *standing):
+    """The reasons a plan gives as these caps stand one after another, and once the last of them were told."""
+    found = []
+    async with play([]) as shell:
+        now = iter(standing)
+
+        async def caps_at_rest():
+            return next(now)
+
+        shell.kit.purse.caps_at_rest = caps_at_rest
+        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        for _ in standing[1:]:
+            await plan.renew()
+            found.append(plan.event().reason)
+        plan.tell(lambda _: None, "")
+    return found, plan._caps_changed
 
 
-def test_each_cap_that_was_set_changed_or_removed_is_named_until_it_is_told():
-    limits = Limits()
-    limits.follow(caps(turn=5, session=10, day=7))
-    limits.follow([*caps(session=20, day=7), CapState("month", "usd", 500_000_000, 0, 0)])
-    assert limits.change == (
-        "the session's cap is 20 tokens now and the month's cap is $0.50 now and the turn's cap was removed"
-    )
-    limits.tell()
-    assert limits.change == ""
+async def test_the_caps_that_stand_first_are_no_change(play):
+    assert await reasons(play, caps(session=10), caps(session=10)) == ([""], "")
 
 
-def test_a_change_that_was_taken_back_before_it_was_told_is_none():
-    limits = Limits()
-    for limit in (10, 20, 10):
-        limits.follow(caps(session=limit))
-    assert limits.change == ""
+async def test_each_cap_that_was_set_changed_or_removed_is_named_until_it_is_told(play):
+    now = [*caps(session=20, day=7), CapState("month", "usd", 500_000_000, 0, 0)]
+    words = "the session's cap is 20 tokens now and the month's cap is $0.50 now and the turn's cap was removed"
+    assert await reasons(play, caps(turn=5, session=10, day=7), now, now) == ([words, words], "")
+
+
+async def test_a_change_that_was_taken_back_before_it_was_told_is_none(play):
+    found, _ = await reasons(play, *(caps(session=limit) for limit in (10, 20, 10)))
+    assert found == ["the session's cap is 20 tokens now", ""]
 
 
 def test_what_a_turn_has_spent_is_its_calls_and_its_tools():
-    limits = Limits()
-    limits.see(BudgetSettled(1, "single", "m", 700, Usage(60, 40), reported=True, seconds=2.0))
-    limits.see(CallFinished("c1", "slow", True, "", False, 0.1, spent_nano=50))
-    assert (limits.spent("usd"), limits.spent("tokens")) == (750, 100)
+    thinking = ThinkingCost(registers_freely=False)
+    thinking.see(BudgetSettled(1, "single", "m", 700, Usage(60, 40), reported=True, seconds=2.0))
+    thinking.see(CallFinished("c1", "slow", True, "", False, 0.1, spent_nano=50))
+    assert (thinking.spent.amount("usd"), thinking.spent.amount("tokens")) == (750, 100)

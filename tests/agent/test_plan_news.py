@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from plan_play import ADVICE, BLACKLISTED, PLANNED, PROMPT, QUOTA, SPENT, USED, plan_of_many
 
-from ecoshell.agent.plan.news import newly_barred, outlook, planned_share, price_range
 from ecoshell.budget.money import amount_text
+from ecoshell.planning.plan_news import newly_barred, outlook, planned_share, price_range
 
 
 def test_a_first_plan_counts_its_tools_and_gives_the_price_range_of_the_turn():

@@ -7,12 +7,11 @@ from functools import partial
 import pytest
 
 from ecoshell.agent.kit import Cast
-from ecoshell.agent.plan.choices import Planning
-from ecoshell.agent.plan.recording import remember
-from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.agent.planning import Planning, remember
 from ecoshell.errors import StoreError
 from ecoshell.messages import Call
 from ecoshell.modes.single import Single
+from ecoshell.planning.btp.costs import StepCost
 
 
 class Paced(Single):
@@ -50,18 +49,18 @@ async def planned(play):
         shell.kit.cast = Cast(model, mode)
         shell.kit.planning.strict = True
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
-        await plan.settle(plan.outset.view, shell.kit.catalog.names)
+        await plan.settle(plan.inputs.view, shell.kit.catalog.names)
         yield plan, mode
 
 
 def counting(plan, tool, helpful):
     """A use of a tool being counted."""
-    used = plan.count(Call(tool, {}, tool), Thought(), price=0, seconds=0.1, helpful=helpful)
+    used = plan.count(Call(tool, {}, tool), StepCost(), price=0, seconds=0.1, helpful=helpful)
     return asyncio.create_task(used)
 
 
 def uses(plan, tool):
-    return plan.draft.plan.row(tool).used
+    return plan.priced.plan.row(tool).used
 
 
 async def test_an_older_plan_never_takes_the_place_of_a_newer_one(planned):

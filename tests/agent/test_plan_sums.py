@@ -8,9 +8,8 @@ from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add
 
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.plan.forethought import Forethought
-from ecoshell.agent.plan.text import standing_text
-from ecoshell.agent.plan.tool_costs import Thought
+from ecoshell.agent.plan_command import standing_text
+from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.events import (
     BranchLeft,
     BudgetSettled,
@@ -22,6 +21,7 @@ from ecoshell.events import (
     ToolRegistered,
 )
 from ecoshell.messages import Usage
+from ecoshell.planning.btp.costs import StepCost
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 LONG = "I do not know what to do about this. " * 12
@@ -127,7 +127,7 @@ async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_a
 
 
 def told(*events, freely=False):
-    forethought = Forethought(registers_freely=freely)
+    forethought = ThinkingCost(registers_freely=freely)
     for event in events:
         forethought.see(event)
     return forethought
@@ -136,27 +136,27 @@ def told(*events, freely=False):
 def test_what_was_thought_pays_until_the_call_has_ended():
     started, ended = CallStarted("c1", "alpha", {}), CallFinished("c1", "alpha", True, "", False, 0.1)
     running = told(SETTLED, started)
-    assert (running.taken, running.ahead) == (Thought(), Thought(700, 100, 2.0))
-    assert told(SETTLED, started, ended).ahead == Thought()
+    assert (running.taken, running.ahead) == (StepCost(), StepCost(700, 100, 2.0))
+    assert told(SETTLED, started, ended).ahead == StepCost()
 
 
 def test_a_judge_thinks_for_nobody():
     judged = BudgetSettled(1, JUDGE, "m", 700, Usage(60, 40), reported=True, seconds=2.0)
-    assert told(judged).ahead == told(judged).taken == Thought()
+    assert told(judged).ahead == told(judged).taken == StepCost()
 
 
 def test_with_the_next_step_only_what_was_proposed_still_pays():
     dead, proposed = told(SETTLED, StepStarted(1, "single", "m")), told(SETTLED, PROPOSED, SETTLED)
     dead.step()
     proposed.step()
-    assert (dead.ahead, dead.taken.tokens) == (Thought(), 100)
-    assert proposed.ahead == Thought(700, 100, 2.0)
+    assert (dead.ahead, dead.taken.tokens) == (StepCost(), 100)
+    assert proposed.ahead == StepCost(700, 100, 2.0)
 
 
 def test_a_branch_that_is_left_takes_what_was_thought_on_it_along():
     left = told(SETTLED, PROPOSED, BranchLeft((), 1, "given up"))
     left.step()
-    assert left.ahead == Thought()
+    assert left.ahead == StepCost()
 
 
 @pytest.mark.parametrize(("freely", "tokens"), [(False, 0), (True, 100)])

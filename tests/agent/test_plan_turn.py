@@ -11,11 +11,11 @@ from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.person import Approval, LimitChoice
-from ecoshell.agent.plan.told import Told
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.money import Amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (
+    BranchLeft,
     BudgetSettled,
     CallFinished,
     CallJudged,
@@ -27,11 +27,12 @@ from ecoshell.events import (
     ToolsOffered,
     TurnFinished,
 )
+from ecoshell.messages import Call
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Use, document_hash
-from ecoshell.planning.btp.experience import ExperienceStore
-from ecoshell.planning.judging.judges import Verdict
+from ecoshell.planning.btp.costs import StepCost
+from ecoshell.planning.btp.experience import ExperienceStore, Use, document_hash
+from ecoshell.planning.judging.rules import Verdict
 
 COUNT = say("Count them.", "count_text", path="notes.txt")
 READ = say("Read it.", "read_file", path="notes.txt")
@@ -555,13 +556,26 @@ async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
     assert (use.tool, use.helpful, use.ok) == ("run_python", None, False)
 
 
-async def test_after_going_back_a_search_is_told_again_what_is_barred(play):
-    told = Told()
-    told.begin(["a", "b"], [])
-    assert told.news("c1", {"a": "quota"}) == (["a"], [])
-    told.go_back(())
-    assert told.news("c2", {"a": "quota", "x": "budget"}) == (["a"], [])
-    assert told.news("c3", {}) == ([], ["a"])
+async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
+    async with play([], registration="all", budget="90000tok") as shell:
+        shell.kit.planning.strict, shell.kit.planning.earned = True, False
+        plan = await shell.conversation.foresee("How many lines has notes.txt?")
+        await plan.settle(plan.inputs.view, shell.kit.catalog.names)
+
+        async def used(tool, call):
+            return await plan.count(Call(tool, {}, call), StepCost(), price=0, seconds=0.1, helpful=True)
+
+        first, second = await used("count_text", "c1"), await used("read_file", "c2")
+        plan.see(BranchLeft(("c1",), 1, "given up"))
+        kept = await used("list_files", "c3")
+        plan.see(BranchLeft((), 1, "given up"))
+        anew = await used("calculate", "c4")
+    assert [("count_text" in note, "read_file" in note) for note in (first, second, kept, anew)] == [
+        (True, False),
+        (False, True),
+        (False, True),
+        (True, True),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,12 @@ from agent_play import counts, finish, register, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.plan.draft import Draft
-from ecoshell.agent.plan.means import Means
-from ecoshell.agent.plan.why import explained
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure, Use, document_hash
-from ecoshell.planning.btp.costs import Expected
-from ecoshell.planning.btp.plan import Candidate, TaskPlan
-from ecoshell.planning.btp.value import frequency_bound, value
+from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.explain import explain
+from ecoshell.planning.btp.plan import Candidate, TaskPlan, frequency_bound, value
 
 PRICE = (Decimal(1), Decimal(4))
 COUNT = say("", "count_text", path="notes.txt")
@@ -174,14 +172,16 @@ def plans(draw):
         )
         for tool, past in known.items()
     ]
-    means = draw(st.one_of(st.none(), st.builds(Means, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000))))
+    means = draw(
+        st.one_of(st.none(), st.builds(RemainingBudget, st.just(unit), st.integers(0, 20_000), st.integers(0, 9_000)))
+    )
     paid = 0 if means is None else draw(st.sampled_from([0, 0, 700]))
     budget = None if means is None else means.budget + paid
     beyond = {tool for tool, cost in costs.items() if budget is not None and cost.total > budget}
     plan = task.solve(
         budget, candidates, beyond=beyond | set(draw(st.lists(st.sampled_from(sorted(known)), max_size=1)))
     )
-    return Draft(plan, unit, means, costs, paid), known, used
+    return PricedPlan(plan, unit, means, costs, paid), known, used
 
 
 def amounts(text):
@@ -199,7 +199,7 @@ def test_every_figure_and_relation_is_true(planned, enforced):
     draft, known, used = planned
     for row in draft.plan.rows:
         past = known[row.tool]
-        text = explained(draft, row.tool, past, threshold=TAU, enforced=enforced)
+        text = explain(draft, row.tool, past, threshold=TAU, enforced=enforced)
         judged = [helpful for tool, helpful in used if tool == row.tool]
         _check_worth(text, row)
         _check_bound(line(text, "bound"), row, past, judged)
@@ -254,14 +254,14 @@ def _check_cost(told, row, past):
 
 
 def _check_budget(text, draft):
-    if draft.means is None:
+    if draft.remaining is None:
         assert "budget R" not in text
         return
     told = line(text, "budget R")
     paid = amounts(found[0]) if (found := re.search(r"[^ ]+(?: tokens)? paid already", told)) else [0]
     numbers = amounts(told.replace(found[0], "")) if found else amounts(told)
     left, left_before, aside = numbers
-    assert (left_before, aside, *paid) == (draft.means.cap, draft.means.reserved, draft.paid)
+    assert (left_before, aside, *paid) == (draft.remaining.cap, draft.remaining.reserved, draft.paid)
     assert ("−" in told) == (left_before - aside + draft.paid >= 0)
     assert left == max(0, left_before - aside + draft.paid) == max(0, draft.plan.budget)
 
@@ -293,7 +293,7 @@ def _check_outcome(text, draft, row, judged):
         assert False in judged
         assert True not in judged
     if "does not even pay" in text:
-        assert draft.means.reserved > draft.means.cap
+        assert draft.remaining.reserved > draft.remaining.cap
     if found := re.search(r"is worth more \((.*?)\) for less \((.*?)\)", text):
         value, chance, worth, asked = figures(found[1])
         assert worth == pytest.approx(value * chance, abs=1e-3)

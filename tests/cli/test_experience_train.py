@@ -9,8 +9,7 @@ import pytest
 
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.experience import ExperienceStore, Use
 from ecoshell.planning.judging.classifier import load
 
 Shell = Callable[..., str]

@@ -11,8 +11,7 @@ import pytest
 
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Attempt, Use
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.experience import Attempt, ExperienceStore, Use
 from ecoshell.planning.btp.interchange import to_line
 
 USE = Use(

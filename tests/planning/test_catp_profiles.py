@@ -5,11 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from ecoshell.agent.plan.tool_costs import ToolCosts
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import StoreError
 from ecoshell.messages import Footprint
-from ecoshell.planning.btp.costs import Step
+from ecoshell.planning.btp.costs import StepCost, ToolCosts
 from ecoshell.planning.catp.costs import CostTable, Profile, ProfiledRun, ProfileStore, cost_table
 from ecoshell.tools.function import FunctionTool
 
@@ -55,7 +54,7 @@ def test_what_time_and_memory_are_worth_counts_into_the_cost_of_a_use_in_dollars
 
     catalog = Catalog([FunctionTool(look, effects=(), price_nano=7)])
     costs = ToolCosts(catalog, {}, ["look"], resources={"look": 500, "gone": 9})
-    step = Step(nano=100, tokens=20)
+    step = StepCost(nano=100, tokens=20)
     assert costs.expected("usd", step, hour_nano=0, freely=True)["look"].tool == 507
     assert costs.expected("tokens", step, hour_nano=0, freely=True)["look"].total == 20
 

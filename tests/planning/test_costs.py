@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure
-from ecoshell.planning.btp.costs import Step, expected_cost, pooled, with_sample, with_use
+from ecoshell.planning.btp.costs import StepCost, expected_cost, pooled, with_sample, with_use
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
 
-STEP = Step(nano=2_000, tokens=300)
+STEP = StepCost(nano=2_000, tokens=300)
 
 
 def test_before_any_use_the_declared_price_and_the_estimated_step_are_expected():
@@ -35,7 +35,7 @@ def test_in_tokens_only_the_model_step_counts():
 
 
 def test_a_step_of_unknown_price_leaves_the_tool_and_the_time():
-    assert expected_cost(NO_EVIDENCE, 500, Step(None, 300), "usd").total == 500
+    assert expected_cost(NO_EVIDENCE, 500, StepCost(None, 300), "usd").total == 500
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
@@ -50,7 +50,7 @@ def test_a_running_figure_is_the_mean_and_the_deviation_of_its_samples(samples):
 
 def test_a_use_in_this_task_changes_the_costs_and_not_the_value():
     past = Evidence(uses=1, weight=0.5, helpful_weight=0.5, price=Figure(1, 100.0, 0.0))
-    now = with_use(past, price=300, seconds=1.5, step=Step(None, 40))
+    now = with_use(past, price=300, seconds=1.5, step=StepCost(None, 40))
     assert (now.uses, now.weight, now.helpful_weight) == (2, 0.5, 0.5)
     assert now.price.mean == pytest.approx(200.0)
     assert now.step_nano.count == 0

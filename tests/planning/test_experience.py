@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from unprivileged import read_only_folder
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.btp.experience import Choice, ExperienceStore
+from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 
 USE = Use(

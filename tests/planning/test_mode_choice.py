@@ -14,12 +14,10 @@ from unprivileged import read_only_folder
 
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp.attempts import SHARPNESS
-from ecoshell.planning.btp.base import Attempt, Use
-from ecoshell.planning.btp.encoders import WordEncoder
-from ecoshell.planning.btp.experience import SCHEMA, Choice, ExperienceStore
-from ecoshell.planning.btp.past import Past
-from ecoshell.planning.mode_choice import CANDIDATES, NOTHING_KNOWN, ModeEvidence, choose
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import SCHEMA, Attempt, Choice, ExperienceStore, Use
+from ecoshell.planning.btp.similarity import WordEncoder
+from ecoshell.planning.mode_choice import CANDIDATES, NOTHING_KNOWN, SHARPNESS, ModeEvidence, choose
 
 HARD = "find the cause of the failing parser test and fix it"
 EASY = "what is the capital of France"

@@ -18,12 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, Figure, Use
-from ecoshell.planning.btp.encoders import Encoder, WordEncoder
-from ecoshell.planning.btp.experience import Choice, ExperienceStore
-from ecoshell.planning.btp.past import Past
-from ecoshell.planning.btp.value import frequency_bound, value
-from ecoshell.planning.btp.weighing import NEARNESS, OTHER_DOCUMENT
+from ecoshell.planning.btp.evidence import NEARNESS, NO_EVIDENCE, OTHER_DOCUMENT, Evidence, Figure, Past
+from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
+from ecoshell.planning.btp.plan import frequency_bound, value
+from ecoshell.planning.btp.similarity import FeatureIndex, WordEncoder
 
 WEATHER = "what is the weather in Paris"
 RAIN = "will it rain in Paris"
@@ -87,7 +85,7 @@ def test_without_experience_nothing_is_known_of_any_tool(store: ExperienceStore)
 def test_a_shell_without_experience_does_not_load_numpy(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path;"
-        "from ecoshell.planning.btp.encoders import WordEncoder; from ecoshell.planning.btp.past import Past;"
+        "from ecoshell.planning.btp.similarity import WordEncoder; from ecoshell.planning.btp.evidence import Past;"
         "from ecoshell.planning.btp.experience import ExperienceStore;"
         f"Past(ExperienceStore(Path({str(tmp_path / 'e.db')!r})), WordEncoder()).evidence('q', {{'look': 'now'}}, 'm');"
         "sys.exit('numpy' in sys.modules)"
@@ -294,7 +292,7 @@ def test_vectors_that_cannot_be_kept_are_tried_again_later_and_not_at_each_look(
     assert locked.attempts == 1
     locked.locked = False
     later = monotonic() + 3_600
-    monkeypatch.setattr("ecoshell.planning.btp.past.monotonic", lambda: later)
+    monkeypatch.setattr("ecoshell.planning.btp.evidence.monotonic", lambda: later)
     past.evidence(WEATHER, NOW, "small")
     assert locked.attempts == 2
     assert len(store.vectors("words-1")) == 4
@@ -360,7 +358,7 @@ histories = st.lists(
 ).map(numbered)
 
 
-def evidence_of(uses: Sequence[Use], query: str, encoder: Encoder) -> dict[str, Evidence]:
+def evidence_of(uses: Sequence[Use], query: str, encoder: WordEncoder) -> dict[str, Evidence]:
     with TemporaryDirectory() as folder:
         store = ExperienceStore(Path(folder) / "experience.db")
         try:
@@ -400,7 +398,7 @@ def test_the_order_in_which_uses_were_recorded_does_not_matter(uses, query, rand
 @given(histories, questions)
 def test_sums_are_those_of_the_formulas(uses, query):
     """Checked against the sums written out use by use (SPEC §2)."""
-    encoder, index = WordEncoder(), WordEncoder().index()
+    encoder, index = WordEncoder(), FeatureIndex()
     past = list(dict.fromkeys(one.query for one in uses))
     index.add(encoder.encode(past))
     cosine = dict(zip(past, index.cosines(encoder.encode([query])[0]).tolist(), strict=True))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.judging.classifier import DIMENSIONS, Classifier, features, load, save
-from ecoshell.planning.judging.training import LEAST, train
+from ecoshell.planning.btp.experience import Use
+from ecoshell.planning.judging.classifier import DIMENSIONS, LEAST, Classifier, features, load, save, train
 
 TOWNS = "Oslo Bergen Tromsø Bodø Narvik Hamar Voss Molde Ålesund Drammen Moss Larvik Skien Arendal"
 PLACES = TOWNS.split()

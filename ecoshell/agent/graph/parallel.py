@@ -8,8 +8,8 @@ from ecoshell.agent.frame import Frame
 from ecoshell.agent.graph.running import Finished, Run, Spending
 from ecoshell.agent.guards import Source
 from ecoshell.agent.mode import DraftTask, Mode, View
-from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.steering import Estimate
+from ecoshell.agent.planning import Estimate
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.events import Emit, GraphNode, GraphPlanned, Notice
 from ecoshell.messages import META_TOOLS, Attachment
@@ -138,12 +138,12 @@ def _tools(view: View, frame: Frame) -> dict[str, Signature]:
     return {name: signature(frame.catalog.document(name)) for name in names if name in frame.catalog}
 
 
-def costs_text(plan: LivePlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
+def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
     """What the prompt for a plan says of costs: by price and time, and by what a use takes of the machine (§3.2.1).
 
     Empty if nothing is known; `size` is the present input's in bytes, None is unknown.
     """
-    likely = sorted(tools, key=lambda tool: -plan.outset.chances.get(tool, 0.0))
+    likely = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
     spoken_of = [tool for tool in likely if tool in profiled.vectors or _figures(plan.expected(tool))][:MOST]
     figures = {tool: _figures(plan.expected(tool, size)) for tool in spoken_of}
     lines = [f"- {tool}: {said}" for tool, said in figures.items() if said]

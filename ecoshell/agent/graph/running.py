@@ -18,12 +18,12 @@ from ecoshell.agent.graph.arguments import direct_call
 from ecoshell.agent.guards import Scene, Source, unwrap
 from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.mode import FillTask, Mode
-from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.budget.sharing import sharing
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
 from ecoshell.events import BudgetSettled, Emit, Event, NodeChanged, Notice, TextArrived
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call
+from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.tpl import render
@@ -42,7 +42,7 @@ class Spending:
     """Passes events on, with the node they are about, and adds up what they say was spent on thinking."""
 
     def __init__(self, emit: Emit, node: str = "", call: str = "") -> None:
-        self.thought = Thought()
+        self.thought = StepCost()
         self.call = call
         """The id of the node's call."""
         self.tool_nano = 0
@@ -175,7 +175,7 @@ class Run:
         """Uses of each tool that have begun and not ended."""
         self._use_ended = asyncio.Condition()
 
-    async def whole(self, path: Path, number: int, share: Thought) -> Gathered:
+    async def whole(self, path: Path, number: int, share: StepCost) -> Gathered:
         """Run it from this path; `number` tells it from the turn's other plans in the ids of its calls, and `share` is
         what each node's part of drafting it took."""
         self._share = share

@@ -1,8 +1,8 @@
 """A parallel plan in a line, for whoever tells it."""
 
-from ecoshell.agent.plan.news import Written
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged
 from ecoshell.planning.catp.plan import TASK, longest_path
+from ecoshell.planning.plan_news import Written
 from ecoshell.sessions.branching import Branching
 from ecoshell.untrusted import visible_line
 

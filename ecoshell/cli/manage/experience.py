@@ -13,11 +13,9 @@ from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
-from ecoshell.planning.btp.base import Attempt, Experienced, Use
-from ecoshell.planning.btp.experience import Choice, ExperienceStore, Kept
+from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
-from ecoshell.planning.btp.tables import ATTEMPTS, USES
 from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 

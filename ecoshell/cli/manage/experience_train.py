@@ -7,8 +7,7 @@ from pathlib import Path
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore
-from ecoshell.planning.judging.classifier import save
-from ecoshell.planning.judging.training import Accuracy, Training, train
+from ecoshell.planning.judging.classifier import Accuracy, Training, save, train
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from ecoshell.agent.outlook import unpriced
-from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.plan.text import plan_table, standing_text
+from ecoshell.agent.plan_command import plan_table, standing_text
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
 from ecoshell.cli.arguments import options_from
 from ecoshell.cli.manage.show import print_json
@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> int:
     if not question:
         raise UsageError("The question is empty.", fix="Say what is to be planned, in quotes.")
     plan = asyncio.run(_planned(options_from(args), question))
-    if plan.outset.fault:
-        print(visible(plan.outset.fault), file=sys.stderr)
+    if plan.inputs.fault:
+        print(visible(plan.inputs.fault), file=sys.stderr)
     if args.json:
         print_json(_record(plan))
     else:
@@ -31,12 +31,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _planned(options: Options, question: str) -> LivePlan:
+async def _planned(options: Options, question: str) -> TurnPlan:
     shell = await assemble_view(options)
     try:
         caps = await caps_of(shell, options)
         plan = await shell.conversation.foresee(question, caps)
-        refused = unpriced(shell.kit.cast.mode.foresee(plan.outset.view), caps)
+        refused = unpriced(shell.kit.cast.mode.foresee(plan.inputs.view), caps)
         if refused is not None:
             raise refused
         return plan
@@ -44,7 +44,7 @@ async def _planned(options: Options, question: str) -> LivePlan:
         await shell.aclose()
 
 
-def _record(plan: LivePlan) -> dict[str, Any]:
+def _record(plan: TurnPlan) -> dict[str, Any]:
     """Amounts are whole nano-dollars or tokens, as `unit` says; without a cap it is null, as `fault` is without one."""
     told = plan.event()
     fields = ("tool", "value", "chance", "cost", "spread", "bound", "planned", "state", "why")
@@ -58,12 +58,12 @@ def _record(plan: LivePlan) -> dict[str, Any]:
         "planned_cost": told.planned_cost,
         "low": told.low,
         "high": told.high,
-        "fault": plan.outset.fault or None,
-        "rows": [{name: getattr(row, name) for name in fields} for row in plan.draft.plan.rows],
+        "fault": plan.inputs.fault or None,
+        "rows": [{name: getattr(row, name) for name in fields} for row in plan.priced.plan.rows],
     }
 
 
-def _text(plan: LivePlan) -> str:
+def _text(plan: TurnPlan) -> str:
     told = plan.event()
-    rows = sorted(plan.draft.plan.rows, key=lambda row: -row.value * row.chance)
+    rows = sorted(plan.priced.plan.rows, key=lambda row: -row.value * row.chance)
     return f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}"

@@ -1,21 +1,45 @@
-"""What one use of a tool is expected to cost: the tool, the model step that calls it, and the time (BTP eq. 1)."""
+"""What one use of a tool is expected to cost, and a plan by these costs under one cap (BTP §2.2, eq. 1)."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 from ecoshell.budget.money import Unit
-from ecoshell.planning.btp.base import Evidence, Figure
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.events import BudgetSettled
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence, Figure
+from ecoshell.planning.btp.plan import Plan
 
 SECONDS_PER_HOUR = 3600
+_SIGMAS = 2
+"""Standard deviations by which an estimated price range reaches above and below its mean."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What a model step is expected to take while there is no experience with it; unknown is None."""
+class StepCost:
+    """What a model step takes, or took; unknown money is None."""
 
-    nano: int | None
-    tokens: int
+    nano: int | None = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def plus(self, settled: BudgetSettled) -> "StepCost":
+        """The same with one more call."""
+        return self + StepCost(settled.spent_nano, settled.usage.total, settled.seconds)
+
+    def __add__(self, other: "StepCost") -> "StepCost":
+        nano = None if self.nano is None or other.nano is None else self.nano + other.nano
+        return StepCost(nano, self.tokens + other.tokens, self.seconds + other.seconds)
+
+    def amount(self, unit: Unit) -> int:
+        """What of it counts against a budget in this unit."""
+        return self.tokens if unit == "tokens" else self.nano or 0
+
+    def part(self, of: int) -> "StepCost":
+        """One of so many equal parts; amounts are rounded up, as costs are."""
+        nano = None if self.nano is None else -(-self.nano // of)
+        return StepCost(nano, -(-self.tokens // of), self.seconds / of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +66,7 @@ class Expected:
         return self.registering or self.step
 
 
-def expected_cost(evidence: Evidence, declared_nano: int, step: Step, unit: Unit, hour_nano: int = 0) -> Expected:
+def expected_cost(evidence: Evidence, declared_nano: int, step: StepCost, unit: Unit, hour_nano: int = 0) -> Expected:
     """c = c_tool + c_LLM + T: running means from experience, the declared price and an estimate before there are any.
 
     `hour_nano` is what an hour of waiting is worth. In tokens, tools and time cost nothing.
@@ -73,7 +97,7 @@ def pooled(figures: Iterable[Figure]) -> Figure:
     return Figure(count, sum(figure.count * figure.mean for figure in known) / count) if count else Figure()
 
 
-def with_use(evidence: Evidence, *, price: int, seconds: float, step: Step) -> Evidence:
+def with_use(evidence: Evidence, *, price: int, seconds: float, step: StepCost) -> Evidence:
     """The evidence after one more use in the present task; its costs count, its judgment is for the next task."""
     return replace(
         evidence,
@@ -88,3 +112,148 @@ def with_use(evidence: Evidence, *, price: int, seconds: float, step: Step) -> E
 def _up(amount: float) -> int:
     """Whole units, rounded up as costs are (BTP Appendix A.1)."""
     return max(0, math.ceil(round(amount, 6)))
+
+
+class ToolCosts:
+    """The expected cost of one use of each tool of a catalog; learns from the uses and steps of the turn."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        evidence: Mapping[str, Evidence],
+        registered: Iterable[str],
+        *,
+        resources: Mapping[str, int],
+    ) -> None:
+        """`resources` is what the time and memory of one use of a tool are worth, in nano-dollars."""
+        self._resources = resources
+        self._catalog = catalog
+        self._evidence = dict(evidence)
+        self._registered = set(registered)
+        self._tokens = Figure()
+        self._nano = Figure()
+        self._usual_tokens = pooled(known.step_tokens for known in evidence.values())
+        self._usual_nano = pooled(known.step_nano for known in evidence.values())
+
+    @property
+    def registered(self) -> frozenset[str]:
+        """Tools that can be called without registering them first."""
+        return frozenset(self._registered)
+
+    @property
+    def priced(self) -> bool:
+        """Whether any of the tools has a price of its own."""
+        return any(self._catalog.tool(name).price_nano for name in self._catalog.names)
+
+    def copy(self) -> "ToolCosts":
+        """The same costs, which learn by themselves from here on."""
+        twin = copy(self)
+        twin._evidence, twin._registered = dict(self._evidence), set(self._registered)
+        return twin
+
+    def register(self, tool: str) -> None:
+        """The tool can be called from now on."""
+        self._registered.add(tool)
+
+    def unregister(self, tools: Iterable[str]) -> None:
+        """A search has gone back behind their registration."""
+        self._registered.difference_update(tools)
+
+    def learn(self, tool: str, thought: StepCost, *, price: int, seconds: float) -> None:
+        """One use has cost this, and the step that called for it took `thought`."""
+        known = self._evidence.get(tool, NO_EVIDENCE)
+        self._evidence[tool] = with_use(known, price=price, seconds=seconds + thought.seconds, step=thought)
+        self._tokens = with_sample(self._tokens, thought.tokens)
+        if thought.nano is not None:
+            self._nano = with_sample(self._nano, thought.nano)
+
+    def expected(self, unit: Unit, guess: StepCost, *, hour_nano: int, freely: bool) -> dict[str, Expected]:
+        """What one use costs, with the step that registers the tool where this is still to come.
+
+        `guess` is what a step is estimated to take, until the turn has seen some; `freely` says that registering takes
+        no step.
+        """
+        step = self._step(guess)
+        registering = 0 if freely else step.tokens if unit == "tokens" else step.nano or 0
+        costs: dict[str, Expected] = {}
+        for name in self._catalog.names:
+            declared = self._catalog.tool(name).price_nano
+            cost = expected_cost(self._evidence.get(name, NO_EVIDENCE), declared, step, unit, hour_nano=hour_nano)
+            if unit == "usd":
+                cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
+            costs[name] = cost if name in self._registered else replace(cost, registering=registering)
+        return costs
+
+    def of_one_use(self, tool: str) -> tuple[int, float | None]:
+        """The price of one use in nano-dollars, and its seconds, thinking of the call included; None is unknown."""
+        known = self._evidence.get(tool, NO_EVIDENCE)
+        price = math.ceil(known.price.mean) if known.price.count else self._catalog.tool(tool).price_nano
+        return price, known.seconds.mean if known.seconds.count else None
+
+    def _step(self, guess: StepCost) -> StepCost:
+        """What a step takes: the mean of this turn's, else of all uses with this model, else the guess."""
+        tokens = self._tokens if self._tokens.count else self._usual_tokens
+        nano = self._nano if self._nano.count else self._usual_nano
+        return StepCost(
+            math.ceil(nano.mean) if nano.count else guess.nano,
+            math.ceil(tokens.mean) if tokens.count else guess.tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingBudget:
+    """What the tightest cap of one unit leaves, and what of it is reserved for the prompts and the answer."""
+
+    unit: Unit
+    cap: int
+    reserved: int
+
+    @property
+    def budget(self) -> int:
+        """R, in the unit; below 0 when even the answer may not fit (SPEC §2)."""
+        return self.cap - self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class PricedPlan:
+    """A plan under one cap; `remaining` is None without one."""
+
+    plan: Plan = field(default_factory=Plan)
+    unit: Unit = "tokens"
+    remaining: RemainingBudget | None = None
+    costs: Mapping[str, Expected] = field(default_factory=dict[str, Expected])
+    paid: int = 0
+    """What of the planned uses is paid already: thinking that is to lead to the next of them."""
+    priors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What tools are worth before their own history, where that is not the paper's."""
+
+    @property
+    def budget(self) -> int | None:
+        """What the planned uses may cost, with what is paid of them; None without a cap."""
+        return None if self.remaining is None else max(0, self.remaining.budget + self.paid)
+
+    @property
+    def room(self) -> float:
+        """What the cap leaves, in what all bounds would cost: of several caps, the tightest has the least."""
+        wanted = sum(max(1, row.bound) * row.cost for row in self.plan.rows)
+        return math.inf if self.remaining is None or not wanted else self.remaining.budget / wanted
+
+    def price_range(
+        self, chances: Mapping[str, float], answer: StepCost, *, enforced: bool
+    ) -> tuple[int | None, int | None]:
+        """What the turn takes from here, at least and at most, as far as can be told; None when a price is unknown.
+
+        Mean and deviation of the planned uses, each drawn by its tool's chance of use, and the price of an answer.
+        """
+        least = answer.tokens if self.unit == "tokens" else answer.nano
+        if least is None:
+            return None, None
+        allowed = [row for row in self.plan.rows if row.state == "planned" or not enforced]
+        drawn = [(min(chances.get(row.tool, 0.0), 1.0) * max(1, row.left), row) for row in allowed]
+        mean = sum(uses * row.cost for uses, row in drawn)
+        variance = sum(min(uses, 1) * (row.cost**2 + row.spread**2) for uses, row in drawn)
+        reach = _SIGMAS * math.sqrt(variance)
+        high = least + math.ceil(mean + reach)
+        if self.remaining is not None:
+            high = min(high, self.remaining.cap)
+        return min(high, least + max(0, math.floor(mean - reach))), high

@@ -1,20 +1,22 @@
 """The experience of one user: every use of a tool, in one SQLite file that all shells write to (BTP §2.2, U).
 
-Beside the uses it keeps attempts: what came of each question in each mode.
+Beside the uses it keeps attempts: what came of each question in each mode. Each stands in a row whose question stands
+in a table of its own.
 """
 
+import hashlib
+import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ecoshell.budget.database import Database
-from ecoshell.errors import UsageError
-from ecoshell.planning.btp.attempts import AttemptRow
-from ecoshell.planning.btp.base import Attempt, Experienced, Use
-from ecoshell.planning.btp.tables import ATTEMPTS, USES, Table, storable
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.messages import ToolDocument
+from ecoshell.planning.mode_choice import AttemptRow
 
 VERSION = 2
 SCHEMA = """
@@ -42,13 +44,174 @@ CREATE UNIQUE INDEX attempts_once ON attempts (session, turn, mode) WHERE sessio
 CREATE INDEX attempts_of_query ON attempts (query)
 """
 """What version 2 has beside version 1."""
-
-T = TypeVar("T", Use, Attempt)
-
+MARKED = "you"
+"""Who judged what the person marked."""
 _LARGEST = 2**63 - 1
 """SQLite's largest whole number."""
 _NOT_KEPT = "The turn goes on; what it has learned is tried again with the next use."
 _AS_BEFORE = "Everything stays as it was."
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of one tool, U = ⟨q, d(t), p, r⟩ (BTP §2.2), as it is kept; texts are redacted before they come here."""
+
+    query: str
+    tool: str
+    document_hash: str
+    arguments: str
+    """JSON text, shortened."""
+    result: str
+    """The beginning of what came back."""
+    result_hash: str
+    ok: bool
+    helpful: bool | None
+    """None when nobody could tell."""
+    judged_by: str
+    """`rules`, `classifier`, `model` or `you`; empty when nobody judged."""
+    model: str
+    price_nano: int
+    """Of the tool itself."""
+    step_nano: int | None
+    """Of the model step that made the call; None when its price is unknown."""
+    step_tokens: int
+    """Tokens of that step, read and written."""
+    seconds: float
+    """Of the tool and of that step."""
+    size_level: int
+    """0 to 3, by the length of the arguments."""
+    session: str = ""
+    turn: int = 0
+    call: str = ""
+    """The call's id within its turn; with session and turn it names the use."""
+    at: str = ""
+    """UTC, ISO 8601."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What came of one question in one mode, as it is kept; the question is redacted before it comes here.
+
+    A turn in which one mode goes on where another gave up is two attempts.
+    """
+
+    query: str
+    mode: str
+    """`single` or `umi`."""
+    models: str
+    """Who played: one name, or those of the roles joined by `+`."""
+    strategy: str
+    outcome: str
+    """`answered`, `gave_up` or `limit`."""
+    price_nano: int | None
+    """Of models and tools; None when a part of it is unknown."""
+    tokens: int
+    """Read and written."""
+    seconds: float
+    """Of models and tools, without waiting for a person."""
+    session: str = ""
+    turn: int = 0
+    """With session and mode it names the attempt."""
+    at: str = ""
+    """UTC, ISO 8601."""
+
+
+Experienced = Use | Attempt
+"""What an experience is made of."""
+
+T = TypeVar("T", Use, Attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """One kind of experience: where it stands, and what names a row of it."""
+
+    name: str
+    kind: type[T]
+    noun: str
+    sign: str
+    """What stands before its numbers, so that they are told from those of another kind."""
+    key: str
+    """The column that, with session and turn, names a row."""
+    read: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Columns that are read in the place of others."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Its columns, but for the question."""
+        return tuple(spec.name for spec in fields(self.kind) if spec.name != "query")
+
+    @property
+    def select(self) -> str:
+        """All rows, each with its number and its question."""
+        read = ", ".join(self.read.get(name, name) for name in self.columns)
+        return f"SELECT {self.name}.id AS id, text AS query, {read} FROM {self.joined}"
+
+    @property
+    def joined(self) -> str:
+        """The table beside the questions."""
+        return f"{self.name} JOIN queries ON queries.id = {self.name}.query"
+
+    @property
+    def named(self) -> str:
+        """The row of a name, with the words of the index, without which it would not be used."""
+        return f"session != '' AND session = ? AND turn = ? AND {self.key} = ?"
+
+    def name_of(self, item: T) -> tuple[str, int, str]:
+        """What names it, where it has a session."""
+        return storable(item.session), item.turn, storable(getattr(item, self.key))
+
+    def there(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
+        """The row that is there under its name."""
+        return db.execute(f"SELECT * FROM {self.name} WHERE {self.named}", self.name_of(item)).fetchone()
+
+    def insert(self, db: sqlite3.Connection, item: T, **beside: object) -> None:
+        """Keep one that is not there, with what stands `beside` it in columns of its own."""
+        text = storable(item.query)
+        db.execute("INSERT OR IGNORE INTO queries (text) VALUES (?)", (text,))
+        query = db.execute("SELECT id FROM queries WHERE text = ?", (text,)).fetchone()[0]
+        values = [getattr(item, name) for name in self.columns]
+        stored = [storable(value) if isinstance(value, str) else value for value in values]
+        columns = ("query", *self.columns, *beside)
+        places = ", ".join("?" * len(columns))
+        db.execute(
+            f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})", (query, *stored, *beside.values())
+        )
+
+    def as_stored(self, item: T) -> T:
+        """As it is read again."""
+        texts = {spec.name: storable(getattr(item, spec.name)) for spec in fields(item) if spec.type is str}
+        return replace(item, **texts)
+
+    def kept(self, row: sqlite3.Row) -> T:
+        """Raises StoreError for a value that cannot be there: SQLite keeps any value in any column."""
+        values: dict[str, Any] = {}
+        for spec in fields(self.kind):
+            value, kind = row[spec.name], spec.type
+            if kind in (bool, bool | None):
+                value = {0: False, 1: True}.get(value, value)
+            if not isinstance(value, kind):  # pyright: ignore[reportArgumentType]
+                number = f"{self.sign}{row['id']}"
+                raise StoreError(
+                    f"The experience is damaged: {self.noun} {number} has no valid `{spec.name}`.",
+                    fix=f"Forget it with `ecoshell experience forget {number}`.",
+                )
+            values[spec.name] = value
+        return self.kind(**values)
+
+
+USES = Table(
+    "uses",
+    Use,
+    noun="use",
+    sign="",
+    key="call",
+    read={
+        "helpful": "COALESCE(mark, helpful) AS helpful",
+        "judged_by": f"CASE WHEN mark IS NULL THEN judged_by ELSE '{MARKED}' END AS judged_by",
+    },
+)
+ATTEMPTS = Table("attempts", Attempt, noun="attempt", sign="a", key="mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,3 +482,14 @@ def _drop_what_nothing_needs(db: sqlite3.Connection) -> None:
 
 def _count_up(db: sqlite3.Connection) -> None:
     db.execute("UPDATE state SET generation = generation + 1")
+
+
+def storable(text: str) -> str:
+    """The text without what SQLite cannot keep: halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def document_hash(document: ToolDocument) -> str:
+    """Sixteen hex digits that change when the tool's description or parameters do."""
+    text = json.dumps([document.description, document.parameters], sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

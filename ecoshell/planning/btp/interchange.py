@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar, cast
 
 from ecoshell.errors import UsageError
-from ecoshell.planning.btp.base import Attempt, Experienced, Use
+from ecoshell.planning.btp.experience import Attempt, Experienced, Use
 
 FORMAT = "ecoshell-experience/1"
 _MOST = 2**63 - 1

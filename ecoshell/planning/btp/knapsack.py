@@ -152,7 +152,8 @@ class _Search:
         before: list[tuple[Integers, Integers]] = []
         for at in range(len(packs) - 1, -1, -1):
             before.append((value, cost))
-            fit = int(np.searchsorted(cost, self._budget - pack_costs[at], "right"))
+            room = self._budget - int(pack_costs[at])
+            fit = int(np.searchsorted(cost, room, "right"))
             value = np.concatenate((value, value[:fit] + pack_values[at]))
             cost = np.concatenate((cost, cost[:fit] + pack_costs[at]))
             order = cost.argsort(kind="stable")

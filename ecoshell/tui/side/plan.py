@@ -7,9 +7,9 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ecoshell.agent.plan.news import planned_share, price_range
 from ecoshell.budget.money import counted
 from ecoshell.events import PlanChanged, PlanRow
+from ecoshell.planning.plan_news import planned_share, price_range
 from ecoshell.tui.figures import amount
 from ecoshell.tui.side.board import Board
 from ecoshell.tui.side.graph import COMFORTABLE as GRAPH_LINES

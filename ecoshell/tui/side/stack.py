@@ -12,9 +12,9 @@ from textual.layout import Layout
 from textual.message import Message
 from textual.widget import Widget
 
-from ecoshell.agent.plan.news import planned_share
 from ecoshell.budget.caps import CapState
 from ecoshell.events import Event
+from ecoshell.planning.plan_news import planned_share
 from ecoshell.tui.side.board import Board, Section
 from ecoshell.tui.side.budget import BudgetPanel
 from ecoshell.tui.side.list_panel import ListPanel

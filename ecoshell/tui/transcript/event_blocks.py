@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.graph.telling import outcome
-from ecoshell.agent.plan.news import newly_barred, outlook
 from ecoshell.agent.printing import (
     context_line,
     mode_line,
@@ -49,6 +48,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
+from ecoshell.planning.plan_news import newly_barred, outlook
 from ecoshell.sessions.branching import Branching
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.branches import Drawing, headline

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from ecoshell.agent.plan.news import planned_share
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -31,6 +30,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.options import ROLES
+from ecoshell.planning.plan_news import planned_share
 from ecoshell.sessions.branching import Branching
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of

@@ -20,11 +20,10 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.messages import Usage
-from ecoshell.planning.btp.base import Use
-from ecoshell.planning.btp.encoders import WordEncoder
-from ecoshell.planning.btp.experience import ExperienceStore
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import ExperienceStore, Use
 from ecoshell.planning.btp.knapsack import solve
-from ecoshell.planning.btp.past import Past
+from ecoshell.planning.btp.similarity import WordEncoder
 from ecoshell_bench.speed.knapsacks import OrTools, instances
 from ecoshell_bench.speed.measuring import Measurement, Take, against, told
 

@@ -1,24 +1,68 @@
-"""How a plan stands in the way of a call: it bars what may not be used, and has every result judged and counted."""
+"""How a plan stands in the way of a call: it blocks what may not be used, and has every result judged and recorded."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 from ecoshell.agent.guards import AskForMoney, Scene, Source, refuse
-from ecoshell.agent.plan.choices import Judge
-from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.plan.recording import Recorder
+from ecoshell.agent.kit import Kit
+from ecoshell.agent.planning import Judge, now, remember
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.events import CallJudged
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.judging.judges import Verdict
+from ecoshell.planning.btp.costs import StepCost
+from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
+from ecoshell.planning.judging.rules import Verdict
+from ecoshell.secrecy import environ
 
 _STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
 _UNJUDGED = Verdict(None, "", "the turn was stopped")
 
 
+class Recorder:
+    """Keeps the uses of one turn; that one cannot be kept ends nothing."""
+
+    def __init__(self, kit: Kit, session: str, turn: int, question: str) -> None:
+        self._kit = kit
+        self._session = session
+        self._turn = turn
+        self._question = question
+
+    async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: StepCost, scene: Scene) -> None:
+        """Keep one use."""
+        spent = scene.bill.spent_nano
+        await remember(self._kit.planning, lambda: self._use(call, seen, verdict, thought, spent), scene.emit)
+
+    def _use(self, call: Call, seen: Observation, verdict: Verdict, thought: StepCost, price_nano: int) -> Use:
+        size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
+        return Use(
+            query=beginning(self._question, environ, QUERY),
+            tool=call.name,
+            document_hash=document_hash(self._kit.catalog.document(call.name)),
+            arguments=redacted_json(call.arguments, environ, ARGUMENTS),
+            result=beginning(seen.text, environ, RESULT),
+            result_hash=digest(seen.text, environ),
+            ok=seen.ok,
+            helpful=verdict.helpful,
+            judged_by=verdict.by,
+            model=self._kit.model,
+            price_nano=price_nano,
+            step_nano=thought.nano,
+            step_tokens=thought.tokens,
+            seconds=seen.seconds + thought.seconds,
+            size_level=size_level(size),
+            session=self._session,
+            turn=self._turn,
+            call=call.id,
+            at=now(),
+        )
+
+
 class Planned:
     """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2); where that is for money, the person is asked."""
 
-    def __init__(self, inner: Source, plan: LivePlan, ask: AskForMoney) -> None:
+    def __init__(self, inner: Source, plan: TurnPlan, ask: AskForMoney) -> None:
         self._inner = inner
         self._plan = plan
         self._ask = ask
@@ -46,7 +90,7 @@ class Planned:
 class Judged:
     """Has the result of every call that ran judged, counted, recorded and planned for."""
 
-    def __init__(self, inner: Source, *, plan: LivePlan, judge: Judge, recorder: Recorder) -> None:
+    def __init__(self, inner: Source, *, plan: TurnPlan, judge: Judge, recorder: Recorder) -> None:
         self._inner = inner
         self._plan = plan
         self._judge = judge
@@ -63,7 +107,7 @@ class Judged:
         if seen.refused:
             return seen
         call = scene.bill.made or call
-        verdict = await self._judge.judge(self._plan.outset.question, call, seen, scene.emit)
+        verdict = await self._judge.judge(self._plan.inputs.question, call, seen, scene.emit)
         note = await self._plan.count(
             call, thought, price=scene.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
         )

@@ -1,18 +1,20 @@
-"""What planning is equipped with: the choices a person may change, and what was experienced before."""
+"""How turns are planned: the choices a person may change, what was experienced before, and what a plan is to a turn."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Literal, Protocol
 
 from ecoshell.budget.money import NANO
 from ecoshell.errors import StoreError
-from ecoshell.events import Emit
+from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.btp.base import Evidence, Experienced
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import Experienced
 from ecoshell.planning.catp.costs import ALPHA, CostTable
-from ecoshell.planning.judging.judges import Verdict
-from ecoshell.planning.mode_choice import ModeEvidence
+from ecoshell.planning.judging.rules import Verdict
 
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 JudgeKind = Literal["rules", "classifier", "model"]
@@ -29,14 +31,6 @@ class Records(Protocol):
     def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool: ...
 
     def close(self) -> None: ...
-
-
-class Experience(Protocol):
-    """What the past says of tools and modes; may block, and raise StoreError and ModelMissing."""
-
-    def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> Mapping[str, Evidence]: ...
-
-    def modes(self, query: str, models: Mapping[str, str]) -> Mapping[str, ModeEvidence]: ...
 
 
 class Judge(Protocol):
@@ -64,7 +58,8 @@ class Planning:
     """How turns are planned from the next one on."""
 
     records: Records
-    past: Experience
+    past: Past
+    """What was experienced says of tools and modes; may block, and raise StoreError."""
     judge: Judge
     mode: PlanMode = "btp"
     threshold: float = 0.15
@@ -118,3 +113,74 @@ class Planning:
     def tells(self) -> bool:
         """Whether costs and budget are written into the prompt, the paper's +Prompt."""
         return "prompt" in self.mode
+
+
+async def remember(planning: Planning, made: Callable[[], Experienced], emit: Emit) -> None:
+    """Keep what is made in a thread; that it cannot be kept yet is told when it is the first that waits."""
+    if not planning.recording:
+        return
+    try:
+        await asyncio.to_thread(lambda: planning.keep(made()))
+    except StoreError as failure:
+        emit(Notice(f"What this turn came to is not remembered for planning yet. {failure}"))
+
+
+def now() -> str:
+    """The time as experience keeps it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one use of a tool is expected to take; unknown is None."""
+
+    price_nano: int | None = None
+    seconds: float | None = None
+
+
+class PlanPolicy(Protocol):
+    """The plan of one turn, as the driver and the guards see it."""
+
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        """Tools that may not be used now, whoever asks, each with the reason in a word: budget, quota or blacklist."""
+        ...
+
+    def refusal(self, tool: str) -> str:
+        """Why a call of the tool that is asked for would be refused now, and what is affordable instead.
+
+        Empty where it would not. May take a moment.
+        """
+        ...
+
+    def allows(self, tool: str) -> int | None:
+        """How many more uses of a tool are allowed now; None where nothing limits them."""
+        ...
+
+    def expected(self, tool: str) -> Estimate:
+        """What one use of a tool is expected to take; may block."""
+        ...
+
+    async def refresh(self, emit: Emit) -> None:
+        """Plan anew if something has changed since."""
+        ...
+
+
+class Unplanned:
+    """No plan: nothing is forbidden."""
+
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        return {}
+
+    def refusal(self, tool: str) -> str:
+        return ""
+
+    def allows(self, tool: str) -> int | None:
+        return None
+
+    def expected(self, tool: str) -> Estimate:
+        return Estimate()
+
+    async def refresh(self, emit: Emit) -> None:
+        """Nothing can have changed."""

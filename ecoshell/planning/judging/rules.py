@@ -1,14 +1,25 @@
-"""The shapes of results that did not help: a failure, a mistake of the caller, nothing at all."""
+"""Whether a result helped: what rules can tell of it (BTP §2.4, SPEC §2).
 
+A result that failed by itself, or is empty, did not help. A call that was not run, or whose caller gave what does not
+fit or is not there, says nothing about the tool: forbidding `read_file` after one mistyped path would end the task.
+
+`payload` reads what a tool said; here is what that tells of a failure, of a mistake of the caller, of nothing at
+all.
+"""
+
+import json
 import re
+from dataclasses import dataclass
 
-from ecoshell.messages import Call
-from ecoshell.planning.judging import reports
-from ecoshell.planning.judging.payload import Payload
+from ecoshell.messages import Call, Observation
+from ecoshell.planning.judging.payload import Payload, empty, failing, texts
 
-SHORT = 600
+_SHOWN = 120
+_ABOUT_ERRORS = re.compile(r"error|exception|fail|trace|\blogs?\b|crash|\bbugs?\b", re.IGNORECASE)
+_A_FILE = re.compile(r"path|file", re.IGNORECASE)
+_SHORT = 600
 """Characters up to which a text may be an error message as a whole; a longer one is a document, of whatever."""
-BRIEF = 300
+_BRIEF = 300
 """Characters up to which a text may say, as a whole, that nothing was found."""
 
 
@@ -102,23 +113,82 @@ _ASKING = frozenset(_ASKING_WORDS.split())
 _NAME_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
-def failure(said: Payload) -> str:
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a result helped; None when it says nothing about the tool, or nobody could tell."""
+
+    helpful: bool | None
+    by: str
+    """`rules`, `classifier` or `model`; empty when nobody judged."""
+    reason: str
+    """In a few words; what a tool said in them is data."""
+    sure: bool = True
+    """Whether there is nothing more to tell: False where only reading the result against the question could."""
+
+
+def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
+    """The verdict of rules on one result; never raises.
+
+    They are sure of failures, of empty results and of mistakes of the caller. Of anything else they say that it helped,
+    without having read it.
+    """
+    if observation.refused:
+        return Verdict(None, "", "the call was not run")
+    said = Payload.of(observation)
+    if said.failed:
+        return _failed(call, _complaint(said))
+    if observation.changes:
+        return Verdict(True, "rules", "it changed files")
+    message = _failure(said)
+    if not message:
+        return _read(call, said)
+    if not said.is_json and _may_be_wanted(query, call, said.text):
+        return Verdict(None, "", "it reads like an error, which may be what was asked for", sure=False)
+    return _failed(call, message)
+
+
+def _read(call: Call, said: Payload) -> Verdict:
+    """The verdict on a result that tells of no failure."""
+    if _silent(said):
+        return Verdict(None, "", "it had nothing to show", sure=False)
+    if not _nothing(said):
+        return Verdict(True, "rules", "it gave a result", sure=False)
+    if _acts(call.name):
+        return Verdict(None, "", "it did something and had nothing to say", sure=False)
+    return Verdict(False, "rules", "it found nothing")
+
+
+def _failed(call: Call, message: str) -> Verdict:
+    shown = " ".join(message.split())[:_SHOWN]
+    if _mistake(call, message):
+        return Verdict(None, "", f"the call was wrong, not the tool: {shown}")
+    return Verdict(False, "rules", f"it failed: {shown}" if shown else "it failed")
+
+
+def _may_be_wanted(query: str, call: Call, text: str) -> bool:
+    """Whether a text that reads like an error may be the answer: errors were asked about, or it is a file's."""
+    given = json.dumps(list(call.arguments.values()), ensure_ascii=False, default=str)
+    from_file = "\n" in text and any(map(_A_FILE.search, call.arguments))
+    return from_file or bool(_ABOUT_ERRORS.search(f"{query} {given}"))
+
+
+def _failure(said: Payload) -> str:
     """What went wrong, where a result says so though the call was reported as done; empty for any other result."""
     if said.is_json:
-        return reports.failing(said.value)[:BRIEF]
+        return failing(said.value)[:_BRIEF]
     if _TRACE.match(said.text):
         return _gist(said.text)
-    shown = len(said.text) <= SHORT and bool(_ERROR.match(said.text))
-    marked = len(said.text) <= BRIEF and bool(_MARKED.search(said.text))
+    shown = len(said.text) <= _SHORT and bool(_ERROR.match(said.text))
+    marked = len(said.text) <= _BRIEF and bool(_MARKED.search(said.text))
     return _gist(said.text) if shown or marked else ""
 
 
-def complaint(said: Payload) -> str:
+def _complaint(said: Payload) -> str:
     """What went wrong, of a call that was reported as failed."""
-    return (reports.failing(said.value)[:BRIEF] if said.is_json else "") or _gist(said.text)
+    return (failing(said.value)[:_BRIEF] if said.is_json else "") or _gist(said.text)
 
 
-def mistake(call: Call, message: str) -> bool:
+def _mistake(call: Call, message: str) -> bool:
     """Whether the caller is to blame and can correct it: arguments that do not fit, or name what is not there."""
     if _PROGRAM.search(message) or _ILL_FORMED.search(message):
         return True
@@ -130,22 +200,22 @@ def mistake(call: Call, message: str) -> bool:
     return bool(_WRONG_VALUE.search(message)) or (absent and _quotes(message, call))
 
 
-def nothing(said: Payload) -> bool:
+def _nothing(said: Payload) -> bool:
     """Whether a result is empty: no text, null, nothing but empty lists, or words that say so."""
     if said.is_json:
-        return reports.empty(said.value)
+        return empty(said.value)
     text = said.text
-    if len(text) > BRIEF:
+    if len(text) > _BRIEF:
         return False
     return not text or bool(_UNFINISHED.search(text) or _NOTHING.match(text)) or _heading_alone(text)
 
 
-def silent(said: Payload) -> bool:
+def _silent(said: Payload) -> bool:
     """Whether a result only says that there is nothing to show, which may be just as it should be."""
     return not said.is_json and bool(_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text))
 
 
-def acts(tool: str) -> bool:
+def _acts(tool: str) -> bool:
     """Whether a tool, by its name, does something rather than look something up, so that it may well say nothing."""
     words = (word.lower() for word in _NAME_WORDS.findall(tool))
     return next((word in _ACTING for word in words if word in _ACTING or word in _ASKING), False)
@@ -155,7 +225,7 @@ def _gist(text: str) -> str:
     """The line that says what went wrong: the last of a stack trace or a program's output, else the first."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     last = bool(_TRACE.match(text)) and "Traceback" in text
-    return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:BRIEF]
+    return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:_BRIEF]
 
 
 def _heading_alone(text: str) -> bool:
@@ -164,4 +234,4 @@ def _heading_alone(text: str) -> bool:
 
 def _quotes(message: str, call: Call) -> bool:
     """Whether a message holds a value that the call gave."""
-    return any(len(value) > 1 and value in message for value in reports.texts(dict(call.arguments)))
+    return any(len(value) > 1 and value in message for value in texts(dict(call.arguments)))

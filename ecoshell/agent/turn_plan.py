@@ -1,0 +1,521 @@
+"""The plan of one turn: made before its first step, and anew as costs, caps and results come in (SPEC §2).
+
+`PlanInputs` is what a question is planned from and stays, `PlanSnapshot` what the plan is made of at one moment, and
+`TurnPlan` follows the turn by its events and makes the plan anew.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ecoshell.agent.judging import ROLE as JUDGE
+from ecoshell.agent.kit import Cast, Kit
+from ecoshell.agent.mode import Foreseen, ForeseenCall, View
+from ecoshell.agent.outlook import of_aside, used
+from ecoshell.agent.planning import Estimate
+from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import Hold
+from ecoshell.budget.money import Unit, amount_text
+from ecoshell.errors import LimitReached, StoreError
+from ecoshell.events import (
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    Emit,
+    Event,
+    PlanChanged,
+    PlanRow,
+    StepProposed,
+    ToolRegistered,
+)
+from ecoshell.messages import Call, Usage
+from ecoshell.planning.btp.costs import Expected, PricedPlan, RemainingBudget, StepCost, ToolCosts
+from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
+from ecoshell.planning.btp.experience import document_hash
+from ecoshell.planning.btp.explain import after_result, before_question, explain, refused
+from ecoshell.planning.btp.plan import HELPFUL_PRIOR, Candidate, TaskPlan, chance, frequency_bound, priors, value
+from ecoshell.planning.mode_choice import NOTHING_KNOWN, ModeEvidence
+
+MOST_ROWS = 60
+"""Rows an event carries; thousands of tools would fill the session's log."""
+STEP_OUTPUT = 200
+"""Tokens a step is expected to write: thought and call, a round mean of recorded runs (catalog/registration)."""
+_CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """What one question is planned from: what experience says of each tool, and how likely each is to be used."""
+
+    question: str
+    view: View
+    evidence: Mapping[str, Evidence]
+    chances: Mapping[str, float]
+    priors: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What each tool is worth before its own history, by its fit and by tools like it."""
+    record: ModeEvidence = NOTHING_KNOWN
+    """How the models that think now have done with questions like this one."""
+    fault: str = ""
+    """Why experience could not be read; then the plan is made without it."""
+
+    @classmethod
+    def of(cls, question: str, kit: Kit, view: View) -> "PlanInputs":
+        """Everything known before the first step; reads the experience, so may block."""
+        hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
+        evidence: Mapping[str, Evidence] = {}
+        record, fault = NOTHING_KNOWN, ""
+        try:
+            evidence = kit.planning.past.evidence(question, hashes, kit.model)
+            mode = kit.cast.mode.name
+            record = kit.planning.past.modes(question, {mode: kit.playing(mode)})[mode]
+        except StoreError as failure:
+            fault = f"This turn is planned without experience. {failure}"
+        fits = kit.ranker.chances(question)
+        usual = sum(fits.values()) / max(1, len(fits))
+        chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
+        kinds = {document.name: document.server for document in kit.catalog.documents}
+        return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A plan, and what it was reckoned with."""
+
+    foreseen: Foreseen = field(default_factory=lambda: Foreseen(()))
+    priced: PricedPlan = field(default_factory=PricedPlan)
+    shown: tuple[PlanRow, ...] = ()
+    """The rows an event carries: what was used, then what is planned, by what it is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSnapshot:
+    """All that a plan is made of and that changes in a turn; of equal snapshots the plans are the same."""
+
+    caps: tuple[CapState, ...]
+    cast: Cast
+    aside: Hold | None
+    view: View
+    ahead: StepCost
+    """What was thought towards the next use: a part of its cost that is paid already."""
+    threshold: float
+    strict: bool
+    hour_nano: int
+    uses: Mapping[str, int]
+    registered: frozenset[str]
+    inputs: PlanInputs = field(compare=False)
+    task: TaskPlan = field(compare=False)
+    """A copy of the turn's, as `tools` is: what both have learned comes of the uses."""
+    tools: ToolCosts = field(compare=False)
+
+    def solve(self) -> Solved:
+        """The plan by the tightest of the caps; computes, so it belongs into a thread."""
+        foreseen = self.cast.mode.foresee(self.view)
+        remaining = remaining_budgets(self.caps, self.aside, foreseen)
+        guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
+        units: tuple[Unit, ...] = (*remaining,) or (self._usual_unit(),)
+        costs = {
+            unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=self.cast.registers_freely)
+            for unit in units
+        }
+        beyond = {
+            name
+            for unit, found in remaining.items()
+            for name, cost in costs[unit].items()
+            if cost.total > found.budget + self._paid_of(cost)  # not even one use fits
+        }
+        plans = [self._plan(unit, remaining.get(unit), costs[unit], beyond) for unit in units]
+        tightest = min(plans, key=lambda plan: plan.room)
+        rows = tightest.plan.rows
+        shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
+        return Solved(foreseen, tightest, tuple(shown[:MOST_ROWS]))
+
+    def _paid_of(self, cost: Expected) -> int:
+        """What of a use is paid already, if it comes next: no more of what was thought than thinking of it takes."""
+        return min(self.ahead.amount(cost.unit), cost.next_thought)
+
+    def _plan(
+        self, unit: Unit, found: RemainingBudget | None, costs: Mapping[str, Expected], beyond: Collection[str]
+    ) -> PricedPlan:
+        """The plan in one unit.
+
+        What is paid already depends on the use that comes next, which must be a planned one: while no planned tool
+        would have that much of its cost paid, the plan is made again with what the dearest of them would have.
+        """
+        before: Mapping[str, float] = {} if self.strict else self.inputs.priors
+        candidates: list[Candidate] = []
+        for name, cost in costs.items():  # values and bounds come from before the turn, costs from now
+            past = self.inputs.evidence.get(name, NO_EVIDENCE)
+            worth = value(past, before.get(name, HELPFUL_PRIOR))
+            bound = frequency_bound(past, worth, self.threshold)
+            known, likely = past.weight > 0, self.inputs.chances.get(name, 0.0)
+            candidates.append(Candidate(name, worth, bound, cost.total, cost.spread, known=known, chance=likely))
+        if found is None:
+            return PricedPlan(self.task.solve(None, candidates), unit, None, costs, priors=before)
+        paid = max(map(self._paid_of, costs.values()), default=0)
+        while True:
+            plan = self.task.solve(found.budget + paid, candidates, beyond=beyond)
+            most = max((self._paid_of(costs[row.tool]) for row in plan.rows if row.left), default=0)
+            if most >= paid:
+                return PricedPlan(plan, unit, found, costs, paid, before)
+            paid = most
+
+    def _usual_unit(self) -> Unit:
+        """The unit to speak in without a cap: dollars, unless everything is free."""
+        prices = [model.traits.price for model in self.cast.models]
+        costs_money = any(price is not None and price.worst(1, 1) for price in prices)
+        return "usd" if self.tools.priced or costs_money else "tokens"
+
+
+def remaining_budgets(caps: Iterable[CapState], aside: Hold | None, foreseen: Foreseen) -> dict[Unit, RemainingBudget]:
+    """What the caps leave, by unit; what is set aside for the answer counts as reserved, not as used."""
+    found: dict[Unit, RemainingBudget] = {}
+    for cap in caps:
+        left = cap.limit - used(cap, aside)
+        if cap.unit in found and left >= found[cap.unit].cap:
+            continue
+        if aside is None:
+            reserved = of_aside(foreseen).in_unit_of(cap) or 0
+        else:
+            reserved = (aside.nano or 0) if cap.unit == "usd" else aside.tokens
+        found[cap.unit] = RemainingBudget(cap.unit, max(0, left), reserved)
+    return found
+
+
+def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
+    """What these calls are expected to take, without a tokenizer; each at its model's price, unknown where one is."""
+    nano: int | None = 0
+    tokens = 0
+    for call in calls:
+        request, price = call.request, call.traits.price
+        texts = [message.text for message in request.messages] + [tool.as_entry() for tool in request.tools]
+        read = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
+        usage = Usage(input=read, output=min(request.max_tokens, STEP_OUTPUT))
+        nano = None if nano is None or price is None else nano + price.cost(usage)
+        tokens += usage.total
+    return StepCost(nano, tokens)
+
+
+class ThinkingCost:
+    """What was thought towards the next use of a tool, and what of that is paid ahead; hears every event of a turn.
+
+    A use costs the thinking that calls for it. What of that is thought already has left the caps and is not to be paid
+    again, as long as a use can come of it: a thought that turned out to call for none was paid for nothing.
+    """
+
+    def __init__(self, *, registers_freely: bool) -> None:
+        """`registers_freely`: registering takes no thought of its own, so what was thought goes on to the call."""
+        self.taken = StepCost()
+        """All that was thought since the last call: what the next one comes to have cost."""
+        self.ahead = StepCost()
+        """What of it may still lead to a call, and of a call under way what led to it."""
+        self.spent = StepCost()
+        """What the turn has spent, tools included."""
+        self._registers_freely = registers_freely
+        self._proposed = StepCost()
+        """What proposals took that wait to be chosen."""
+
+    def see(self, event: Event) -> None:
+        """Take an event into account."""
+        match event:
+            case BudgetSettled():
+                self.spent = self.spent.plus(event)
+                if event.role != JUDGE:
+                    self.taken, self.ahead = self.taken.plus(event), self.ahead.plus(event)
+            case StepProposed():
+                self._proposed = self.ahead
+            case CallStarted():
+                self.taken = StepCost()
+            case CallFinished():
+                self.spent = self.spent + StepCost(event.spent_nano)
+                self.drop()
+            case BranchLeft():
+                self.drop()
+            case ToolRegistered() if event.by == "agent" and not self._registers_freely:
+                self.taken = StepCost()
+                self.drop()
+            case _:
+                pass
+
+    def step(self) -> None:
+        """A step begins: of the thoughts before it, only those that were proposed can still lead to a call."""
+        self.ahead = self._proposed
+
+    def drop(self) -> None:
+        """No call comes any more of what was thought."""
+        self.ahead = self._proposed = StepCost()
+
+
+class TurnPlan:
+    """One turn's plan. Call `renew` first; after `settle` it is the turn's policy, and hears every event."""
+
+    def __init__(self, inputs: PlanInputs, kit: Kit, caps: Sequence[CapState] | None = None) -> None:
+        """`caps` are to be planned under in the place of the purse's."""
+        self.inputs = inputs
+        self._kit = kit
+        self._given = caps
+        self._caps: Sequence[CapState] = caps or ()
+        self._told_caps: Sequence[CapState] | None = caps
+        """The caps as they were told of last; None before they were read."""
+        self._view = inputs.view
+        planning = kit.planning
+        self._strict = planning.strict
+        self._task = TaskPlan([], threshold=planning.threshold, strict=planning.strict, earned=planning.earned)
+        registered = (tool.name for tool in inputs.view.registered)
+        self._tools = ToolCosts(kit.catalog, inputs.evidence, registered, resources=planning.resources)
+        self._thinking = ThinkingCost(registers_freely=kit.registers_freely)
+        self._known: set[str] = set()
+        """The tools that the model can name."""
+        self._told_forbidden: dict[str, frozenset[str]] = {}
+        """What the model was told is forbidden, after each call, by its id and in order; "" is the question."""
+        self._solved = Solved()
+        self._made_of: PlanSnapshot | None = None
+        """What the plan was made of; while that is the same, so is the plan."""
+        self._renewing = asyncio.Lock()
+        self._number = 0
+        self._mode = "off"
+        """The mode that was last told of."""
+        self._pending = ""
+        """What has changed since the plan was made; empty when nothing has."""
+        self._reason = ""
+        """Why the plan was made that was last told of."""
+
+    @property
+    def priced(self) -> PricedPlan:
+        """The plan as it stands."""
+        return self._solved.priced
+
+    @property
+    def thought(self) -> StepCost:
+        """What has been thought since the last call: by one step, or by those that a search compared."""
+        return self._thinking.taken
+
+    @property
+    def enforced(self) -> bool:
+        """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
+        return self._kit.planning.binds and self.priced.remaining is not None
+
+    @property
+    def forbidden(self) -> Mapping[str, str]:
+        return self.priced.plan.forbidden if self.enforced else {}
+
+    @property
+    def _unplanned(self) -> Mapping[str, str]:
+        """Tools that are not planned though a cap stands, each with the reason."""
+        return {row.tool: row.why for row in self.priced.plan.rows if not row.left} if self.enforced else {}
+
+    @property
+    def hidden(self) -> Collection[str]:
+        """Tools that are not even offered: strictly those that are forbidden; else a cap hides no name."""
+        return self.forbidden if self._strict else ()
+
+    @property
+    def answer_only(self) -> bool:
+        """Whether an answer fits what is left, and no tool beside it."""
+        found, reasons = self.priced.remaining, set(self.forbidden.values())
+        all_forbidden = len(self.forbidden) == len(self.priced.plan.rows)
+        return found is not None and found.budget >= 0 and all_forbidden and reasons == {"budget"}
+
+    def refusal(self, tool: str) -> str:
+        why = self.forbidden.get(tool)
+        better = self.priced.plan.better(tool) if self.enforced and not self._strict else None
+        return "" if why is None and better is None else refused(self.priced, tool, why, better, self._known)
+
+    def shortage(self, tool: str) -> LimitReached | None:
+        """What a tool refused for money lacks, in the figures of the plan; None where another reason bars it."""
+        priced, found, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
+        if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
+            return None
+        aside = self._kit.cast.mode.aside
+        caps = [cap for cap in self._caps if cap.unit == found.unit]
+        tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
+        better = priced.plan.better(tool)
+        need = cost.total + found.reserved - priced.paid + (better.cost if better is not None else 0)
+        if tightest is None or need <= found.cap:
+            return None
+
+        def shown(amount: int) -> str:
+            return amount_text(amount, found.unit)
+
+        beside = f", and {better.tool} ({shown(better.cost)}) is worth more" if better is not None else ""
+        return LimitReached(
+            f"{tool} is expected to cost {shown(cost.total)}. The {tightest.scope}'s cap has {shown(found.cap)} left, "
+            f"of which {shown(found.reserved)} is reserved for the answer, so {shown(priced.budget or 0)} is for tools"
+            f"{beside}.",
+            scope=tightest.scope,
+            need=need,
+            left=found.cap,
+            unit=found.unit,
+        )
+
+    def allows(self, tool: str) -> int | None:
+        row, budget = self.priced.plan.row(tool), self.priced.plan.budget
+        if not self.enforced or row is None or budget is None:
+            return 0 if self.enforced else None
+        if self._strict or tool in self.forbidden:
+            return row.left
+        return budget // row.cost if row.cost else None
+
+    def expected(self, tool: str, size: int | None = None) -> Estimate:
+        """By experience, this turn's included; before there is any by the declared price and the tool's profile.
+
+        `size` is the input's in bytes, None is unknown. By experience, the seconds include thinking of the call. May
+        block.
+        """
+        price, seconds = self._tools.of_one_use(tool)
+        return Estimate(price, self._kit.planning.profiled().seconds(tool, size) if seconds is None else seconds)
+
+    async def renew(self) -> None:
+        """Plan with what is known now; tells nobody.
+
+        Branches of a plan finish at the same time: one renewal waits for another, and often finds its plan made.
+        """
+        async with self._renewing:
+            if self._given is None:
+                with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
+                    self._caps = await self._kit.purse.caps_at_rest()
+                    if self._told_caps is None:  # those that stand first are no change
+                        self._told_caps = self._caps
+            snapshot = self._snapshot()
+            if snapshot != self._made_of:
+                self._solved = await asyncio.to_thread(snapshot.solve)
+                self._made_of = snapshot
+
+    def _snapshot(self) -> PlanSnapshot:
+        kit = self._kit
+        return PlanSnapshot(
+            caps=tuple(self._caps),
+            cast=kit.cast,
+            aside=kit.cast.mode.aside,
+            view=self._view,
+            ahead=self._thinking.ahead,
+            threshold=kit.planning.threshold,
+            strict=self._strict,
+            hour_nano=kit.planning.hour_nano,
+            uses=dict(self._task.uses),
+            registered=self._tools.registered,
+            inputs=self.inputs,
+            task=self._task.copy(),
+            tools=self._tools.copy(),
+        )
+
+    async def settle(self, view: View, offered: Sequence[str]) -> None:
+        """Plan with what the model is really shown, of which these names are offered."""
+        self._view = view
+        self._known = {*offered, *self._tools.registered}
+        self._told_forbidden[""] = self._known_forbidden
+        await self.renew()
+
+    def see(self, event: Event) -> None:
+        """Take one of the turn's events into account; what it changes is planned for at the next `refresh`."""
+        self._thinking.see(event)
+        match event:
+            case ToolRegistered():
+                self._tools.register(event.name)
+                self._known.add(event.name)
+                if event.by != "upfront":
+                    self._pending = f"{event.name} was registered"
+            case BranchLeft():  # the search goes on behind the calls of the path, and so does what the model was told
+                told = self._told_forbidden.items()
+                self._told_forbidden = {call: names for call, names in told if not call or call in event.path}
+                if event.unregistered:
+                    self._tools.unregister(event.unregistered)
+                    self._pending = "a branch was left"
+            case _:
+                pass
+
+    async def refresh(self, emit: Emit) -> None:
+        """Plan anew for the step that comes now; tell of it as `follow` does."""
+        self._thinking.step()
+        await self.follow(emit)
+
+    async def follow(self, emit: Emit) -> None:
+        """Plan anew; tell of it where something has happened, or where it changes what is planned."""
+        before = self._unplanned
+        await self.renew()
+        if self._mode != self._kit.planning.mode:
+            self._pending = f"plan {self._kit.planning.mode}"
+        if self._pending or self._caps_changed:
+            self.tell(emit, self._pending)
+        elif self._unplanned != before:
+            self.tell(emit, "a step did not cost what was expected")
+
+    def end(self) -> None:
+        """The turn is over: what was thought last called for no use."""
+        self._thinking.drop()
+
+    async def count(self, call: Call, thought: StepCost, *, price: int, seconds: float, helpful: bool | None) -> str:
+        """Count one use, called for by `thought`, and plan what remains; gives what the model reads after it."""
+        self._task.count(call.name, helpful)
+        self._tools.learn(call.name, thought, price=price, seconds=seconds)
+        await self.renew()
+        before, after = next(reversed(self._told_forbidden.values()), frozenset[str]()), self._known_forbidden
+        self._told_forbidden[call.id] = after
+        fresh = [name for name in self.forbidden if name in after - before]
+        tells = self._kit.planning.tells
+        return after_result(self.priced, self.forbidden, fresh, sorted(before - after), tells=tells)
+
+    @property
+    def _known_forbidden(self) -> frozenset[str]:
+        """Tools that are forbidden now, of those the model can name."""
+        return frozenset(name for name in self.forbidden if name in self._known)
+
+    def advice(self, offered: Sequence[str]) -> str:
+        """What the model reads before the question, beside the names that are offered."""
+        registered, tells = self._tools.registered, self._kit.planning.tells
+        return before_question(self.priced, self.forbidden, offered, registered=registered, tells=tells)
+
+    def explain(self, tool: str) -> str:
+        """Why the plan has a tool as it has it, with the arithmetic."""
+        threshold = self._kit.planning.threshold if self._made_of is None else self._made_of.threshold
+        past, price_known = self.inputs.evidence.get(tool, NO_EVIDENCE), self.event().low is not None
+        return explain(self.priced, tool, past, threshold=threshold, enforced=self.enforced, price_known=price_known)
+
+    def tell(self, emit: Emit, reason: str) -> None:
+        """Tell of the plan as it stands, where turns are planned, and once more when they no longer are."""
+        self._pending = ""
+        self._reason = " and ".join(filter(None, (self._caps_changed, reason)))
+        self._told_caps = None if self._told_caps is None else self._caps
+        if self._mode != "off" or self._kit.planning.mode != "off":
+            self._mode = self._kit.planning.mode
+            self._number += 1
+            emit(self.event())
+
+    def event(self) -> PlanChanged:
+        """The plan as the event that tells of it."""
+        priced, foreseen = self.priced, self._solved.foreseen
+        found, rows = priced.remaining, self._solved.shown
+        answer = _expected(foreseen.ending or foreseen.steps[-1:])
+        low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
+        return PlanChanged(
+            mode=self._kit.planning.mode,
+            reason=self._caps_changed or self._reason,
+            number=self._number,
+            rows=rows,
+            others=len(priced.plan.rows) - len(rows),
+            unit=priced.unit,
+            cap=found.cap if found else None,
+            reserved=found.reserved if found else 0,
+            paid=priced.paid,
+            budget=priced.budget,
+            planned_cost=priced.plan.cost,
+            enforced=self.enforced,
+            low=low,
+            high=high,
+            whole=found.cap + self._thinking.spent.amount(found.unit) if found else None,
+        )
+
+    @property
+    def _caps_changed(self) -> str:
+        """Which caps have changed since they were last told of, in words; empty when none has."""
+        before: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._told_caps or ()}
+        now: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._caps}
+        said = [
+            f"the {scope}'s cap is {amount_text(limit, unit)} now"
+            for (scope, unit), limit in now.items()
+            if before.get((scope, unit)) != limit
+        ]
+        scopes = {scope for scope, _ in now}
+        said += [f"the {scope}'s cap was removed" for scope, _ in before if scope not in scopes]
+        return " and ".join(dict.fromkeys(said))
