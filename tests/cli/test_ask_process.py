@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_play import CALCULATE, SLEEP, Command
 
-LIMIT_S = 120
+LIMIT_S = 600
 """Longer than any of these may take; a process that hangs is a failure, not a wait."""
 
 BOMBS = (

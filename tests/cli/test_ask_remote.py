@@ -13,7 +13,7 @@ from processes import processes_of
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import amount_text, nano_to_usd_text
 
-LIMIT_S = 120
+LIMIT_S = 600
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ecoshell.cli import main
 WHOLE = b"GGUF" + bytes(4) * 1_000_000
 NAME = "maker/small-GGUF"
 FILE = "small-q4_k_m.gguf"
-LIMIT_S = 60
+LIMIT_S = 600
 
 
 @pytest.fixture
