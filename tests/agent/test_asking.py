@@ -177,7 +177,7 @@ async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, endless)
         asking = asyncio.ensure_future(turn(shell))
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 60)
         await shell.stop()
         events = await asking
     ended = of(events, CallFinished)[-1]

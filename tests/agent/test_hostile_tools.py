@@ -189,7 +189,7 @@ async def test_a_tool_sees_the_context_it_is_called_in_and_its_threads_learn_tha
 
     await act(Foreign(look), seconds=0.05)
     assert found == ["here"]
-    assert await asyncio.to_thread(ended.wait, 5)
+    assert await asyncio.to_thread(ended.wait, 60)
 
 
 class Label(str):

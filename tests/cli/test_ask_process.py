@@ -11,23 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_play import CALCULATE, SLEEP, Command
 
-LIMIT_S = 60
+LIMIT_S = 600
 """Longer than any of these may take; a process that hangs is a failure, not a wait."""
 
-CALCULATE = (
-    {"text": "I need a calculator.", "call": {"name": "tool_register", "arguments": {"tool_name": "calculate"}}},
-    {"call": {"name": "calculate", "arguments": {"expression": "17 * 23"}}},
-    {"text": "391", "usage": {"input": 400, "cached": 0, "output": 10}},
-)
-SLEEP = (
-    {"call": {"name": "tool_register", "arguments": {"tool_name": "run_command"}}},
-    {"call": {"name": "run_command", "arguments": {"command": "sleep 600"}}},
-    {"text": "slept"},
-)
 BOMBS = (
-    ("json_query", {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}),
-    ("search_text", {"text": "(a*)*b", "regex": True}),
+    (signal.SIGINT, "json_query", {"query": "|".join(["[@,@]"] * 100), "text": "[1]"}),
+    (signal.SIGTERM, "search_text", {"text": "(a*)*b", "regex": True}),
 )
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -75,36 +66,6 @@ def wait_for(process: "subprocess.Popen[bytes]", event: str) -> list[dict[str, A
 
 def test_the_answer_alone_is_on_standard_output(start: Start) -> None:
     assert end(start("What is 17 * 23?")) == (0, "391\n", "")
-
-
-def test_json_ends_in_the_result_with_the_cost_as_a_decimal(start: Start) -> None:
-    status, out, _ = end(start("--json", "What is 17 * 23?"))
-    lines = [json.loads(line) for line in out.splitlines()]
-    result = lines[-1]
-    assert status == 0
-    assert (result["type"], result["status"], result["answer"]) == ("result", "answered", "391")
-    assert result["registered"] == ["calculate"]
-    assert result["steps"] == 3
-    assert float(result["cost_usd"]) > 0
-    assert lines[-2]["type"] == "turn_finished"
-    observations = [
-        line["observation"] for line in lines if line["type"] == "call_finished" and line["name"] == "calculate"
-    ]
-    assert observations == ["17 * 23 = 391"]
-
-
-def test_json_tells_what_the_model_is_told_of_the_workspace_and_whom_it_trusts(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
-    events = [json.loads(line) for line in end(start("--json", "Hello?"))[1].splitlines()]
-    told = next(event for event in events if event["type"] == "context_told")
-    assert [(part["name"], part["state"]) for part in told["parts"]] == [("project", "untrusted"), ("facts", "told")]
-    assert told["workspace"] == str(tmp_path / "workspace")
-    assert {"type": "trust_given", "decision": "later", "by": "nobody"} in events
-    events = [json.loads(line) for line in end(start("--json", "--trust-project", "Hello?"))[1].splitlines()]
-    told = next(event for event in events if event["type"] == "context_told")
-    assert told["parts"][0]["state"] == "told"
-    assert told["parts"][0]["tokens"] > 0
-    assert "Use tabs." in told["text"]
 
 
 def test_a_dash_reads_the_question_from_standard_input(start: Start) -> None:
@@ -184,12 +145,6 @@ def test_a_question_without_an_end_is_refused(tmp_path: Path) -> None:
     assert b"more than 16,000,000 bytes" in ended.stderr
 
 
-def test_an_empty_question_is_bad_usage(start: Start) -> None:
-    status, out, err = end(start("-"), b"  \n")
-    assert (status, out) == (2, "")
-    assert "question is empty" in err
-
-
 @pytest.mark.skipif(os.name == "nt", reason="closes a file descriptor as a shell does")
 def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> None:
     env = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
@@ -200,7 +155,7 @@ def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
-@pytest.mark.parametrize("command", [["cost"], ["ask", "--json", "-"], ["line"]])
+@pytest.mark.parametrize("command", [["--version"], ["cost"], ["ask", "--json", "-"], ["line"]])
 def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
@@ -219,51 +174,9 @@ def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str
     assert ended.stderr.decode().splitlines()[0].startswith("ecoshell: The output could not be written")
 
 
-def test_a_question_that_cannot_fit_is_refused_and_says_why(start: Start) -> None:
-    status, out, err = end(start("-"), b"word " * 2_000_000)
-    assert (status, out) == (1, "")
-    assert "context" in err
-
-
-def test_a_script_that_has_ended_is_an_error(start: Start) -> None:
-    status, out, err = end(start("hello", replies=CALCULATE[:1]))
-    assert (status, out) == (1, "")
-    assert "error:" in err
-
-
-def test_giving_up_has_its_own_status(start: Start) -> None:
-    gave_up = {"call": {"name": "finish", "arguments": {"give_up": "There is no such file."}}}
-    status, _, err = end(start("hello", replies=(gave_up,)))
-    assert status == 4
-    assert "gave up" in err
-
-
-def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(start: Start) -> None:
-    status, _, err = end(start("--budget", "0.000001", "hello"))
-    assert status == 3
-    assert "limit" in err
-
-
-def test_without_a_person_what_needs_approval_does_not_run(start: Start) -> None:
-    status, out, err = end(start("--json", "sleep", replies=SLEEP))
-    lines = [json.loads(line) for line in out.splitlines()]
-    finished = [line for line in lines if line["type"] == "call_finished"]
-    assert status == 4
-    assert finished[-1]["refused"] == "unapproved"
-    assert (lines[-1]["status"], len(lines[-1]["refused"])) == ("answered", 1)
-    assert err.startswith("ecoshell: run_command(command=")
-    assert "was not run: it needs an approval, and nobody was there to ask. --yes allows" in err
-    assert end(start("sleep", replies=SLEEP))[:2] == (4, "slept\n")
-
-
-def test_what_a_rule_refuses_is_no_question_that_nobody_answered(start: Start) -> None:
-    status, out, err = end(start("--read-only", "sleep", replies=SLEEP))
-    assert (status, out, err) == (0, "slept\n", "")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
-    start: Start, number: signal.Signals
+    start: Start, command: Command, tmp_path: Path, number: signal.Signals
 ) -> None:
     process = start("--json", "--yes", "sleep", replies=SLEEP)
     seen = wait_for(process, "call_started")
@@ -275,9 +188,29 @@ def test_an_interrupt_in_mid_turn_ends_with_a_result_and_keeps_the_session(
     assert status == 130, err
     assert (result["type"], result["status"]) == ("result", "interrupted")
     assert result["registered"] == ["run_command"]
-    again, out, _ = end(start("--json", "--resume", result["session"], "again", replies=CALCULATE[2:]))
-    assert again == 0
-    assert json.loads(out.splitlines()[-1])["session"] == result["session"]
+    (tmp_path / "script.jsonl").write_text(json.dumps(CALCULATE[2]) + "\n")
+    again = command("ask", "--json", "--resume", result["session"], "again")
+    assert again.returncode == 0
+    assert json.loads(again.stdout.splitlines()[-1])["session"] == result["session"]
+
+
+def _at_work(shell: int) -> list[str]:
+    """Wait until one of a shell's workers has been at a call for a while; all of them."""
+
+    def ticks(pid: str) -> int:
+        try:
+            return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])
+        except OSError:  # one of them has ended
+            return 0
+
+    deadline, began = time.monotonic() + LIMIT_S, dict[str, int]()
+    while True:
+        tasks = Path(f"/proc/{shell}/task").iterdir()
+        workers = [pid for task in tasks for pid in (task / "children").read_text().split()]
+        if any(ticks(pid) - began.setdefault(pid, ticks(pid)) > 30 for pid in workers):
+            return workers
+        assert time.monotonic() < deadline, workers
+        time.sleep(0.02)
 
 
 def _runs(pid: str) -> bool:
@@ -288,8 +221,7 @@ def _runs(pid: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(("name", "arguments"), BOMBS)
+@pytest.mark.parametrize(("number", "name", "arguments"), BOMBS)
 def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never_ends(
     start: Start, tmp_path: Path, number: signal.Signals, name: str, arguments: dict[str, Any]
 ) -> None:
@@ -303,10 +235,7 @@ def test_an_interrupt_is_obeyed_at_once_while_a_pattern_or_query_runs_that_never
     seen = wait_for(process, "call_started")
     while seen[-1].get("name") != name:
         seen = wait_for(process, "call_started")
-    time.sleep(0.5)  # the call is at work, and goes on for much longer than the process may take to end
-    tasks = Path(f"/proc/{process.pid}/task").iterdir()
-    workers = [pid for task in tasks for pid in (task / "children").read_text().split()]
-    assert workers
+    workers = _at_work(process.pid)
     process.send_signal(number)
     try:
         out, err = process.communicate(timeout=LIMIT_S)
@@ -357,20 +286,4 @@ def _until_reading(process: "subprocess.Popen[bytes]") -> None:
         (waiting,) = struct.unpack("i", fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, b"\0\0\0\0"))
         if waiting == 0:
             return
-
-
-def test_a_strategy_is_chosen_for_one_question(start: Start) -> None:
-    replies = (
-        {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
-        {"call": {"name": "finish", "arguments": {"give_up": True, "answer": "a counter is of no use"}}},
-        *CALCULATE,
-    )
-    status, out, _ = end(start("--strategy", "dfsdt", "What is 17 * 23?", replies=replies))
-    assert (status, out) == (0, "391\n")
-    assert end(start("--strategy", "bfs", "?"))[0] == 2
-    status, out, _ = end(start("--strategy", "dfsdt", "--json", "What is 17 * 23?", replies=replies))
-    events = [json.loads(line) for line in out.splitlines()]
-    assert [event["strategy"] for event in events if event["type"] == "turn_started"] == ["dfsdt"]
-    assert [event["reason"] for event in events if event["type"] == "branch_left"] == [
-        "given up: a counter is of no use"
-    ]
+        time.sleep(0.01)

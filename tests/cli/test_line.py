@@ -2,15 +2,13 @@
 
 import asyncio
 import io
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_play import Command
 from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
 from ecoshell.agent.commands import Printed
@@ -440,21 +438,12 @@ async def test_an_error_that_was_noted_says_only_what_to_do() -> None:
     assert "error: Wait." in screen
 
 
-def test_caps_are_typed_as_people_write_them_and_one_scope_can_be_looked_at(tmp_path: Path) -> None:
+def test_caps_are_typed_as_people_write_them_and_one_scope_can_be_looked_at(tmp_path: Path, command: Command) -> None:
     typed = "/budget 1,50\n/budget day 20k tok\n/budget month 50c\n/budget day\n/budget turn\n/budget 1,500\n"
-    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path), "PYTHONUTF8": "1"}
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
-    line = [sys.executable, "-m", "ecoshell", "line", "--workspace", str(tmp_path), "--model", f"script:{script}"]
-    ended = subprocess.run(
-        line,
-        input=typed.encode(),
-        capture_output=True,
-        timeout=60,
-        env=env,
-        check=False,
-    )
-    said = ended.stdout.decode()
+    ended = command("line", "--model", f"script:{script}", typed=typed)
+    said = ended.stdout
     assert "session  $1.50" in said
     assert "month    $0.50" in said
     looked = said.rpartition("No cap is set for the turn. /budget turn 2.00 sets one.")

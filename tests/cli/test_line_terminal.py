@@ -1,4 +1,4 @@
-"""`ecoshell line` and the chat from end to end: a real process on a real pseudo-terminal, typed into and looked at."""
+"""`ecoshell line` from end to end: a real process on a real pseudo-terminal, typed into and looked at."""
 
 import json
 import re
@@ -114,13 +114,16 @@ def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, t
     assert [event.name for event in events if isinstance(event, CallStarted)][-1] == "run_command"
 
 
-def test_slash_commands_are_completed(open_terminal: Open) -> None:
-    terminal = open_terminal("line")
+def test_slash_commands_are_completed_and_no_color_is_respected(open_terminal: Open) -> None:
+    terminal = open_terminal("line", NO_COLOR="1")
     terminal.wait(r"^›")
     terminal.type("/bud")
     terminal.wait(r"/budget .*\n")
     terminal.type("\t\r")
     assert "$0.5" in terminal.wait(r"session +\$0\.50? +\$0")
+    terminal.type("what is 17 * 23?\r")
+    terminal.wait(r"√ answered")
+    assert re.search(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]", terminal.raw) is None
 
 
 def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:
@@ -132,21 +135,3 @@ def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:
     assert terminal.ended() == 0
     assert b"\x1b" not in terminal.raw
     assert terminal.raw.isascii()
-
-
-def test_no_color_is_respected(open_terminal: Open) -> None:
-    terminal = open_terminal("line", NO_COLOR="1")
-    terminal.wait(r"^›")
-    terminal.type("what is 17 * 23?\r")
-    terminal.wait(r"√ answered")
-    assert re.search(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]", terminal.raw) is None
-
-
-def test_the_chat_on_the_whole_screen_asks_and_answers(open_terminal: Open) -> None:
-    terminal = open_terminal()
-    terminal.wait(r"›")
-    terminal.type("what is 17 * 23?\r")
-    screen = terminal.wait(r"It is 391\.")
-    assert "calculate" in screen
-    terminal.type("/quit\r")
-    assert terminal.ended() == 0

@@ -1,40 +1,9 @@
-"""Going on with a session: what comes back with it, what is told, and how to say no, as a process sees it."""
+"""Going on with a session: what comes back with it, what is told, and how to say no."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Runs ecoshell in a folder, with the embedded model as the settings' choice."""
-    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "PYTHONUTF8": "1", "PYTHONPATH": str(ROOT)}
-
-    def run(*arguments: str, folder: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
-        (tmp_path / folder).mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "ecoshell", *arguments]
-        return subprocess.run(
-            command,
-            cwd=tmp_path / folder,
-            env=env,
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return run
-
-
-ROOT = Path(__file__).parents[2]
+from command_play import Command, Ended
 
 
 def script(tmp_path: Path, name: str, *answers: str) -> str:
@@ -44,24 +13,24 @@ def script(tmp_path: Path, name: str, *answers: str) -> str:
     return f"script:{file}"
 
 
-def started(ended: "subprocess.CompletedProcess[str]") -> dict[str, object]:
+def started(ended: Ended) -> dict[str, object]:
     """The event that begins the turn, as `ask --json` tells it."""
     events = [json.loads(line) for line in ended.stdout.splitlines()]
     return next(event for event in events if event["type"] == "turn_started")
 
 
-def session_of(ended: "subprocess.CompletedProcess[str]") -> str:
+def session_of(ended: Ended) -> str:
     return json.loads(ended.stdout.splitlines()[-1])["session"]
 
 
-def told(ended: "subprocess.CompletedProcess[str]") -> str:
+def told(ended: Ended) -> str:
     return " ".join(json.loads(line)["text"] for line in ended.stdout.splitlines() if '"type": "notice"' in line)
 
 
-def test_a_session_comes_back_with_its_model_mode_roles_and_folder(run: Run, tmp_path: Path) -> None:
+def test_a_session_comes_back_with_its_model_mode_roles_and_folder(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.", "Three.")
-    first = run("ask", "--json", "Hello", "--model", one, "--mode", "umi", "--role", f"caller={two}", folder="here")
-    again = run("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
+    first = command("ask", "--json", "Hello", "--model", one, "--mode", "umi", "--role", f"caller={two}", folder="here")
+    again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     began = started(again)
     assert (began["model"], began["mode"], began["session_model"]) == (one, "umi", one)
     assert began["roles"] == [None, two, None]
@@ -70,10 +39,10 @@ def test_a_session_comes_back_with_its_model_mode_roles_and_folder(run: Run, tmp
         assert word in told(again)
 
 
-def test_what_the_command_line_says_holds_against_the_session(run: Run, tmp_path: Path) -> None:
+def test_what_the_command_line_says_holds_against_the_session(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
-    first = run("ask", "--json", "Hello", "--model", one, "--mode", "umi", folder="here")
-    again = run(
+    first = command("ask", "--json", "Hello", "--model", one, "--mode", "umi", folder="here")
+    again = command(
         *("ask", "--json", "And?", "--resume", session_of(first)),
         *("--model", two, "--mode", "single", "--workspace", "."),
         folder="elsewhere",
@@ -84,48 +53,52 @@ def test_what_the_command_line_says_holds_against_the_session(run: Run, tmp_path
     assert str(tmp_path / "elsewhere") in told(again)
 
 
-def test_a_session_whose_model_is_gone_goes_on_with_the_settings_model_and_says_so(run: Run, tmp_path: Path) -> None:
+def test_a_session_whose_model_is_gone_goes_on_with_the_settings_model_and_says_so(
+    command: Command, tmp_path: Path
+) -> None:
     here = tmp_path / "here"
-    first = run("ask", "--json", "Hello", "--model", script(tmp_path, "one.jsonl", "One."), folder="here")
+    first = command("ask", "--json", "Hello", "--model", script(tmp_path, "one.jsonl", "One."), folder="here")
     (tmp_path / "one.jsonl").unlink()
-    again = run("ask", "--json", "What is 2 + 2?", "--resume", session_of(first), folder="elsewhere")
-    assert started(again)["model"] == "embedded"
+    two = script(tmp_path, "two.jsonl", "Two.")
+    assert command("config", "set", "model", two).returncode == 0
+    again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
+    assert started(again)["model"] == two
     assert "one.jsonl, which cannot be had" in told(again)
     assert str(here) in told(again)
 
 
-def test_a_session_whose_folder_is_gone_goes_on_in_this_one(run: Run, tmp_path: Path) -> None:
+def test_a_session_whose_folder_is_gone_goes_on_in_this_one(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
-    first = run("ask", "--json", "Hello", "--model", model, folder="here")
+    first = command("ask", "--json", "Hello", "--model", model, folder="here")
     (tmp_path / "here").rmdir()
-    again = run("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
+    again = command("ask", "--json", "And?", "--resume", session_of(first), folder="elsewhere")
     assert again.returncode == 0
     assert str(tmp_path / "elsewhere") in told(again)
 
 
-def test_continue_takes_the_last_session_of_this_folder(run: Run, tmp_path: Path) -> None:
+def test_continue_takes_the_last_session_of_this_folder(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
-    first = run("ask", "--json", "Hello", "--model", model, folder="here")
-    run("ask", "--json", "Hello", "--model", model, folder="elsewhere")
-    assert session_of(run("ask", "--json", "And?", "--continue", folder="here")) == session_of(first)
-    none = run("ask", "And?", "--continue", folder="third")
+    first = command("ask", "--json", "Hello", "--model", model, folder="here")
+    command("ask", "--json", "Hello", "--model", model, folder="elsewhere")
+    assert session_of(command("ask", "--json", "And?", "--continue", folder="here")) == session_of(first)
+    none = command("ask", "And?", "--continue", folder="third")
     assert none.returncode == 2
     assert "no session in" in none.stderr
     assert "--continue" in none.stderr
 
 
-def test_in_the_line_shell_resume_changes_the_model_and_tells_of_the_folder(run: Run, tmp_path: Path) -> None:
+def test_in_the_line_shell_resume_changes_the_model_and_tells_of_the_folder(command: Command, tmp_path: Path) -> None:
     one, two = script(tmp_path, "one.jsonl", "One."), script(tmp_path, "two.jsonl", "Two.")
-    session = session_of(run("ask", "--json", "Hello", "--model", one, folder="here"))
-    seen = run("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
+    session = session_of(command("ask", "--json", "Hello", "--model", one, folder="here"))
+    seen = command("line", "--model", two, folder="elsewhere", typed=f"/resume {session}\n/model\n")
     assert f"goes on with {one}, in the mode single, in {tmp_path / 'elsewhere'}" in seen.stdout
     assert f"It was in {tmp_path / 'here'}; ecoshell --resume {session} works there." in seen.stdout
     assert "/model, /mode and /role choose otherwise" in seen.stdout
 
 
-def test_export_without_a_name_writes_a_new_file_each_time_and_says_where(run: Run, tmp_path: Path) -> None:
+def test_export_without_a_name_writes_a_new_file_each_time_and_says_where(command: Command, tmp_path: Path) -> None:
     model = script(tmp_path, "one.jsonl", "One.")
-    seen = run("line", "--model", model, folder="here", typed="Hello\n/export\n/export\n")
+    seen = command("line", "--model", model, folder="here", typed="Hello\n/export\n/export\n")
     first, second = sorted((tmp_path / "here").glob("*.md"), key=lambda file: len(file.name))
     assert second.stem == f"{first.stem}-2"
     assert "One." in first.read_text()

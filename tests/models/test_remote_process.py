@@ -56,14 +56,14 @@ async def answer(model):
 
 @on_one_loop
 async def test_the_loop_goes_on_ticking_while_litellm_loads_in_the_helper(model, process):
-    ticks = []
+    ticks, before = [], set(sys.modules)
     ticking = asyncio.create_task(tick(ticks))
     await process.warm()
     reply = await answer(model("openai/good"))
     ticking.cancel()
     assert isinstance(reply, Reply)
     assert len(ticks) > 3
-    assert "litellm" not in sys.modules, "it is loaded here, and would have held up the loop"
+    assert "litellm" not in set(sys.modules) - before, "it is loaded here, and would have held up the loop"
 
 
 @on_one_loop
@@ -78,7 +78,7 @@ async def test_ctrl_c_does_not_reach_the_helper(model, process):
 @on_one_loop
 async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(model, server, process):
     task = asyncio.create_task(answer(model("openai/slow")))
-    assert await asyncio.to_thread(server.arrived.wait, 30)
+    assert await asyncio.to_thread(server.arrived.wait, 60)
     killed = process.pid
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(ModelUnavailable) as caught:
@@ -111,7 +111,7 @@ async def test_a_helper_killed_before_it_sent_anything_cannot_have_been_billed(s
 
 @on_one_loop
 async def test_a_helper_that_dies_by_itself_is_noticed_without_a_word_from_asyncio(caplog):
-    for _ in range(50):
+    for _ in range(20):
         fresh = RemoteProcess()
         await fresh.warm()
         os.kill(fresh.pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from ecoshell.models.embedded import embedded_path
 from ecoshell.models.llama import Vocabulary
 
 ROOT = Path(__file__).parents[2]
-FLIPPED = 4
+FLIPPED = 2
 """Files that are tried as the shell does it, each in a process that imports llama.cpp anew."""
 
 
@@ -45,10 +45,14 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
         llama.try_file(copy)
 
 
-def test_of_two_hundred_damaged_files_none_ends_the_process_and_each_is_told_of_or_works(tmp_path: Path) -> None:
+DAMAGED = int(os.environ.get("DAMAGED", "64"))
+"""Files, in eight kinds of damage."""
+
+
+def test_no_damaged_file_ends_the_process_and_each_is_told_of_or_works(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="the package gguf is not installed")
     done = subprocess.run(
-        [sys.executable, "tests/support/damaged_gguf.py", str(tmp_path)],
+        [sys.executable, "tests/support/damaged_gguf.py", str(tmp_path), str(DAMAGED)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "ECOSHELL_HOME": str(tmp_path / "home")},
         capture_output=True,
@@ -58,11 +62,12 @@ def test_of_two_hundred_damaged_files_none_ends_the_process_and_each_is_told_of_
     assert done.returncode == 0, done.stderr[-500:]
     sound, *rows = map(json.loads, done.stdout.splitlines())
     assert (sound["tried"], sound["said"]) == (0, "answered")
-    assert len(rows) == 200
+    assert len(rows) == DAMAGED
     assert [row for row in rows if row["opened"]] == [], "it ended the process that opened it"
     others = [row for row in rows if row["tried"] >= 0 and not row["said"].startswith(("told: ", "answered"))]
     assert others == []
-    assert sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows) > 100, "these are not damaged"
+    told = sum(row["said"].startswith("told: ") or row["tried"] < 0 for row in rows)
+    assert told > DAMAGED / 2, "these are not damaged"
 
 
 def test_no_flipped_byte_ends_the_process(copy: Path) -> None:

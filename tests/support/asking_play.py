@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 from textual.widgets import Static
+from tui_play import eventually
 
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
 from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
@@ -106,12 +107,18 @@ async def asked(
     app = AskingApp()
     async with app.run_test(size=size) as pilot:
         app.prompt.text = typed
-        answer = asyncio.ensure_future(app.ask(event))
-        async with asyncio.timeout(20):
-            while not app.query(Question):
-                await pilot.pause()
-        await pilot.pause()
+        answer = await asks(pilot, event)
         try:
             yield pilot, answer
         finally:
             answer.cancel()
+
+
+async def asks(pilot: Pilot[None], event: Event) -> "asyncio.Future[object]":
+    """Put a question on the screen of an app that is up, in the place of any before; its answer to be."""
+    app = pilot.app
+    assert isinstance(app, AskingApp)
+    await eventually(pilot, lambda: not app.query(Question))
+    answer = asyncio.ensure_future(app.ask(event))
+    await eventually(pilot, lambda: app.query(Question))
+    return answer

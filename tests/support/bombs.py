@@ -1,8 +1,8 @@
 """Patterns, queries, expressions and texts that would take all time or all memory, given to the tools that take them.
 
-As a program: runs them all and prints for each, as a line of JSON, what the tool said, by how many seconds it was over
-its limit, and for how many of those a small process, which has nothing to do with it, had to wait for the machine; at
-last what memory was taken at most.
+As a program: runs them all, or as many as it is told, and prints for each, as a line of JSON, what the tool said, by
+how many seconds it was over its limit, and for how many of those a small process, which has nothing to do with it, had
+to wait for the machine; at last what memory was taken at most.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.measuring import peak_mb
 from ecoshell.tools.workspace import Workspace
 
+ALL = 300
 SECONDS = 0.5
 """The limit of one call."""
 UNITS_SECONDS = 3.0
@@ -83,9 +84,10 @@ _UNITS = ("9**9**9**9", "m**99999999999", "(m**9)**9**9**9", "m" * 59, "((((((((
           "km/" * 19 + "s", "1e9**1e9*m", "(2**2)**(2**99)*m", "m^" * 20 + "9")  # fmt: skip
 
 
-def bombs() -> list[Bomb]:
-    """Three hundred calls."""
-    return [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()][:300]
+def bombs(wanted: int = ALL) -> list[Bomb]:
+    """So many of three hundred calls, spread over all kinds."""
+    found = [*itertools.islice(_patterns(), 110), *itertools.islice(_queries(), 100), *_arithmetic(), *_texts()]
+    return found[: ALL : ALL // wanted]
 
 
 def _patterns() -> Iterator[Bomb]:
@@ -130,8 +132,8 @@ def filled(root: Path) -> Path:
     return root
 
 
-async def main() -> None:
-    """Run all calls, some at a time."""
+async def main(wanted: int) -> None:
+    """Run so many calls, some at a time."""
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(filled(Path(folder)))
         found = builtin_tools(workspace, options=ToolOptions(file_seconds=SECONDS))
@@ -140,7 +142,7 @@ async def main() -> None:
         tools["convert_units"] = next(tool for tool in slower if tool.document.name == "convert_units")
         room, turns = asyncio.Semaphore(AT_ONCE), list[tuple[float, float]]()
         with _bystander(turns):
-            rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs()))
+            rows = await asyncio.gather(*(_set_off(tools, bomb, room) for bomb in bombs(wanted)))
     for bomb, limit, ended, said in rows:
         waited = sum(max(0.0, min(end, ended) - max(began, limit) - _NAP - _WORK) for began, end in turns)
         print(json.dumps({"bomb": bomb, "over": ended - limit, "waited": waited, "said": said}))
@@ -182,5 +184,5 @@ async def _set_off(tools: Mapping[str, Tool], bomb: Bomb, room: asyncio.Semaphor
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(int(sys.argv[1]) if sys.argv[1:] else ALL))
     sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""A tiny GGUF model, damaged in two hundred ways, and what comes of opening each.
+"""A tiny GGUF model, damaged in many ways, and what comes of opening each.
 
-As a program: `damaged_gguf.py FOLDER` prints for each, as a line of JSON, how the trial of the file ended (a signal's
-number is negative) and, where the file outlived that, what became of a process that opened it as the shell does and
-asked it something.
+As a program: `damaged_gguf.py FOLDER HOW_MANY` prints for each, as a line of JSON, how the trial of the file ended (a
+signal's number is negative) and, where the file outlived that, what became of a process that opened it as the shell
+does and asked it something.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-DAMAGED = 200
 WIDTH, VOCABULARY = 32, 300
 _SECONDS = 60
 _MEMORY = 4_000_000_000
@@ -60,7 +59,7 @@ def tiny_model(path: Path) -> Path:
     return path
 
 
-def damaged(sound: bytes) -> Iterator[tuple[str, bytes]]:
+def damaged(sound: bytes, wanted: int) -> Iterator[tuple[str, bytes]]:
     """So many kinds of damage in turn, each at places drawn by chance; most before the weights, where sizes stand."""
     chance, head = random.Random(11), len(sound) - 4 * WIDTH * (7 * WIDTH + 2 * VOCABULARY + 3)
     kinds: tuple[Callable[[bytearray, random.Random, int], None], ...] = (
@@ -73,7 +72,7 @@ def damaged(sound: bytes) -> Iterator[tuple[str, bytes]]:
         _zero,
         _scramble,
     )
-    for number in range(DAMAGED):
+    for number in range(wanted):
         kind, changed = kinds[number % len(kinds)], bytearray(sound)
         kind(changed, chance, head)
         yield f"{number} {kind.__name__}", bytes(changed)
@@ -122,12 +121,12 @@ def _scramble(data: bytearray, chance: random.Random, head: int) -> None:
     data[place : place + length] = chance.randbytes(length)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, wanted: int) -> None:
     """Open them all; llama.cpp is imported once, and each file has processes of its own that are forked from here."""
     from llama_cpp import llama_cpp  # noqa: F401 - the one import that takes long
 
     sound = tiny_model(folder / "tiny.gguf").read_bytes()
-    for name, data in (("sound", sound), *damaged(sound)):
+    for name, data in (("sound", sound), *damaged(sound, wanted)):
         path = folder / "model.gguf"
         path.write_bytes(data)
         tried = _forked(_tried, path)
@@ -188,4 +187,4 @@ def _forked(work: Callable[[Path], None], path: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -9,7 +9,7 @@ from ecoshell.tui.screens.picker import Picker
 
 
 class Stage(App[None]):
-    """Shows a screen as soon as it is up."""
+    """Shows a screen as soon as what is below it has been drawn."""
 
     def __init__(self, shown: Screen) -> None:
         super().__init__()
@@ -19,7 +19,7 @@ class Stage(App[None]):
     def compose(self) -> ComposeResult:
         yield Static("what was on the screen before")
 
-    def on_mount(self) -> None:
+    def on_ready(self) -> None:
         self.push_screen(self.shown, self.given.append)
 
     @property

@@ -108,6 +108,6 @@ def attached(draft: Draft) -> list[Attachment]:
 
 async def until(pilot: Pilot[None], true: Callable[[], object]) -> None:
     """Let the app work until something is so; fails after a good while."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not true():
             await pilot.pause()

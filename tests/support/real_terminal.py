@@ -13,7 +13,7 @@ import pexpect
 import pyte
 from rich.cells import cell_len
 
-LIMIT_S = 120
+LIMIT_S = 600
 ROWS, COLUMNS = 30, 100
 
 
@@ -25,11 +25,14 @@ class Terminal:
         self.raw = b""
         self._screen = pyte.HistoryScreen(COLUMNS, ROWS, history=1000)
         self._stream = pyte.ByteStream(self._screen)
+        self._text: str | None = None
 
     @property
     def text(self) -> str:
         """The screen as text, without trailing blanks."""
-        return "\n".join(self._line(y) for y in range(ROWS)).rstrip()
+        if self._text is None:
+            self._text = "\n".join(self._line(y) for y in range(ROWS)).rstrip()
+        return self._text
 
     def _line(self, y: int) -> str:
         """One line; what is left of a wide character that was overwritten is a blank, as in a terminal."""
@@ -66,6 +69,7 @@ class Terminal:
                 continue
             self.raw += piece
             self._stream.feed(piece)
+            self._text = None
             self._answer(piece)
         return self.text
 

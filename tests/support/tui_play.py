@@ -196,7 +196,7 @@ class FakeShell:
 
 async def eventually(pilot: Pilot[int], true: Callable[[], object]) -> None:
     """Let the app work until something is so; fails after a good while."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not true():
             await pilot.pause()
     await pilot.pause()

@@ -33,7 +33,7 @@ def life(tmp_path):
 
 
 def sign(life: int) -> bytes:
-    assert select.select([life], [], [], 30)[0], "neither a word nor the end of the programs within 30 s"
+    assert select.select([life], [], [], 120)[0], "neither a word nor the end of the programs within two minutes"
     return os.read(life, 100)
 
 
@@ -82,7 +82,7 @@ async def test_programs_run_though_the_watchdog_was_killed_and_the_next_one_is_w
     assert watchdog._program is not first
     assert watchdog._program.poll() is None
     watchdog._program.stdin.close()
-    assert watchdog._program.wait(30) == 0  # nothing was left to end
+    assert watchdog._program.wait(120) == 0  # nothing was left to end
 
 
 async def test_programs_run_where_there_can_be_no_watchdog(tmp_path, monkeypatch):
@@ -107,7 +107,7 @@ def test_a_watchdog_that_takes_the_place_of_another_knows_what_runs():
         watchdog._program.wait()
         watchdog.announced([], 1)
         deafen(watchdog)
-        assert program.wait(30) == -signal.SIGTERM
+        assert program.wait(120) == -signal.SIGTERM
 
 
 def test_a_group_that_is_not_watched_any_more_is_left_alone():
@@ -116,6 +116,6 @@ def test_a_group_that_is_not_watched_any_more_is_left_alone():
         with watchdog.watching(program.pid):
             watchdog.announced([], 1)
         deafen(watchdog)
-        assert watchdog._program.wait(30) == 0
+        assert watchdog._program.wait(120) == 0
         assert program.poll() is None
         program.kill()

@@ -371,22 +371,20 @@ async def test_leaving_stops_the_turn_first(make_app):
     assert shell.stopped.is_set()
 
 
-@pytest.mark.parametrize(
-    ("key", "decision"),
-    [("1", "once"), ("y", "once"), ("2", "session"), ("3", "project"), ("n", "no"), ("escape", "no")],
-)
-async def test_one_key_decides_on_a_call(make_app, key: str, decision: str):
+async def test_one_key_decides_on_a_call(make_app):
+    keys = {"1": "once", "y": "once", "2": "session", "3": "project", "n": "no", "escape": "no"}
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
-        await ask(pilot, app)
-        await eventually(pilot, lambda: app.chat.query(Question))
-        assert shell.decisions == []
-        await pilot.press(key)
-        await eventually(pilot, lambda: shell.decisions)
-        assert shell.decisions == [decision]
-        await eventually(pilot, lambda: not app.chat.query(Question))
-        assert app.focused is prompt(app)
+        for key, decision in keys.items():
+            await ask(pilot, app)
+            await eventually(pilot, lambda: app.chat.query(Question))
+            assert shell.decisions == []
+            await pilot.press(key)
+            await eventually(pilot, lambda: shell.decisions)
+            assert shell.decisions.pop() == decision
+            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.talk.stoppable)
+            assert app.focused is prompt(app)
 
 
 async def test_keys_meant_for_the_prompt_do_not_answer_a_question(make_app):
@@ -461,25 +459,23 @@ async def test_a_limit_can_be_raised_in_place(make_app):
         assert shell.decisions == [LimitChoice("raise", "2.50")]
 
 
-@pytest.mark.parametrize(
-    ("keys", "choice"),
-    [
-        (["a"], LimitChoice("answer")),
-        (["s"], LimitChoice("stop")),
-        (["escape"], LimitChoice("stop")),
-        (["m", *"embedded", "enter"], LimitChoice("model", "embedded")),
-        (["r", "escape", "a"], LimitChoice("answer")),
-    ],
-)
-async def test_one_key_chooses_at_a_limit(make_app, keys: list[str], choice: LimitChoice):
+async def test_one_key_chooses_at_a_limit(make_app):
     shell = FakeShell((STARTED, HIT, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
-        await ask(pilot, app)
-        await eventually(pilot, lambda: app.chat.query(Question))
-        await pilot.press(*keys)
-        await eventually(pilot, lambda: shell.decisions)
-        assert shell.decisions == [choice]
+        for keys, choice in (
+            (["a"], LimitChoice("answer")),
+            (["s"], LimitChoice("stop")),
+            (["escape"], LimitChoice("stop")),
+            (["m", *"embedded", "enter"], LimitChoice("model", "embedded")),
+            (["r", "escape", "a"], LimitChoice("answer")),
+        ):
+            await ask(pilot, app)
+            await eventually(pilot, lambda: app.chat.query(Question))
+            await pilot.press(*keys)
+            await eventually(pilot, lambda: shell.decisions)
+            assert shell.decisions.pop() == choice
+            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.talk.stoppable)
 
 
 async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered(make_app):

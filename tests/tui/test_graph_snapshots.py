@@ -11,7 +11,7 @@ from tui_play import FakeShell, eventually
 from ecoshell.events import GraphPlanned
 from ecoshell.tui.transcript.view import Transcript
 
-SIZES = pytest.mark.parametrize("size", [(130, 30), (80, 24), (60, 24)], ids=["wide", "medium", "narrow"])
+WIDE, MEDIUM, NARROW = (130, 30), (80, 24), (60, 24)
 KNOWN = replace(
     PLANNED,
     nodes=(*NODES[:-1], node("write_file", "calculate", "current_time", price=0, seconds=0.05)),
@@ -42,15 +42,14 @@ async def asked(pilot) -> None:
     await eventually(pilot, lambda: "plan of" in pilot.app.chat.query_one(Transcript).text)
 
 
-@SIZES
 @pytest.mark.parametrize(
-    "events",
+    ("events", "size"),
     [
-        pytest.param((KNOWN,), id="planned"),
-        pytest.param((KNOWN, *RUNNING), id="running"),
-        pytest.param((KNOWN, *RUNNING, *DONE), id="done"),
-        pytest.param((PLANNED, *RUNNING, *FAILED), id="failed"),
-        pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), id="repaired"),
+        pytest.param((KNOWN,), WIDE, id="planned"),
+        pytest.param((KNOWN, *RUNNING), MEDIUM, id="running"),
+        pytest.param((KNOWN, *RUNNING, *DONE), MEDIUM, id="done"),
+        pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), WIDE, id="repaired-wide"),
+        pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), NARROW, id="repaired-narrow"),
     ],
 )
 def test_a_plan(snap_compare, make_app, events, size):
@@ -77,8 +76,14 @@ def test_a_plan_without_colours(snap_compare, make_app, monkeypatch):
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("size", [(120, 44), (80, 24), (60, 14)], ids=["wide", "narrow", "low"])
-@pytest.mark.parametrize("planned", [True, False], ids=["by_budget", "off"])
+@pytest.mark.parametrize(
+    ("planned", "size"),
+    [
+        pytest.param(True, (120, 44), id="by_budget-wide"),
+        pytest.param(True, (60, 14), id="by_budget-low"),
+        pytest.param(False, (80, 24), id="off"),
+    ],
+)
 def test_the_panel(snap_compare, paths, planned, size):
     past = (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2])
     app = SideApp(paths, READY if planned else replace(READY, plan="off"), past)

@@ -20,7 +20,8 @@ from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.models import ModelPicker
 from ecoshell.tui.screens.sessions import SessionPicker
 
-SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+WIDE, NARROW = (120, 36), (80, 24)
+SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 NOON = 1_772_000_000.0
 
 
@@ -133,19 +134,16 @@ def test_the_models_at_hand(snap_compare, size):
     assert snap_compare(models(), terminal_size=size, run_before=after(text="answers up to"))
 
 
-@SIZES
-def test_models_that_were_searched(snap_compare, size):
-    assert snap_compare(models(), terminal_size=size, run_before=after(*"gpt mini", text="gpt-4o-mini"))
+def test_models_that_were_searched(snap_compare):
+    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"gpt mini", text="gpt-4o-mini"))
 
 
-@SIZES
-def test_a_model_without_a_key(snap_compare, size):
-    assert snap_compare(models(), terminal_size=size, run_before=after(*"opus", "enter", text="needs a key of"))
+def test_a_model_without_a_key(snap_compare):
+    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key of"))
 
 
-@SIZES
-def test_no_model_found(snap_compare, size):
-    assert snap_compare(models(), terminal_size=size, run_before=after(*"zzz", text="Nothing fits"))
+def test_no_model_found(snap_compare):
+    assert snap_compare(models(), terminal_size=WIDE, run_before=after(*"zzz", text="Nothing fits"))
 
 
 @SIZES
@@ -153,39 +151,33 @@ def test_the_sessions(snap_compare, size):
     assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("down", text="日本語"))
 
 
-@SIZES
-def test_no_sessions(snap_compare, size):
-    assert snap_compare(sessions([]), terminal_size=size, run_before=after(text="no sessions yet"))
+def test_no_sessions(snap_compare):
+    assert snap_compare(sessions([]), terminal_size=NARROW, run_before=after(text="no sessions yet"))
 
 
-@SIZES
-def test_a_session_being_renamed(snap_compare, size):
-    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("f2", text="The session's title"))
+def test_a_session_being_renamed(snap_compare):
+    assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("f2", text="The session's title"))
 
 
-@SIZES
-def test_a_session_about_to_be_deleted(snap_compare, size):
+def test_a_session_about_to_be_deleted(snap_compare):
     keys = ("down", "down", "delete")
-    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after(*keys, text="Delete “"))
+    assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “"))
 
 
-@SIZES
-def test_a_session_being_exported(snap_compare, size):
-    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("f4", text="Export into a new file"))
+def test_a_session_being_exported(snap_compare):
+    assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after("f4", text="Export into a new file"))
 
 
-@SIZES
-def test_a_document(snap_compare, size):
+def test_a_document(snap_compare):
     stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
-    assert snap_compare(stage, terminal_size=size, run_before=after(text="turn 3, step 2"))
+    assert snap_compare(stage, terminal_size=WIDE, run_before=after(text="turn 3, step 2"))
 
 
-@SIZES
-def test_a_document_with_its_schema(snap_compare, size):
+def test_a_document_with_its_schema(snap_compare):
     stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
 
     async def unfolded(pilot) -> None:
         await after("s", text='"required"')(pilot)
         await eventually(pilot, lambda: stage.shown.query_one(VerticalScroll).scroll_y > 0)
 
-    assert snap_compare(stage, terminal_size=size, run_before=unfolded)
+    assert snap_compare(stage, terminal_size=NARROW, run_before=unfolded)

@@ -84,7 +84,7 @@ class _SlowFile(DraftFile):
         self.written: list[str] = []
 
     def write(self, draft: Draft) -> None:
-        assert self.may_write.wait(30)
+        assert self.may_write.wait(120)
         self.written.append(draft.text)
 
 

@@ -8,7 +8,8 @@ from prompt_play import LONG, PromptApp, until
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.history import History
 
-SIZES = pytest.mark.parametrize("size", [(80, 16), (44, 9)], ids=["usual", "small"])
+USUAL, SMALL = (80, 16), (44, 9)
+SIZES = pytest.mark.parametrize("size", [USUAL, SMALL], ids=["usual", "small"])
 SENT = (
     "write a haiku about terminals",
     "how many words are in notes.txt and in every other file of the folder?\nCount them one by one.",
@@ -42,9 +43,8 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PromptApp:
     return PromptApp(tmp_path)
 
 
-@SIZES
-def test_nothing_typed(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed())
+def test_nothing_typed(snap_compare, app):
+    assert snap_compare(app, terminal_size=USUAL, run_before=typed())
 
 
 @SIZES
@@ -52,35 +52,29 @@ def test_commands_offered(snap_compare, app, size):
     assert snap_compare(app, terminal_size=size, run_before=typed("/", "down", offers=5))
 
 
-@SIZES
-def test_arguments_offered(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed(*"/model e", offers=2))
+def test_arguments_offered(snap_compare, app):
+    assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"/model e", offers=2))
 
 
-@SIZES
-def test_files_offered(snap_compare, app, size):
+def test_files_offered(snap_compare, app):
     app.names = (*app.names, f"{'a-very-long-folder/' * 6}readme.txt")
-    assert snap_compare(app, terminal_size=size, run_before=typed(*"compare @re", offers=3))
+    assert snap_compare(app, terminal_size=SMALL, run_before=typed(*"compare @re", offers=3))
 
 
-@SIZES
-def test_the_history_searched(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2))
+def test_the_history_searched(snap_compare, app):
+    assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"draft", "ctrl+r", *"how many", "ctrl+r", offers=2))
 
 
-@SIZES
-def test_a_search_that_finds_nothing(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed("ctrl+r", *"zebra"))
+def test_a_search_that_finds_nothing(snap_compare, app):
+    assert snap_compare(app, terminal_size=SMALL, run_before=typed("ctrl+r", *"zebra"))
 
 
-@SIZES
-def test_a_shell_command(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed(*"!git log --oneline"))
+def test_a_shell_command(snap_compare, app):
+    assert snap_compare(app, terminal_size=USUAL, run_before=typed(*"!git log --oneline"))
 
 
-@SIZES
-def test_a_large_paste(snap_compare, app, size):
-    assert snap_compare(app, terminal_size=size, run_before=typed(*"What is wrong here? ", paste=LONG))
+def test_a_large_paste(snap_compare, app):
+    assert snap_compare(app, terminal_size=SMALL, run_before=typed(*"What is wrong here? ", paste=LONG))
 
 
 @SIZES
@@ -89,14 +83,13 @@ def test_many_lines(snap_compare, app, size):
     assert snap_compare(app, terminal_size=size, run_before=typed(*lines, *"日本語 and 👩‍👩‍👧"))
 
 
-@SIZES
-def test_a_hint(snap_compare, app, size):
+def test_a_hint(snap_compare, app):
     async def before(pilot) -> None:
         await typed(*"a draft")(pilot)
         pilot.app.query_one(PromptBar).hint("A turn is under way: esc stops it. What you typed stays here.")
         await pilot.pause()
 
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    assert snap_compare(app, terminal_size=SMALL, run_before=before)
 
 
 @pytest.mark.parametrize("theme", ["textual-light", "ansi-dark"])

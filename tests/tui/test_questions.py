@@ -4,15 +4,16 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from asking_play import COST, LIMIT, OFFERS, RUNS, TRUST, WRITES, AskingApp, asked
+from asking_play import COST, LIMIT, OFFERS, RUNS, TRUST, WRITES, AskingApp, asked, asks
 from textual.content import Content
 from textual.widgets import Input, TextArea
+from tui_play import eventually
 
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
 from ecoshell.tui.asking.approval import ArgumentsEditor
 from ecoshell.tui.asking.questions import Choices, Field, Question
 
-SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+WIDE, NARROW = (120, 36), (80, 24)
 
 
 def shown(pilot) -> str:
@@ -47,27 +48,27 @@ async def test_an_approval_shows_why_with_what_what_changes_and_what_it_costs():
     assert "One use costs $0.002." in said
 
 
-@pytest.mark.parametrize(
-    ("key", "words", "decision"),
-    [("1", "once", "once"), ("2", "session", "session"), ("3", "project", "project"), ("n", "no", "no")],
-)
-async def test_a_key_and_a_click_decide_alike(key, words, decision):
-    async with asked(WRITES) as (pilot, answer):
-        await pilot.press(key)
-        assert await answered(answer) == Approval(decision)
-    async with asked(WRITES) as (pilot, answer):
-        await click(pilot, words)
-        assert await answered(answer) == Approval(decision)
+async def test_a_key_and_a_click_decide_alike():
+    async with AskingApp().run_test() as pilot:
+        for key, words in (("1", "once"), ("2", "session"), ("3", "project"), ("n", "no")):
+            answer = await asks(pilot, WRITES)
+            await pilot.press(key)
+            assert await answered(answer) == Approval(words), key
+            answer = await asks(pilot, WRITES)
+            await click(pilot, words)
+            assert await answered(answer) == Approval(words)
 
 
-@pytest.mark.parametrize("event", [WRITES, RUNS, LIMIT, COST])
 @pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)])
-async def test_a_question_takes_at_most_half_of_the_screen_and_its_choices_are_in_sight(event, size):
-    async with asked(event, size=size) as (pilot, _):
-        question, last = pilot.app.question, pilot.app.question.query(Choices).last()
-        assert question.outer_size.height <= size[1] // 2
-        assert question.region.contains_region(last.region)
-        assert last.region.width <= size[0]
+async def test_a_question_takes_at_most_half_of_the_screen_and_its_choices_are_in_sight(size):
+    async with AskingApp().run_test(size=size) as pilot:
+        for event in (WRITES, RUNS, LIMIT, COST):
+            answer = await asks(pilot, event)
+            question, last = pilot.app.question, pilot.app.question.query(Choices).last()
+            assert question.outer_size.height <= size[1] // 2, event
+            assert question.region.contains_region(last.region), event
+            assert last.region.width <= size[0], event
+            answer.cancel()
 
 
 async def test_long_arguments_are_folded_unfolded_and_scrolled():
@@ -197,23 +198,21 @@ async def test_markup_and_escapes_in_a_question_are_shown_and_not_obeyed():
     assert "may x[b] run" in said
 
 
-@pytest.mark.parametrize(
-    ("keys", "choice"),
-    [
-        (["1"], LimitChoice("model", "embedded")),
-        (["3"], LimitChoice("model", OFFERS[2].name)),
-        (["9", "a"], LimitChoice("answer")),
-        (["r", "enter"], LimitChoice("raise", "0.53")),
-        (["r", *"2.50", "enter"], LimitChoice("raise", "2.50")),
-        (["m", *"local:x.gguf", "enter"], LimitChoice("model", "local:x.gguf")),
-        (["m", "escape", "s"], LimitChoice("stop")),
-        (["escape"], LimitChoice("stop")),
-    ],
-)
-async def test_keys_choose_at_a_limit(keys, choice):
-    async with asked(LIMIT) as (pilot, answer):
-        await pilot.press(*keys)
-        assert await answered(answer) == choice
+async def test_keys_choose_at_a_limit():
+    async with AskingApp().run_test() as pilot:
+        for keys, choice in (
+            (["1"], LimitChoice("model", "embedded")),
+            (["3"], LimitChoice("model", OFFERS[2].name)),
+            (["9", "a"], LimitChoice("answer")),
+            (["r", "enter"], LimitChoice("raise", "0.53")),
+            (["r", *"2.50", "enter"], LimitChoice("raise", "2.50")),
+            (["m", *"local:x.gguf", "enter"], LimitChoice("model", "local:x.gguf")),
+            (["m", "escape", "s"], LimitChoice("stop")),
+            (["escape"], LimitChoice("stop")),
+        ):
+            answer = await asks(pilot, LIMIT)
+            await pilot.press(*keys)
+            assert await answered(answer) == choice, keys
 
 
 async def test_a_click_takes_an_offered_model():
@@ -249,23 +248,21 @@ async def test_what_is_no_amount_is_told_and_may_be_typed_again():
         assert await answered(answer) == LimitChoice("raise", "2")
 
 
-@pytest.mark.parametrize(
-    ("keys", "choice"),
-    [
-        (["g"], CostChoice("go")),
-        (["y"], CostChoice("go")),
-        (["d"], CostChoice("always")),
-        (["a"], CostChoice("answer")),
-        (["2"], CostChoice("model", "openai/gpt-5-nano")),
-        (["m", *"embedded", "enter"], CostChoice("model", "embedded")),
-        (["s"], CostChoice("stop")),
-        (["m", "escape", "escape"], CostChoice("stop")),
-    ],
-)
-async def test_keys_choose_before_an_expensive_step(keys, choice):
-    async with asked(COST) as (pilot, answer):
-        await pilot.press(*keys)
-        assert await answered(answer) == choice
+async def test_keys_choose_before_an_expensive_step():
+    async with AskingApp().run_test() as pilot:
+        for keys, choice in (
+            (["g"], CostChoice("go")),
+            (["y"], CostChoice("go")),
+            (["d"], CostChoice("always")),
+            (["a"], CostChoice("answer")),
+            (["2"], CostChoice("model", "openai/gpt-5-nano")),
+            (["m", *"embedded", "enter"], CostChoice("model", "embedded")),
+            (["s"], CostChoice("stop")),
+            (["m", "escape", "escape"], CostChoice("stop")),
+        ):
+            answer = await asks(pilot, COST)
+            await pilot.press(*keys)
+            assert await answered(answer) == choice, keys
 
 
 async def test_an_expensive_step_shows_its_range_and_why_it_is_asked_about():
@@ -276,16 +273,15 @@ async def test_an_expensive_step_shows_its_range_and_why_it_is_asked_about():
     assert "asked above $0.05" in said
 
 
-@pytest.mark.parametrize(
-    ("key", "words", "word"), [("1", "trust it", "yes"), ("n", " no", "no"), ("escape", "not now", "later")]
-)
-async def test_a_key_and_a_click_decide_on_a_projects_instructions_alike(key, words, word):
-    async with asked(TRUST) as (pilot, answer):
-        await pilot.press(key)
-        assert await answered(answer) == word
-    async with asked(TRUST) as (pilot, answer):
-        await click(pilot, words)
-        assert await answered(answer) == word
+async def test_a_key_and_a_click_decide_on_a_projects_instructions_alike():
+    async with AskingApp().run_test() as pilot:
+        for key, words, word in (("1", "trust it", "yes"), ("n", " no", "no"), ("escape", "not now", "later")):
+            answer = await asks(pilot, TRUST)
+            await pilot.press(key)
+            assert await answered(answer) == word
+            answer = await asks(pilot, TRUST)
+            await click(pilot, words)
+            assert await answered(answer) == word
 
 
 async def test_the_instructions_of_a_project_can_be_read_whole_before_they_are_trusted():
@@ -308,11 +304,18 @@ async def test_keys_of_one_packet_act_in_the_order_they_were_typed_in_the_field(
         assert await answered(answer) == LimitChoice("model", "ac")
 
 
-@SIZES
 @pytest.mark.parametrize(
-    ("event", "keys"),
-    [(WRITES, []), (WRITES, ["e"]), (RUNS, []), (LIMIT, []), (LIMIT, ["r"]), (COST, []), (TRUST, [])],
-    ids=["approval", "edit", "long", "limit", "raise", "cost", "trust"],
+    ("event", "keys", "size"),
+    [
+        pytest.param(WRITES, [], WIDE, id="approval-wide"),
+        pytest.param(WRITES, [], NARROW, id="approval-narrow"),
+        pytest.param(WRITES, ["e"], NARROW, id="edit"),
+        pytest.param(RUNS, [], NARROW, id="long"),
+        pytest.param(LIMIT, [], NARROW, id="limit"),
+        pytest.param(LIMIT, ["r"], WIDE, id="raise"),
+        pytest.param(COST, [], NARROW, id="cost"),
+        pytest.param(TRUST, [], WIDE, id="trust"),
+    ],
 )
 def test_how_a_question_looks(snap_compare, monkeypatch, size, event, keys):
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -320,10 +323,7 @@ def test_how_a_question_looks(snap_compare, monkeypatch, size, event, keys):
     monkeypatch.setattr(Input, "cursor_blink", False)
 
     async def ready(pilot) -> None:
-        async with asyncio.timeout(20):
-            while not pilot.app.query(Question):
-                await pilot.pause()
-        await pilot.pause()
+        await eventually(pilot, lambda: pilot.app.query(Question))
         await pilot.press(*keys)
         await pilot.pause()
 

@@ -12,7 +12,7 @@ from ecoshell.tui.side.roles import RolesPanel
 from ecoshell.tui.transcript.view import Transcript
 
 pytestmark = pytest.mark.usefixtures("quiet")
-SIZES = pytest.mark.parametrize("size", [(130, 40), (80, 24), (60, 28)], ids=["wide", "narrow", "slim"])
+WIDE, NARROW, SLIM = (130, 40), (80, 24), (60, 28)
 FREE = trio(ALONE, priced=0)
 
 
@@ -30,17 +30,18 @@ def pressed(*keys: str):
     return before
 
 
-@SIZES
 @pytest.mark.parametrize(
-    ("players", "events"),
+    ("players", "events", "size"),
     [
-        pytest.param(ALONE, (), id="idle"),
-        pytest.param(ALONE, FREE[:PLANNER_THINKS], id="planner_thinks"),
-        pytest.param(MIXED, trio()[:CALLER_THINKS], id="caller_thinks"),
-        pytest.param(ALONE, FREE, id="free_of_charge"),
-        pytest.param(MIXED, trio(), id="mixed"),
-        pytest.param(WITH_ADAPTERS, trio(WITH_ADAPTERS), id="adapters"),
-        pytest.param(MIXED, (*TURN, *trio(turn=2)[:PLANNER_THINKS]), id="another_mode_before"),
+        pytest.param(ALONE, (), NARROW, id="idle"),
+        pytest.param(ALONE, FREE[:PLANNER_THINKS], WIDE, id="planner_thinks"),
+        pytest.param(MIXED, trio()[:CALLER_THINKS], NARROW, id="caller_thinks"),
+        pytest.param(ALONE, FREE, WIDE, id="free_of_charge"),
+        pytest.param(MIXED, trio(), WIDE, id="mixed-wide"),
+        pytest.param(MIXED, trio(), NARROW, id="mixed-narrow"),
+        pytest.param(MIXED, trio(), SLIM, id="mixed-slim"),
+        pytest.param(WITH_ADAPTERS, trio(WITH_ADAPTERS), SLIM, id="adapters"),
+        pytest.param(MIXED, (*TURN, *trio(turn=2)[:PLANNER_THINKS]), WIDE, id="another_mode_before"),
     ],
 )
 def test_the_roles(snap_compare, paths, players, events, size):
@@ -48,10 +49,9 @@ def test_the_roles(snap_compare, paths, players, events, size):
     assert snap_compare(app, terminal_size=size, run_before=pressed())
 
 
-@SIZES
-def test_the_roles_of_the_whole_session(snap_compare, paths, size):
+def test_the_roles_of_the_whole_session(snap_compare, paths):
     app = SideApp(paths, replace(IDLE, players=MIXED), (*TURN, *trio(turn=2)))
-    assert snap_compare(app, terminal_size=size, run_before=pressed("t"))
+    assert snap_compare(app, terminal_size=NARROW, run_before=pressed("t"))
 
 
 @pytest.mark.parametrize("width", [24, 60])
@@ -62,10 +62,9 @@ def test_the_roles_in_a_side_of_another_width(snap_compare, paths, width):
     assert snap_compare(app, terminal_size=(120, 44), run_before=pressed())
 
 
-@SIZES
 @pytest.mark.parametrize(
-    ("until", "text"),
-    [(PLANNER_THINKS, QUESTION), (CALLER_THINKS + 1, "caller {"), (None, "by the summarizer")],
+    ("until", "text", "size"),
+    [(PLANNER_THINKS, QUESTION, WIDE), (CALLER_THINKS + 1, "caller {", NARROW), (None, "by the summarizer", SLIM)],
     ids=["planner_thinks", "caller_thinks", "finished"],
 )
 def test_a_turn_of_the_trio_in_the_chat(snap_compare, make_app, size, until, text):

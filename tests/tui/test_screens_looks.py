@@ -58,9 +58,8 @@ def over(make: Callable[[], Screen], *keys: str) -> Before:
     return before
 
 
-@LOOKS
-def test_the_theme_picker(snap_compare, wearing, size, theme) -> None:
-    assert snap_compare(wearing(theme), terminal_size=size, run_before=over(lambda: ThemePicker(theme)))
+def test_the_theme_picker(snap_compare, wearing) -> None:
+    assert snap_compare(wearing("dark"), terminal_size=(120, 36), run_before=over(lambda: ThemePicker("dark")))
 
 
 @LOOKS
@@ -69,7 +68,7 @@ def test_the_settings(snap_compare, wearing, paths, size, theme) -> None:
     assert snap_compare(host, terminal_size=size, run_before=over(lambda: SettingsScreen(paths), *["down"] * 9))
 
 
-@LOOKS
+@pytest.mark.parametrize(("size", "theme"), [((120, 36), "dark"), ((60, 24), "mono")], ids=["wide", "colorless"])
 def test_the_help(snap_compare, wearing, size, theme) -> None:
     host = wearing(theme)
     assert snap_compare(host, terminal_size=size, run_before=over(lambda: HelpScreen(PLACES, COMMANDS), "down"))

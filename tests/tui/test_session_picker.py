@@ -236,7 +236,7 @@ async def test_a_damaged_store_says_what_to_do(shelf, tmp_path):
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
-        assert "sessions.sqlite" in stage.text
+        await eventually(pilot, lambda: "sessions.sqlite" in stage.text)
         assert listed(stage.shown) == []
 
 
@@ -245,4 +245,4 @@ async def test_hostile_titles_are_shown_not_obeyed(shelf):
     stage = shelf.stage()
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
-        assert "[bold]x[/bold] ␛[31mred \\u202e 日本" in stage.text
+        await eventually(pilot, lambda: "[bold]x[/bold] ␛[31mred \\u202e 日本" in stage.text)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from side_play import READY, TWO_MODELS, SideApp, many_tools
@@ -35,49 +36,46 @@ def in_prompt(app: SideApp) -> bool:
     return app.chat.query_one(Input).has_focus
 
 
-@pytest.mark.parametrize("size", [(100, 24), (120, 36), (200, 50)])
-async def test_a_wide_screen_shows_the_side_beside_the_transcript(paths, size):
+async def test_a_wide_screen_shows_the_side_beside_the_transcript(paths):
     app = SideApp(paths, past=TWO_MODELS)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        assert shown(app, "#main")
-        assert all(panel.region.area for panel in app.chat.query(Panel))
-        assert not shown(app, SummaryLine)
-        assert side(app) == {100: 38, 120: 38, 200: 60}[size[0]]
-        assert app.chat.query_one("#main").region.width + 1 + side(app) == size[0]
+    async with app.run_test(size=(100, 24)) as pilot:
+        for size, width in (((100, 24), 38), ((120, 36), 38), ((200, 50), 60)):
+            await pilot.resize_terminal(*size)
+            await eventually(pilot, lambda width=width: side(app) == width)
+            assert shown(app, "#main")
+            assert all(panel.region.area for panel in app.chat.query(Panel))
+            assert not shown(app, SummaryLine)
+            assert app.chat.query_one("#main").region.width + 1 + width == size[0]
 
 
-@pytest.mark.parametrize("size", [(60, 24), (80, 24), (99, 40)])
-async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths, size):
+async def test_a_narrow_screen_shows_the_transcript_and_a_summary(paths):
     app = SideApp(paths)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        assert app.chat.query_one("#main").region.width == size[0]
-        assert not any(panel.region.area for panel in app.chat.query(Panel))
-        assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).visual)
+    async with app.run_test(size=(60, 24)) as pilot:
+        for size in ((60, 24), (80, 24), (99, 40)):
+            await pilot.resize_terminal(*size)
+            await eventually(pilot, lambda size=size: app.chat.query_one("#main").region.width == size[0])
+            assert not any(panel.region.area for panel in app.chat.query(Panel))
+            assert "session: $0.4017 of $0.50 left · tools 2/4" in str(app.chat.query_one(SummaryLine).visual)
 
 
-@pytest.mark.parametrize(("key", "kind"), KEYS)
 @pytest.mark.parametrize("size", [(60, 20), NARROW])
-@pytest.mark.parametrize("back", ["escape", "same key"])
-async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcript_and_back(
-    paths, key: str, kind, size, back: str
-):
+async def test_on_a_narrow_screen_a_key_shows_a_tab_in_the_place_of_the_transcript_and_back(paths, size):
     app = SideApp(paths, past=TWO_MODELS)
     async with app.run_test(size=size) as pilot:
-        await pilot.press(key)
-        await pilot.pause()
-        assert not shown(app, "#main")
-        assert app.chat.query_one(kind).has_focus
-        assert side(app) == size[0]
-        assert {type(panel) for panel in app.chat.query(Panel) if panel.region.area} == (
-            {BudgetPanel, RolesPanel} if kind is BudgetPanel else {kind}
-        )
-        assert f"[{key} " in str(app.chat.query_one(TabRow).visual)
-        await pilot.press(key if back == "same key" else back)
-        await pilot.pause()
-        assert shown(app, "#main")
-        assert in_prompt(app)
+        for (key, kind), back in product(KEYS, ("escape", "same key")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert not shown(app, "#main")
+            assert app.chat.query_one(kind).has_focus
+            assert side(app) == size[0]
+            assert {type(panel) for panel in app.chat.query(Panel) if panel.region.area} == (
+                {BudgetPanel, RolesPanel} if kind is BudgetPanel else {kind}
+            )
+            assert f"[{key} " in str(app.chat.query_one(TabRow).visual)
+            await pilot.press(key if back == "same key" else back)
+            await pilot.pause()
+            assert shown(app, "#main")
+            assert in_prompt(app)
 
 
 async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
@@ -96,19 +94,19 @@ async def test_tabs_follow_each_other_by_key_and_by_mouse(paths):
         assert shown(app, "#main")
 
 
-@pytest.mark.parametrize(("key", "kind"), KEYS)
-async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(paths, key: str, kind):
+async def test_on_a_wide_screen_a_key_goes_to_the_panel_and_back_to_the_prompt(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
-        await pilot.press(key)
-        assert app.chat.query_one(kind).has_focus
-        await pilot.press(key)
-        await pilot.pause()
-        assert in_prompt(app)
-        await pilot.press(key, "escape")
-        await pilot.pause()
-        assert in_prompt(app)
-        assert shown(app, kind)
+        for key, kind in KEYS:
+            await pilot.press(key)
+            assert app.chat.query_one(kind).has_focus
+            await pilot.press(key)
+            await pilot.pause()
+            assert in_prompt(app)
+            await pilot.press(key, "escape")
+            await pilot.pause()
+            assert in_prompt(app)
+            assert shown(app, kind)
 
 
 async def test_the_side_is_hidden_and_shown_by_key(paths):
@@ -241,12 +239,13 @@ async def test_resizing_folds_the_side_into_tabs_and_back(paths, width: int):
         assert shown(app, RolesPanel)
 
 
-@pytest.mark.parametrize("height", [1, 4, 8, 12, 18, 24])
-async def test_every_panel_can_be_reached_at_every_height(paths, height: int):
+async def test_every_panel_can_be_reached_at_every_height(paths):
     app = SideApp(paths, standing=many_tools(), past=TWO_MODELS)
-    async with app.run_test(size=(120, height)) as pilot:
+    async with app.run_test(size=(120, 24)) as pilot:
         await pilot.press("f4")
-        for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
+        panels = (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel)
+        for height, kind in product((24, 18, 12, 8, 4, 1), panels):
+            await pilot.resize_terminal(120, height)
             app.chat.query_one(kind).focus()
             await pilot.pause()
             panel = app.chat.query_one(kind)
@@ -275,14 +274,14 @@ async def test_the_title_says_what_opens_and_then_who_thinks(paths):
         assert " ".join(bar(app).split()) == "ecoshell · fix-readme one model, step by step ─ embedded"
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 120])
-async def test_the_title_line_fits_every_width_and_the_state_outlives_the_rest(paths, width: int):
+async def test_the_title_line_fits_every_width_and_the_state_outlives_the_rest(paths):
     long = replace(READY, title="a title \x1b[31m" + "w" * 300, model="local:/home/me/models/" + "m" * 60 + ".gguf")
     app = SideApp(paths, standing=long)
-    async with app.run_test(size=(width, 24)) as pilot:
-        await pilot.pause()
-        app.chat.query_one(TitleBar).say("read-only")
-        assert len(bar(app)) == width - 2
-        assert "read-only" in bar(app)
-        assert bar(app).startswith("ecoshell · a title ␛[31m"[: width - 14])
-        assert "\x1b" not in bar(app)
+    async with app.run_test(size=(120, 24)) as pilot:
+        for width in (120, 80, 60, 30):
+            await pilot.resize_terminal(width, 24)
+            app.chat.query_one(TitleBar).say("read-only")
+            await eventually(pilot, lambda width=width: len(bar(app)) == width - 2)
+            assert "read-only" in bar(app)
+            assert bar(app).startswith("ecoshell · a title ␛[31m"[: width - 14])
+            assert "\x1b" not in bar(app)

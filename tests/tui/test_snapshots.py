@@ -12,7 +12,8 @@ from ecoshell.messages import ToolDocument
 from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.transcript.view import Transcript
 
-SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
+WIDE, NARROW = (120, 36), (80, 24)
+SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 FAILING = (
     STARTED,
     ErrorHappened(
@@ -51,29 +52,25 @@ def test_a_finished_answer_with_a_registration(snap_compare, make_app, size):
     )
 
 
-@SIZES
-def test_a_turn_that_follows_its_plan(snap_compare, make_app, size):
+def test_a_turn_that_follows_its_plan(snap_compare, make_app):
     app = make_app(FakeShell(FOLLOWED))
     keys = (*"how many words?", "enter")
-    assert snap_compare(app, terminal_size=size, run_before=until(*keys, text="saved"))
+    assert snap_compare(app, terminal_size=WIDE, run_before=until(*keys, text="saved"))
 
 
-@SIZES
-def test_a_turn_while_it_is_planned(snap_compare, make_app, size):
+def test_a_turn_while_it_is_planned(snap_compare, make_app):
     app = make_app(FakeShell(FOLLOWED, stops_at=2))
-    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", text="plan:"))
+    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="plan:"))
 
 
-@SIZES
-def test_a_result_that_was_marked(snap_compare, make_app, size):
+def test_a_result_that_was_marked(snap_compare, make_app):
     earlier = *FOLLOWED, CallMarked(1, "c2", "read_file", helpful=True)
     app = make_app(FakeShell(earlier=earlier, state=FOLLOWED_STANDING))
     keys = ("shift+tab", "up", "up", "up")
-    assert snap_compare(app, terminal_size=size, run_before=until(*keys, text="marked"))
+    assert snap_compare(app, terminal_size=WIDE, run_before=until(*keys, text="marked"))
 
 
-@SIZES
-def test_why_a_tool_is_planned(snap_compare, make_app, size):
+def test_why_a_tool_is_planned(snap_compare, make_app):
     document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
     known = Dossier(document, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
@@ -86,7 +83,7 @@ def test_why_a_tool_is_planned(snap_compare, make_app, size):
         about = pilot.app.screen.query_one("#about")
         await eventually(pilot, lambda: "Counts words." in str(about.visual))
 
-    assert snap_compare(make_app(shell), terminal_size=size, run_before=before)
+    assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=before)
 
 
 @SIZES
@@ -95,14 +92,12 @@ def test_a_call_that_wants_approval(snap_compare, make_app, size):
     assert snap_compare(app, terminal_size=size, run_before=until(*"write it", "enter", question=True))
 
 
-@SIZES
-def test_a_limit(snap_compare, make_app, size):
+def test_a_limit(snap_compare, make_app):
     near = replace(STANDING, caps=(replace(CAP, spent=496_000_000, held=0),))
     app = make_app(FakeShell((*COUNTING[:6], HIT), state=near))
-    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", question=True))
+    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", question=True))
 
 
-@SIZES
-def test_an_error(snap_compare, make_app, size):
+def test_an_error(snap_compare, make_app):
     app = make_app(FakeShell(FAILING))
-    assert snap_compare(app, terminal_size=size, run_before=until(*"go on", "enter", text="error ·"))
+    assert snap_compare(app, terminal_size=NARROW, run_before=until(*"go on", "enter", text="error ·"))

@@ -1,0 +1,121 @@
+"""What `ecoshell ask` comes to on scripted replies: the answer, the lines of JSON and the exit status."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_play import CALCULATE, SLEEP, Command
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, command: Command) -> Ask:
+    """Asks on a script of replies; the exit status, standard output and standard error."""
+
+    def ask(*arguments: str, replies: tuple[dict[str, Any], ...] = CALCULATE, typed: str = "") -> tuple[int, str, str]:
+        script = tmp_path / "script.jsonl"
+        script.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+        shared = ("--model", f"script:{script}", "--registration", "names", "--price", "1,2")
+        ended = command("ask", *shared, *arguments, typed=typed)
+        return ended.returncode, ended.stdout, ended.stderr
+
+    (tmp_path / "workspace").mkdir()
+    return ask
+
+
+def test_json_ends_in_the_result_with_the_cost_as_a_decimal(ask: Ask) -> None:
+    status, out, _ = ask("--json", "What is 17 * 23?")
+    lines = [json.loads(line) for line in out.splitlines()]
+    result = lines[-1]
+    assert status == 0
+    assert (result["type"], result["status"], result["answer"]) == ("result", "answered", "391")
+    assert result["registered"] == ["calculate"]
+    assert result["steps"] == 3
+    assert float(result["cost_usd"]) > 0
+    assert lines[-2]["type"] == "turn_finished"
+    observations = [
+        line["observation"] for line in lines if line["type"] == "call_finished" and line["name"] == "calculate"
+    ]
+    assert observations == ["17 * 23 = 391"]
+
+
+def test_json_tells_what_the_model_is_told_of_the_workspace_and_whom_it_trusts(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "workspace" / "AGENTS.md").write_text("Use tabs.\n")
+    events = [json.loads(line) for line in ask("--json", "Hello?")[1].splitlines()]
+    told = next(event for event in events if event["type"] == "context_told")
+    assert [(part["name"], part["state"]) for part in told["parts"]] == [("project", "untrusted"), ("facts", "told")]
+    assert told["workspace"] == str(tmp_path / "workspace")
+    assert {"type": "trust_given", "decision": "later", "by": "nobody"} in events
+    events = [json.loads(line) for line in ask("--json", "--trust-project", "Hello?")[1].splitlines()]
+    told = next(event for event in events if event["type"] == "context_told")
+    assert told["parts"][0]["state"] == "told"
+    assert told["parts"][0]["tokens"] > 0
+    assert "Use tabs." in told["text"]
+
+
+def test_an_empty_question_is_bad_usage(ask: Ask) -> None:
+    status, out, err = ask("-", typed="  \n")
+    assert (status, out) == (2, "")
+    assert "question is empty" in err
+
+
+def test_a_question_that_cannot_fit_is_refused_and_says_why(ask: Ask) -> None:
+    status, out, err = ask("-", typed="word " * 2_000_000)
+    assert (status, out) == (1, "")
+    assert "context" in err
+
+
+def test_a_script_that_has_ended_is_an_error(ask: Ask) -> None:
+    status, out, err = ask("hello", replies=CALCULATE[:1])
+    assert (status, out) == (1, "")
+    assert "error:" in err
+
+
+def test_giving_up_has_its_own_status(ask: Ask) -> None:
+    gave_up = {"call": {"name": "finish", "arguments": {"give_up": "There is no such file."}}}
+    status, _, err = ask("hello", replies=(gave_up,))
+    assert status == 4
+    assert "gave up" in err
+
+
+def test_a_cap_that_no_call_fits_under_ends_with_the_limit_status(ask: Ask) -> None:
+    status, _, err = ask("--budget", "0.000001", "hello")
+    assert status == 3
+    assert "limit" in err
+
+
+def test_without_a_person_what_needs_approval_does_not_run(ask: Ask) -> None:
+    status, out, err = ask("--json", "sleep", replies=SLEEP)
+    lines = [json.loads(line) for line in out.splitlines()]
+    finished = [line for line in lines if line["type"] == "call_finished"]
+    assert status == 4
+    assert finished[-1]["refused"] == "unapproved"
+    assert (lines[-1]["status"], len(lines[-1]["refused"])) == ("answered", 1)
+    assert err.startswith("ecoshell: run_command(command=")
+    assert "was not run: it needs an approval, and nobody was there to ask. --yes allows" in err
+    assert ask("sleep", replies=SLEEP)[:2] == (4, "slept\n")
+
+
+def test_what_a_rule_refuses_is_no_question_that_nobody_answered(ask: Ask) -> None:
+    status, out, err = ask("--read-only", "sleep", replies=SLEEP)
+    assert (status, out, err) == (0, "slept\n", "")
+
+
+def test_a_strategy_is_chosen_for_one_question(ask: Ask) -> None:
+    replies = (
+        {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
+        {"call": {"name": "finish", "arguments": {"give_up": True, "answer": "a counter is of no use"}}},
+        *CALCULATE,
+    )
+    status, out, _ = ask("--strategy", "dfsdt", "What is 17 * 23?", replies=replies)
+    assert (status, out) == (0, "391\n")
+    assert ask("--strategy", "bfs", "?")[0] == 2
+    status, out, _ = ask("--strategy", "dfsdt", "--json", "What is 17 * 23?", replies=replies)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["strategy"] for event in events if event["type"] == "turn_started"] == ["dfsdt"]
+    assert [event["reason"] for event in events if event["type"] == "branch_left"] == [
+        "given up: a counter is of no use"
+    ]
