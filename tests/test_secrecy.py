@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ecoshell import secrecy
 from ecoshell.messages import Call, Observation
-from ecoshell.models.helper import helper_environ
+from ecoshell.models.tokens import helper_environ
 from ecoshell.secrecy import MARK, MaskedStream, masked
 
 KEY = "sk-abcabd-0123456789"

@@ -13,7 +13,7 @@ from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
 from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.base import Traits
-from ecoshell.models.textcalls import call_fault
+from ecoshell.models.protocol import call_fault
 from ecoshell.secrecy import masked
 from ecoshell.tools.base import LASTING, Previewing, Tool
 from ecoshell.tools.containing import in_thread

@@ -19,8 +19,7 @@ from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.search import Ranker
 from ecoshell.events import Event, ModeChosen
 from ecoshell.messages import Message, ToolDocument
-from ecoshell.models.base import Request
-from ecoshell.models.listing import ModelRow
+from ecoshell.models.base import ModelRow, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName

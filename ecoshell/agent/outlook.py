@@ -10,7 +10,7 @@ from ecoshell.budget.holds import Hold
 from ecoshell.budget.limits import price_unknown
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import PriceUnknown
-from ecoshell.models.bounds import request_bound
+from ecoshell.models.tokens import request_bound
 from ecoshell.strategies.base import Path
 
 _QUESTION = "x" * 200

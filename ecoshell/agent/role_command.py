@@ -9,7 +9,7 @@ from ecoshell.agent.kit import Kit
 from ecoshell.agent.printing import table
 from ecoshell.agent.shell import Shell
 from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.models.local_names import LOCAL, is_embedded, local_files
+from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
 from ecoshell.untrusted import visible_line
 

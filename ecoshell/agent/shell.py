@@ -19,7 +19,7 @@ from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, Notice, PlanChanged
 from ecoshell.messages import Attachment, Observation, ToolDocument
-from ecoshell.models.listing import ModelRow
+from ecoshell.models.base import ModelRow
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.containing import in_thread
 from ecoshell.worker import warm_worker

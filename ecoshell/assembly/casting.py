@@ -17,11 +17,10 @@ from ecoshell.budget.pricebook import ASSUMED_FREE
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
-from ecoshell.models.base import Model
+from ecoshell.models.base import Model, ModelRow
 from ecoshell.models.embedded import CONTEXT
 from ecoshell.models.keys import Keys
-from ecoshell.models.listing import ModelRow
-from ecoshell.models.local_names import LocalFiles, is_embedded, local_files
+from ecoshell.models.local_models import LocalFiles, is_embedded, local_files
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.servers import Servers
 from ecoshell.modes.roles import ONE_FOR_ALL, THREE, Roles
@@ -30,7 +29,7 @@ from ecoshell.paths import user_paths
 from ecoshell.tools.base import LASTING
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.models.remote_process import RemoteProcess
+    from ecoshell.models.remote import RemoteProcess
     from ecoshell.modes.stepwise import Stepwise
     from ecoshell.modes.umi import Trio
     from ecoshell.settings.schema import AgentSettings, Settings
@@ -207,8 +206,7 @@ class Casting:
         return self._remote(name)
 
     def _remote(self, name: str) -> Model:
-        from ecoshell.models.remote import RemoteModel, RemoteOptions
-        from ecoshell.models.remote_process import RemoteProcess
+        from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
         self._process = self._process or RemoteProcess()
         given = self._settings.models.get(name)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
+from ecoshell.models.base import HERE, ModelRow
 from ecoshell.models.embedded import CONTEXT, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.gguf import GET_LLAMA, LLAMA
-from ecoshell.models.gguf_places import ModelFile, model_files
 from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.keys import Keys
-from ecoshell.models.listing import HERE, ModelRow
-from ecoshell.models.local_names import local_name
+from ecoshell.models.llama import GET_LLAMA, LLAMA
+from ecoshell.models.local_models import ModelFile, local_name, model_files
 from ecoshell.models.servers import Served, Servers
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelMissing
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.gguf_places import model_files
 from ecoshell.models.keys import Keys
-from ecoshell.models.local_names import local_name
+from ecoshell.models.local_models import local_name, model_files
 from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module

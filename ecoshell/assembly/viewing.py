@@ -12,9 +12,8 @@ from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing
 from ecoshell.models.base import Delta, Model, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
-from ecoshell.models.bounds import request_bound
-from ecoshell.models.local_names import is_embedded, is_local
-from ecoshell.models.tokens import ByteCounter
+from ecoshell.models.local_models import is_embedded, is_local
+from ecoshell.models.tokens import ByteCounter, request_bound
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 

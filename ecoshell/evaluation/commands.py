@@ -116,7 +116,7 @@ def _of_shell(args: argparse.Namespace) -> Iterator["Measurement"]:
     """The figures of the shell; raises ModelMissing or ModelBroken for a file that is no adapter."""
     from ecoshell.evaluation.speed.measure import measure_speed
     from ecoshell.models.embedded import embedded_path
-    from ecoshell.models.gguf_header import check_adapter
+    from ecoshell.models.gguf import check_adapter
 
     if args.adapter is None:
         sys.stderr.write("adapter_switch is left out: it takes --adapter FILE, one of the embedded model.\n")
@@ -128,8 +128,8 @@ def _of_shell(args: argparse.Namespace) -> Iterator["Measurement"]:
 def _of_model(name: str, repeat: int) -> Iterator["Measurement"]:
     """The figures of one local model; raises UsageError for another, and ModelMissing."""
     from ecoshell.evaluation.speed.local import measure_local
-    from ecoshell.models.gguf_header import check_base
-    from ecoshell.models.local_names import local_files
+    from ecoshell.models.gguf import check_base
+    from ecoshell.models.local_models import local_files
 
     files = local_files(name)
     if files is None or files.adapter is not None:

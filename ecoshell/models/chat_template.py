@@ -17,8 +17,8 @@ from typing import Any, ClassVar, TypeVar, cast
 from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.formats import FORMATS, GENERIC, REASONING_TAGS, CallFormat, call_json, detect
-from ecoshell.models.gguf import Vocabulary
-from ecoshell.models.textcalls import as_plain
+from ecoshell.models.llama import Vocabulary
+from ecoshell.models.protocol import as_plain
 from ecoshell.worker import in_worker
 
 CHATML = (

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ecoshell.errors import ModelBroken
-from ecoshell.models.gguf import Vocabulary, llama_library
+from ecoshell.models.llama import Vocabulary, llama_library
 
 FIRST_LOOK = 64
 """Likeliest tokens that are looked at first."""

@@ -1,73 +1,165 @@
-"""GGUF files and llama.cpp's own view of them: is the file usable, and how does its tokenizer cut text.
+"""GGUF files: what they are called on a hub, and what stands before their weights, read without llama.cpp.
 
-Built on llama-cpp-python's low-level functions: its `Llama` class points the whole process's standard output at
-/dev/null while it loads, which would blank a running screen.
+Names are `hf:OWNER/REPO:QUANT`. The layout is that of `ggml/docs/gguf.md`, versions 2 and 3, little-endian. The package
+`gguf` is no help here: its reader makes an array of every token before it gives the first value (8 s and 160 MB for the
+embedded model, where this takes a millisecond), and counts in a damaged file as far as that says.
 """
 
-import codecs
-import ctypes
-import os
-import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+import math
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
-from ecoshell.errors import ModelBroken, ModelMissing
+from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.files import is_special
-from ecoshell.models.trial import try_file
 
-LLAMA = "llama_cpp"
-GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
-OPENMP_SETTING = "OMP_WAIT_POLICY"
 MAGIC = b"GGUF"
 FITTING_ADAPTER = "Name an adapter that was trained for this base, or the base it was trained for."
-_ERROR_LEVEL = 4
-_complaints: deque[str] = deque(maxlen=8)
-"""The last errors llama.cpp logged, for the message when a load fails."""
-_loading = threading.Lock()
-_log_callbacks: list[Any] = []
-"""Keeps the C callback alive: llama.cpp holds a bare pointer to it."""
+
+HUB = "hf:"
+_PREFIX = re.compile(r"(?:hf:|(?:https?://)?(?:huggingface\.co|hf\.co)/)", re.IGNORECASE)
+_NAME = re.compile(r"([\w.-]+)/([\w.-]+?)(?::([\w./ -]+))?/?", re.ASCII)
+_PART = re.compile(r"-(\d{5})-of-(\d{5})(?=\.gguf$)", re.IGNORECASE)
+_QUANT = re.compile(
+    r"(?:^|[-_.])((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|MXFP\d\w*|BF16|FP?(?:16|32)))(?=(?:-\d{5}-of-\d{5})?\.gguf$)",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(r"(?:^|[-_.])(?:mmproj|imatrix)(?:[-_.]|$)", re.IGNORECASE)
+"""Files beside a model: the eyes of one that sees, and what a quantisation was made with."""
+_USUAL = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q6_K", "Q8_0")
+"""What is taken where no quantisation is named, the first that is there: small, and hardly worse than the original."""
+_EXAMPLE = "OWNER/REPO or OWNER/REPO:QUANT, such as bartowski/Llama-3.2-3B-Instruct-GGUF:Q4_K_M"
+
+_STRING, _ARRAY = 8, 9
+_WHOLE = (4, 5, 10, 11)
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Bytes of a value by its type."""
+_MAX_ENTRIES = 64
+"""What says what a file is stands before its tokenizer, among the first entries."""
+_MAX_TEXT = 1 << 16
+_MAX_STRINGS = 1 << 22
+_MAX_TENSORS = _MAX_METADATA = 1 << 18
+_MAX_DIMENSIONS = 4
+_MAX_BYTES = 1 << 40
+"""Bounds beyond which no file goes that is what it says it is."""
+_SIZE_LABEL = re.compile(r"(?:(?P<experts>\d+)x)?(?P<count>\d+(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
+_SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+_LORA_A, _LORA_B = ".lora_a", ".lora_b"
+_FLIPPED = "token_embd.weight"
+"""The end of the name of a matrix whose two factors change places (llama.cpp, `llama-adapter.cpp`)."""
+
+Shape = tuple[int, ...]
+"""Lengths of a tensor's dimensions, the fastest one first."""
 
 
-@cache
-def llama_library() -> ModuleType:
-    """llama.cpp's functions, initialised and silent; raises ModelMissing when the extra is not installed."""
-    with _loading:
-        try:
-            with _waiting_threads_asleep():
-                library = import_module("llama_cpp.llama_cpp")
-        except ImportError as error:
-            raise ModelMissing(
-                "Local models need llama-cpp-python, which is not installed.",
-                fix=GET_LLAMA,
-            ) from error
-        callback = library.llama_log_callback(_keep_complaint)
-        _log_callbacks.append(callback)
-        library.llama_log_set(callback, ctypes.c_void_p(0))
-        library.llama_backend_init()
-        return library
+# -- names
 
 
-@contextmanager
-def _waiting_threads_asleep() -> Generator[None]:
-    """Load the OpenMP library so that threads sleep while they wait for one another, unless the user decided otherwise.
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A repository and, where it is named, a quantisation or a file of it; written out it is a model's name."""
 
-    By default they spin, which on cores that other programs use too slows generation down twentyfold. OpenMP reads the
-    setting once, as it is loaded; afterwards it is taken back, so that commands run by tools do not inherit it.
+    repo: str
+    """OWNER/REPO."""
+    quant: str = ""
+
+    def __str__(self) -> str:
+        return f"{HUB}{self.short}"
+
+    @property
+    def short(self) -> str:
+        """The name as `ecoshell models pull` takes it."""
+        return f"{self.repo}:{self.quant}" if self.quant else self.repo
+
+
+def hub_name(text: str) -> HubName:
+    """What a name or a pasted address of a repository means; raises UsageError."""
+    rest = _PREFIX.sub("", text.strip(), count=1)
+    parts = _NAME.fullmatch(rest)
+    if parts is None or {parts[1], parts[2]} & {".", ".."}:
+        raise UsageError(f"{text!r} names no repository.", fix=f"Give {_EXAMPLE}.")
+    return HubName(f"{parts[1]}/{parts[2]}", (parts[3] or "").strip())
+
+
+def quant_of(file: str) -> str:
+    """The quantisation in a file's name, in capitals; empty where there is none."""
+    found = _QUANT.search(file)
+    return found[1].upper() if found else ""
+
+
+def parts_of(file: str) -> tuple[str, ...]:
+    """The files that a model in several parts has, by the name of one of them; of a whole model the file alone."""
+    found = _PART.search(file)
+    if found is None:
+        return (file,)
+    count = int(found[2])
+    return tuple(f"{file[: found.start()]}-{number:05d}-of-{found[2]}.gguf" for number in range(1, count + 1))
+
+
+def is_later_part(file: str) -> bool:
+    """Whether the file goes on where another one ends."""
+    found = _PART.search(file)
+    return found is not None and int(found[1]) != 1
+
+
+def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
+    """The file, or the parts of the model, that a name means among a repository's files.
+
+    Raises ModelMissing where there is none, UsageError where it could be several, both with the names there are.
     """
-    if OPENMP_SETTING in os.environ:
-        yield
-        return
-    os.environ[OPENMP_SETTING] = "PASSIVE"
-    try:
-        yield
-    finally:
-        del os.environ[OPENMP_SETTING]
+    there = sorted({file for file in files if file.lower().endswith(".gguf")})
+    models = [file for file in there if not is_later_part(file) and not _NO_MODEL.search(PurePosixPath(file).name)]
+    whole = [file for file in models if set(parts_of(file)) <= set(there)]
+    if not models:
+        raise ModelMissing(
+            f"{name.repo} has no GGUF file.",
+            fix="Look for a repository of the same model whose name ends in -GGUF; others cannot be run here.",
+        )
+    if not whole:
+        raise ModelMissing(f"{name.repo} has only some parts of its model.", fix="Choose another repository.")
+    fitting = _fitting(name, whole)
+    kinds = {_without_part(file).lower() for file in fitting}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{name.short} could be any of {len(kinds)} files: {_some(sorted(fitting))}.",
+            fix=f"Name the file: {name.repo}:{PurePosixPath(fitting[0]).name}",
+        )
+    return min(map(parts_of, fitting), key=len)
+
+
+def _fitting(name: HubName, models: list[str]) -> list[str]:
+    wanted = name.quant.lower()
+    if wanted:
+        named = [file for file in models if wanted in (file.lower(), PurePosixPath(file).name.lower())]
+        found = named or [file for file in models if quant_of(file).lower() == wanted]
+        if not found:
+            there = sorted({quant_of(file) or PurePosixPath(file).name for file in models})
+            first = next((quant for quant in _USUAL if quant in there), there[0])
+            raise ModelMissing(
+                f"{name.repo} has no {name.quant}; there is {_some(there)}.",
+                fix=f"Take {HubName(name.repo, first).short}",
+            )
+        return found
+    for quant in _USUAL:
+        if found := [file for file in models if quant_of(file) == quant]:
+            return found
+    return models
+
+
+def _without_part(file: str) -> str:
+    """The name that all parts, and the whole, have in common."""
+    return _PART.sub("", PurePosixPath(file).name)
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:12])
+    return f"{shown} and {len(names) - 12} more" if len(names) > 12 else shown
+
+
+# -- what a file is
 
 
 def check_file(path: Path) -> None:
@@ -87,32 +179,101 @@ def check_file(path: Path) -> None:
         raise ModelBroken(f"{path} is not a GGUF file.", fix="Download the GGUF version of the model.")
 
 
-def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> Any:
-    """A llama.cpp model handle, to be freed by the caller; raises ModelMissing, or ModelBroken with the reason."""
+def header(path: Path) -> dict[str, str]:
+    """The texts and whole numbers among the first entries of a file's metadata, as texts; reads some kilobytes.
+
+    What cannot be read is left out, and nothing raised.
+    """
+    texts: dict[str, str] = {}
+    try:
+        with path.open("rb") as file:
+            reader = _Reader(file)
+            for _ in range(min(reader.entries, _MAX_ENTRIES)):
+                key, kind = reader.text(), reader.number(4)
+                if key.startswith("tokenizer."):
+                    break
+                if kind == _STRING:
+                    texts[key] = reader.text()
+                elif kind in _WHOLE:
+                    texts[key] = str(reader.number(_SIZES[kind]))
+                else:
+                    reader.skip(kind)
+    except (OSError, EOFError, ValueError):
+        pass  # llama.cpp says what is wrong with such a file, if anybody loads it
+    return texts
+
+
+def is_adapter(path: Path) -> bool:
+    """Whether the file is an adapter and not a model."""
+    return header(path).get("general.type") == "adapter"
+
+
+def parameters(path: Path) -> int | None:
+    """How many weights a model has: as its size label says, else counted (0.3 s); None where neither can be told."""
+    label = _SIZE_LABEL.fullmatch(header(path).get("general.size_label", ""))
+    if label is None:
+        return sum(map(math.prod, tensor_shapes(path).values())) or None
+    return round(int(label["experts"] or 1) * float(label["count"]) * _SCALES[label["scale"]])
+
+
+def missing_parts(path: Path) -> list[Path]:
+    """The files that a model in several parts lacks, by its first; llama.cpp finds them beside it by their names."""
+    return [part for name in parts_of(path.name) if not (part := path.with_name(name)).is_file()]
+
+
+def check_base(path: Path) -> None:
+    """Raise ModelMissing or ModelBroken when the file is none of GGUF, an adapter, or a part that lacks others."""
     check_file(path)
-    try_file(path)
-    library = llama_library()
-    params = library.llama_model_default_params()
-    params.vocab_only = vocab_only
-    params.n_gpu_layers = gpu_layers
-    model, reason = _with_reason(lambda: library.llama_model_load_from_file(os.fsencode(path), params))
-    if not model:
-        raise ModelBroken(
-            f"{path} cannot be loaded: {reason}.",
-            fix="It may be cut short, or too new for this llama.cpp: download it again or update llama-cpp-python.",
+    if absent := missing_parts(path):
+        raise ModelMissing(
+            f"{path} is one part of a model of {len(parts_of(path.name))}, and {absent[0].name} is not beside it.",
+            fix="Pull the model again, which goes on where it stopped: ecoshell models pull OWNER/REPO:QUANT",
         )
-    return model
+    if is_later_part(path.name):
+        raise ModelMissing(f"{path} is not the first part of its model.", fix=f"Name {parts_of(path.name)[0]}.")
+    if is_adapter(path):
+        raise ModelBroken(
+            f"{path} is an adapter, not a model.",
+            fix=f"Name the model it was trained for first: local:BASE.gguf+{path}",
+        )
 
 
-def load_adapter(model: Any, path: Path, base: Path) -> Any:
-    """A LoRA adapter's handle for a loaded model, freed with it at the latest; raises ModelMissing or ModelBroken."""
+def check_adapter(path: Path, base: Path) -> None:
+    """Raise ModelMissing or ModelBroken when the file is no LoRA adapter, or one for another model than this base.
+
+    Reads what stands before the weights of both, so may block (0.1 s where the base has a large vocabulary).
+    """
     check_file(path)
-    library = llama_library()
-    adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
-    if not adapter:
-        reason = reason.rpartition("failed to apply lora adapter: ")[2]
-        raise unfit_adapter(path, base, reason)
-    return adapter
+    own, wanted = header(path), header(base).get("general.architecture")
+    kind = own.get("adapter.type", "lora") if own.get("general.type") == "adapter" else ""
+    if kind != "lora":
+        raise ModelBroken(
+            f"{path} is not a LoRA adapter{f' but one of type {kind}' if kind else ''}.",
+            fix="Name a LoRA adapter in GGUF form after the +.",
+        )
+    given = own.get("general.architecture")
+    if given != wanted and given and wanted:
+        raise ModelBroken(
+            f"The adapter {path} is for models of architecture {given}; {base} is of architecture {wanted}.",
+            fix=FITTING_ADAPTER,
+        )
+    if misfit := _misfit(tensor_shapes(path), tensor_shapes(base)):
+        raise unfit_adapter(path, base, misfit)
+
+
+def tensor_shapes(path: Path) -> dict[str, Shape]:
+    """The shapes of a file's tensors by their names; empty where it cannot be read or is one part of several."""
+    shapes: dict[str, Shape] = {}
+    try:
+        with path.open("rb") as file:
+            reader = _Reader(file)
+            if not any(reader.passes_split() for _ in range(reader.entries)):
+                for _ in range(reader.tensors):
+                    name = reader.text()
+                    shapes[name] = reader.shape()
+    except (OSError, EOFError, ValueError):
+        return {}  # llama.cpp says what is wrong with such a file, if anybody loads it
+    return shapes
 
 
 def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
@@ -120,115 +281,78 @@ def unfit_adapter(path: Path, base: Path, reason: str) -> ModelBroken:
     return ModelBroken(f"The adapter {path} does not fit {base}: {reason}.", fix=FITTING_ADAPTER)
 
 
-def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:
-    """What llama.cpp loads, and the first thing it complained of meanwhile."""
-    with _loading:
-        _complaints.clear()
-        return load(), _complaints[0] if _complaints else "llama.cpp gives no reason"
+def _misfit(adapter: Mapping[str, Shape], base: Mapping[str, Shape]) -> str:
+    """Where an adapter's matrices are not of the base's sizes; empty where they are, or the base's are not known."""
+    pairs = [(name.removesuffix(_LORA_A), shape) for name, shape in adapter.items() if name.endswith(_LORA_A)]
+    for name, a in pairs if base else []:
+        b = adapter.get(name + _LORA_B, ())
+        if len(a) < 2 or len(b) < 2:
+            continue
+        if name not in base:
+            return f"it changes {name}, which is not there"
+        made = (b[1], a[1]) if name.endswith(_FLIPPED) else (a[0], b[1])
+        if made != base[name][:2]:
+            return f"it changes {name} as if that were {_sizes(made)}, and it is {_sizes(base[name])}"
+    return ""
 
 
-def _keep_complaint(level: int, text: bytes, _user_data: object) -> None:
-    if level == _ERROR_LEVEL:
-        _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
+def _sizes(shape: Shape) -> str:
+    return " × ".join(map(str, shape))
 
 
-class Vocabulary:
-    """The tokenizer and metadata of a GGUF file, loaded without its weights (0.2 s); safe to use from any thread."""
+class _Reader:
+    """Reads a file from its beginning; raises EOFError where it ends, and ValueError for what no file has."""
 
-    def __init__(self, path: Path) -> None:
-        self._library = llama_library()
-        self._model = load_model(path, vocab_only=True)
-        self.handle = self._library.llama_model_get_vocab(self._model)
-        if not self.handle:
-            raise ModelBroken(f"{path} holds no tokenizer.", fix="Use a GGUF file of a text model.")
-        self.size: int = self._library.llama_vocab_n_tokens(self.handle)
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        magic, version, self.tensors, self.entries = struct.unpack("<4sIQQ", self._bytes(24))
+        if magic != MAGIC or version not in (2, 3) or self.tensors > _MAX_TENSORS or self.entries > _MAX_METADATA:
+            raise ValueError(f"version {version} with {self.tensors} tensors and {self.entries} entries")
 
-    def close(self) -> None:
-        """Free the memory; nothing may be asked afterwards."""
-        if self._model:
-            self._library.llama_model_free(self._model)
-            self._model = None
+    def number(self, size: int) -> int:
+        return int.from_bytes(self._bytes(size), "little")
 
-    def tokens(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
-        """The tokens of a text.
+    def text(self) -> str:
+        length = self.number(8)
+        if length > _MAX_TEXT:
+            raise ValueError(f"a text of {length} bytes")
+        return self._bytes(length).decode("utf-8", "replace")
 
-        `special` reads control tokens written in the text as such (only for text ecoshell wrote itself); `start` adds
-        the begin token where the model wants one.
-        """
-        data = text.encode("utf-8", "replace")
-        room = len(data) + 2  # a token is at least a byte, and start and end tokens may be added
-        buffer = (self._library.llama_token * room)()
-        count = self._library.llama_tokenize(self.handle, data, len(data), buffer, room, start, special)
-        if count < 0:
-            raise ModelBroken(f"The tokenizer refused a text of {len(data)} bytes.")
-        return buffer[:count]
+    def shape(self) -> Shape:
+        """One tensor's shape; its type and place are passed over."""
+        dimensions = self.number(4)
+        if dimensions > _MAX_DIMENSIONS:
+            raise ValueError(f"a tensor of {dimensions} dimensions")
+        shape = struct.unpack(f"<{dimensions}Q", self._bytes(8 * dimensions))
+        self._bytes(12)
+        return shape
 
-    def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of one token; control tokens are empty unless `special`."""
-        room = 64
-        while True:
-            buffer = ctypes.create_string_buffer(room)
-            length = self._library.llama_token_to_piece(self.handle, token, buffer, room, 0, special)
-            if length >= 0:
-                return buffer.raw[:length]
-            room = -length
+    def passes_split(self) -> bool:
+        """Go past one entry of the metadata; whether it says that the file is one part of several."""
+        key, kind = self.text(), self.number(4)
+        if key == "split.count" and kind in _SIZES:
+            return self.number(_SIZES[kind]) > 1
+        self.skip(kind)
+        return False
 
-    def text(self, tokens: Iterable[int]) -> str:
-        """The text of a sequence of tokens."""
-        return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
+    def skip(self, kind: int) -> None:
+        """Go past one value; nothing is made of a vocabulary's texts."""
+        count = 1
+        if kind == _ARRAY:
+            kind, count = self.number(4), self.number(8)
+        if kind in _SIZES and count <= _MAX_BYTES:
+            self._file.seek(_SIZES[kind] * count, 1)
+        elif kind == _STRING and count <= _MAX_STRINGS:
+            for _ in range(count):
+                length = int.from_bytes(self._file.read(8), "little")
+                if length > _MAX_TEXT:
+                    raise ValueError(f"a text of {length} bytes")
+                self._file.seek(length, 1)
+        else:
+            raise ValueError(f"{count} values of type {kind}")
 
-    def ends(self, token: int) -> bool:
-        """Whether this token ends a generation."""
-        return bool(self._library.llama_vocab_is_eog(self.handle, token))
-
-    def controls(self, token: int) -> bool:
-        """Whether this is a control token, which only a template may write."""
-        return bool(self._library.llama_vocab_is_control(self.handle, token))
-
-    def strips_after(self, token: int) -> bool:
-        """Whether white space after this control token belongs to it."""
-        attributes = self._library.llama_vocab_get_attr(self.handle, token)
-        return bool(attributes & self._library.LLAMA_TOKEN_ATTR_RSTRIP)
-
-    def start_and_end(self) -> tuple[str, str]:
-        """The begin and end tokens as templates write them; empty where there is none."""
-        library = self._library
-        found = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
-        first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in found)
-        return first, last
-
-    def metadata(self, key: str) -> str | None:
-        """A value of the file's metadata as text."""
-        room = self._library.llama_model_meta_val_str(self._model, key.encode(), None, 0)
-        if room < 0:
-            return None
-        buffer = ctypes.create_string_buffer(room + 1)
-        self._library.llama_model_meta_val_str(self._model, key.encode(), buffer, room + 1)
-        return buffer.value.decode("utf-8", "replace")
-
-    def trained_context(self) -> int | None:
-        """The context size the model was trained with, in tokens."""
-        return self._tokens_in("context_length")
-
-    def unstretched_context(self) -> int | None:
-        """Up to which context size positions stand as they were before the model was adapted to longer ones."""
-        return self._tokens_in("rope.scaling.original_context_length")
-
-    def _tokens_in(self, key: str) -> int | None:
-        value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
-        return int(value) if value and value.isdigit() else None
-
-
-class Utf8Stream:
-    """Turns tokens' bytes into text without breaking characters that span tokens."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes) -> str:
-        """The text that is certain by now."""
-        return self._decoder.decode(data)
-
-    def finish(self) -> str:
-        """What is left; half a character becomes the replacement sign."""
-        return self._decoder.decode(b"", final=True)
+    def _bytes(self, length: int) -> bytes:
+        data = self._file.read(length)
+        if len(data) < length:
+            raise EOFError
+        return data

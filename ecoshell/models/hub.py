@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.files import NO_ROOM, remedy
-from ecoshell.models.gguf import MAGIC
-from ecoshell.models.gguf_places import pulled_folder
-from ecoshell.models.hub_names import HubName, model_of
-from ecoshell.models.listing import size
+from ecoshell.models.base import size
+from ecoshell.models.gguf import MAGIC, HubName, model_of
+from ecoshell.models.local_models import pulled_folder
 from ecoshell.paths import make_private
 from ecoshell.secrecy import environ
 

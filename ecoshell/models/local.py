@@ -1,27 +1,29 @@
 """A GGUF model in this process: loaded when first needed, run in a thread of its own, cancellable between tokens.
 
-It may wear a LoRA adapter, and shares the base with every other model of the same file (`runtime`).
+It may wear a LoRA adapter. Models that name the same file share it, whatever their adapters: three roles on one base
+load it once.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
-from ecoshell.models.choosing import Chooser, Sampling
-from ecoshell.models.engine import Cancelled, EngineOptions, Progress
+from ecoshell.models.chat_template import ChatTemplate
+from ecoshell.models.choosing import Chooser, Sampling, recommended
+from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Lane, Progress
 from ecoshell.models.formats import GENERIC
-from ecoshell.models.gguf import Utf8Stream
-from ecoshell.models.gguf_header import check_adapter, check_base, parameters
-from ecoshell.models.hub_names import parts_of
-from ecoshell.models.kvcache import Lane
+from ecoshell.models.gguf import check_adapter, check_base, parameters, parts_of
+from ecoshell.models.llama import Utf8Stream, Vocabulary
+from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.replying import ReplyForm, ReplyReader
-from ecoshell.models.runtime import join_runtime, leave_runtime
-from ecoshell.models.textcalls import as_plain_messages
 
 SMALL_BYTES = 300_000_000
 """Files below this size, all their parts together, hold models too small to follow a protocol."""
@@ -48,7 +50,7 @@ class LocalModel:
         self._options = options or EngineOptions()
         self._small = _size(path) < SMALL_BYTES
         self._parameters = parameters(path)
-        self._runtime = join_runtime(path, self._options, self._adapter)
+        self._runtime = _join_runtime(path, self._options, self._adapter)
         self._closed = False
 
     @property
@@ -132,7 +134,7 @@ class LocalModel:
 
     def _leave(self) -> Future[None]:
         self._closed = True
-        return self._runtime.worker.submit(leave_runtime, self._runtime, self._adapter)
+        return self._runtime.worker.submit(_leave_runtime, self._runtime, self._adapter)
 
     # -- on the model's thread
 
@@ -245,3 +247,95 @@ async def _stopped(work: asyncio.Future[Any], progress: Progress) -> None:
     await asyncio.wait([work])
     if not work.cancelled() and isinstance(work.exception(), Cancelled):
         return  # read here, so that nobody reports it as never retrieved
+
+
+# -- what models of one file share
+
+
+class _Runtime:
+    """A GGUF file as this process runs it; tokenizer and template serve any thread, the engine only `worker`'s."""
+
+    def __init__(self, path: Path, options: EngineOptions) -> None:
+        """Nothing is loaded yet."""
+        self.worker = ThreadPoolExecutor(1, thread_name_prefix=f"model {path.stem}")
+        self._path = path
+        self._options = options
+        self._opening = Lock()
+        self.users: Counter[Path | None] = Counter()
+        """Models that use this, by their adapter; kept by `_join_runtime` and `_leave_runtime`."""
+        self._vocabulary: Vocabulary | None = None
+        self._template: ChatTemplate | None = None
+        self._engine: Engine | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the tokenizer is at hand."""
+        return self._vocabulary is not None
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of the context, once the weights are loaded."""
+        return self._engine.context if self._engine else None
+
+    def vocabulary(self) -> Vocabulary:
+        """The tokenizer, loaded when first needed."""
+        with self._opening:
+            if self._vocabulary is None:
+                self._vocabulary = Vocabulary(self._path)
+            return self._vocabulary
+
+    def template(self) -> ChatTemplate:
+        """The chat template."""
+        if self._template is None:
+            self._template = ChatTemplate(self.vocabulary())
+        return self._template
+
+    def sampling(self) -> Sampling:
+        """How the file, or else its family, recommends to choose tokens."""
+        return recommended(self.vocabulary())
+
+    def engine(self) -> Engine:
+        """The weights with their caches, loaded when first needed; on the worker's thread alone."""
+        if self._engine is None:
+            self._engine = Engine(self._path, self.vocabulary(), self._options)
+        return self._engine
+
+    def free(self, adapter: Path | None, *, last: bool) -> None:
+        """Free an adapter, and everything when this was the last use; on the worker's thread alone."""
+        if last:
+            if self._engine is not None:
+                self._engine.close()
+            if self._vocabulary is not None:
+                self._vocabulary.close()
+            self._engine = self._vocabulary = self._template = None
+        elif self._engine is not None and adapter is not None and not self.users[adapter]:
+            self._engine.drop_adapter(adapter)
+
+
+_Key = tuple[int, int, int, EngineOptions]
+_running: "WeakValueDictionary[_Key, _Runtime]" = WeakValueDictionary()
+_sharing = Lock()
+
+
+def _join_runtime(path: Path, options: EngineOptions, adapter: Path | None) -> _Runtime:
+    """The runtime of a file, shared with the models that use it now; `_leave_runtime` gives it back."""
+    stat = path.stat()
+    key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns, options)  # a file that was replaced is another
+    with _sharing:
+        runtime = _running.get(key)
+        if runtime is None:
+            runtime = _running[key] = _Runtime(path, options)
+        runtime.users[adapter] += 1
+        return runtime
+
+
+def _leave_runtime(runtime: _Runtime, adapter: Path | None) -> None:
+    """Give a runtime back; the last user's leaving frees it. On its worker's thread alone."""
+    with _sharing:
+        runtime.users[adapter] -= 1
+        last = runtime.users.total() == 0
+        for key in [key for key, running in _running.items() if last and running is runtime]:
+            del _running[key]  # from here on nobody joins it
+    runtime.free(adapter, last=last)
+    if last:
+        runtime.worker.shutdown(wait=False)

@@ -7,23 +7,28 @@ each chunk (the texts may be empty: arguments of a call other than `finish` are 
 "reply": {text, reasoning, calls, usage, finish}}` or `{"id", "error": {kind, address, message, status, billed}}`. An
 answer of more bytes or seconds than the ask allows is an error. Its argument is how many bytes of memory the process
 may take.
+
+Kinds of errors: `key` (missing or refused), `unknown` (no such model or provider), `context` (the prompt is too
+long), `busy` (limits, outages, time-outs), `unreachable` (nobody could be connected to), `request` (what was asked is
+refused), `broken` (the answer cannot be used).
 """
 
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, cast
 
 from ecoshell.messages import FINISH
-from ecoshell.models.answering import AnswerText
-from ecoshell.models.remote_failures import BadStream, CutStream, NoOutputLimit, Overdue, describe, out_of_memory
-from ecoshell.models.remote_traffic import Traffic, count_traffic
+from ecoshell.models.replying import AnswerText
 from ecoshell.secrecy import close_process
 
 _ALWAYS: dict[str, Any] = {
@@ -290,6 +295,237 @@ def _take_stdout() -> BinaryIO:
     wire = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return wire
+
+
+# -- traffic: how much may come over the network for one ask, and whether it can cost money
+#
+# Bytes are counted where they arrive, before anybody looks for lines or JSON in them, so those of every kind count:
+# comments, empty chunks, half a line, the text of an error. They are counted again once unpacked.
+
+REFUSALS = frozenset({400, 401, 403, 404, 413, 422, 429})
+"""Statuses that certainly came before any work. Whatever else is answered may stand at the end of work that is billed:
+a gateway's 502 as a rule does."""
+
+_LONGEST_REFUSAL = 1 << 16
+"""Bytes of an answer that is no success; what comes after them is not read."""
+_PACKED = frozenset({"gzip", "x-gzip", "deflate"})
+_WINDOW_BITS = 47
+"""For zlib: gzip or deflate, whichever it is."""
+_ODD_USAGE = re.compile(
+    rb"""(?<!\\)"(?:
+        (?:prompt|completion|input|output|total|cached|reasoning|cache_(?:read|write|creation)(?:_input)?
+            |prompt_cache_(?:hit|miss))_tokens
+        |(?:input|output|total|cache(?:Read|Write)(?:Input)?)Tokens
+        |(?:prompt|candidates|total|thoughts|cachedContent)TokenCount
+        |(?:prompt_)?eval_count
+    )"\s{0,9}:\s{0,9}(?:[tf"NI\[-]|\d{1,20}[.eE]|\d{10})""",
+    re.VERBOSE,
+)
+"""A count of tokens that is no whole number from 0 to 999,999,999. Looked for in what was sent, since litellm makes
+numbers of `true`, `"7"` and 7.0."""
+CONNECT = 3.0
+"""Seconds in which somebody must be connected to."""
+_ODD_USAGE_LENGTH = 128
+"""Bytes; more than it takes to see one, as it may lie across two pieces."""
+
+
+class BadBody(Exception):
+    """What came is too long for an answer, or packed in a way that is not read here."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The traffic of one ask; `left` bytes of answer may still come."""
+
+    left: int
+    sent: bool = False
+    """Whether anything was sent through httpx, as nearly all providers do."""
+    unrefused: int = 0
+    """Requests that were sent and not certainly turned away before any work."""
+    unreached: str = ""
+    """The last address, as host:port, at which nobody could be connected to."""
+    odd_usage: bool = False
+    """Whether a count of tokens was none."""
+
+    def enter(self) -> None:
+        """Count for this ask whatever the current task sends from now on."""
+        _CURRENT.set(self)
+
+    async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
+        """The body of an answer, counted, unpacked and counted again; of one that is no success only the beginning."""
+        if encoding not in ("identity", *_PACKED):
+            raise BadBody(f"it answered in the encoding {encoding[:80]!r}, which it was not asked for")
+        unpack = zlib.decompressobj(_WINDOW_BITS).decompress if encoding in _PACKED else None
+        told, tail = 0, b""
+        async for piece in pieces:
+            self._take(len(piece))
+            room = min(self.left, _LONGEST_REFUSAL) if refused else self.left
+            try:
+                text = unpack(piece, room + 1) if unpack else piece
+            except zlib.error as error:
+                raise BadBody(f"what it sent is not in the encoding {encoding!r} that it says") from error
+            self._take(len(text))
+            tail = (tail + text)[-len(text) - _ODD_USAGE_LENGTH :]
+            self.odd_usage = self.odd_usage or _ODD_USAGE.search(tail) is not None
+            yield text
+            told += len(text)
+            if refused and told > _LONGEST_REFUSAL:
+                return
+
+    def _take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise BadBody("it sent far more than an answer of this length takes, and was cut off")
+
+
+_CURRENT: ContextVar[Traffic | None] = ContextVar("traffic", default=None)
+
+
+def count_traffic() -> None:
+    """Have every httpx client in this process count what it sends and receives for the ask it works for."""
+    import httpx
+
+    class Body(httpx.AsyncByteStream):
+        def __init__(self, response: httpx.Response, traffic: Traffic) -> None:
+            self._inner = cast("httpx.AsyncByteStream", response.stream)
+            encoding = response.headers.pop("Content-Encoding", "identity").strip().lower()  # or httpx would unpack it
+            self._pieces = traffic.body(self._inner, encoding, refused=not response.is_success)
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return self._pieces
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    send = httpx.AsyncHTTPTransport.handle_async_request
+
+    async def counted(self: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+        traffic = _CURRENT.get()
+        if traffic is None:
+            return await send(self, request)
+        request.headers["Accept-Encoding"] = "identity"
+        limits = request.extensions.get("timeout", {})
+        request.extensions["timeout"] = {**limits, "connect": min(limits.get("connect") or CONNECT, CONNECT)}
+        traffic.sent = True
+        traffic.unrefused += 1
+        try:
+            response = await send(self, request)
+        except (httpx.ConnectError, httpx.ConnectTimeout):  # nobody was reached
+            traffic.unrefused -= 1
+            port = request.url.port or {"http": 80}.get(request.url.scheme, 443)
+            traffic.unreached = f"{request.url.host}:{port}"
+            raise
+        traffic.unreached = ""
+        traffic.unrefused -= response.status_code in REFUSALS
+        response.stream = Body(response, traffic)
+        return response
+
+    httpx.AsyncHTTPTransport.handle_async_request = counted
+
+
+# -- failures, as they go over the wire
+
+_LONGEST_MESSAGE = 20_000
+"""Far more than anyone is shown: the shell shortens it, after it took the keys out, which half a key would escape."""
+_WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
+
+
+class CutStream(Exception):
+    """The stream ended before the answer did."""
+
+
+class BadStream(Exception):
+    """What came is no usable stream."""
+
+
+class Overdue(Exception):
+    """The answer had not ended by its deadline."""
+
+
+class NoOutputLimit(Exception):
+    """The provider cannot be told how much it may write."""
+
+
+def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, Any]:
+    """The failure as it goes over the wire; `began` says whether the provider had started to answer."""
+    chain = list(_chain(error))
+    status = _http_status(chain)
+    told = next((link for link in chain if isinstance(link, BadBody)), error)
+    return {
+        "kind": "unreachable" if traffic.unreached else _kind(chain, status),
+        "address": traffic.unreached,
+        "message": _message(told),
+        "status": status,
+        "billed": began or traffic.unrefused > 0 or not (traffic.sent or _never_sent(chain)),
+    }
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether it comes of the limit on this process's memory, after which nothing in it can be relied on."""
+    return _has(list(_chain(error)), MemoryError)
+
+
+def _kind(chain: list[BaseException], status: int | None) -> str:
+    import httpx
+    import openai
+    from litellm.exceptions import AuthenticationError, BadRequestError, ContextWindowExceededError, Timeout
+
+    first = chain[0]
+    said_in_stream = any(type(link) is openai.APIError for link in chain)
+    ruled = (
+        (_has(chain, BadBody), "broken"),
+        (isinstance(first, ContextWindowExceededError), "context"),
+        (status is not None, _kind_of_status(status or 0)),
+        ("LLM Provider NOT provided" in str(first), "unknown"),
+        (_has(chain, AuthenticationError), "key"),
+        (_has(chain, CutStream, Overdue, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
+        (said_in_stream, "busy"),
+        (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
+    )
+    return next((kind for holds, kind in ruled if holds), "broken")
+
+
+def _kind_of_status(status: int) -> str:
+    if status in {401, 403}:
+        return "key"
+    if status == 404:
+        return "unknown"
+    if status == 413:
+        return "context"
+    return "busy" if status in {402, 408, 409, 425, 429} or status >= 500 else "request"
+
+
+def _never_sent(chain: list[BaseException]) -> bool:
+    """Whether a provider that does not use httpx cannot have charged anything: litellm itself refused to send."""
+    from litellm.exceptions import AuthenticationError, BadRequestError
+
+    return _has(chain, NoOutputLimit) or isinstance(chain[0], (BadRequestError, AuthenticationError))
+
+
+def _http_status(chain: list[BaseException]) -> int | None:
+    """The status the provider answered with; litellm makes one up for failures without, so only httpx's counts."""
+    import httpx
+
+    return next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
+
+
+def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:
+    return any(isinstance(link, classes) for link in chain)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it; litellm wraps several times."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def _message(error: BaseException) -> str:
+    text = str(error).partition("Original exception:")[0].partition("Traceback (most recent")[0]
+    return _WRAPPINGS.sub("", text).strip()[:_LONGEST_MESSAGE] or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -1,21 +1,39 @@
 """Counting tokens offline: exact where a model's own tokenizer is at hand, estimated where not, and it says which.
 
 tiktoken takes 0.3 to 0.7 s to load an encoding and holds the interpreter for up to 0.2 s of that, so it runs in a small
-helper process (tokens_worker) and no screen waits for it. Its files are those in litellm's package; nothing is fetched.
+helper process (`main`) and no screen waits for it. Its files are those in litellm's package; nothing is fetched.
+
+The budget gate reserves the most tokens a prompt can be, whatever tokenizer the provider uses:
+
+- Text: its length in UTF-8 bytes. A byte-level BPE (OpenAI, Llama 3, Qwen, Claude) makes at most one token of a byte,
+  and so do SentencePiece models with byte fallback (Llama 2, Mistral, Gemma). Some normalise first (NFKC), which
+  lengthens a few characters: the longer of the two forms counts.
+- JSON (tool documents, arguments): chat templates print it anew, indented, with `\\uXXXX` for what is not ASCII and for
+  `<`, `>`, `&` and `'`; the length of that longest form counts.
+- `PER_MESSAGE` for the role and its delimiters: OpenAI counts 3 or 4 tokens, ChatML and Llama 3 templates 5 to 7.
+- `PER_PROMPT` for what opens and closes a prompt, and for system texts that templates add by themselves (dates, names).
+- `PER_TOOL_ARRAY` for a native tool array: Anthropic adds a system prompt of 264 to about 800 tokens, as the model and
+  the tool choice demand; Llama and Qwen templates add 100 to 200. `PER_TOOL` for the frame of each document.
 """
 
 import importlib.util
 import json
 import os
 import subprocess
+import sys
 import threading
+import unicodedata
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from hashlib import sha1
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Protocol
+from typing import Any
 
-from ecoshell.models.helper import helper_command, helper_environ
+import ecoshell
+from ecoshell.messages import Message, ToolDocument
+from ecoshell.models.base import Request
+from ecoshell.models.protocol import as_plain_messages
 
 _EXACT = {
     "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "chatgpt-4o", "gpt-5", "o1", "o3", "o4-mini"),
@@ -30,59 +48,44 @@ _LONGEST = 64_000
 """Characters; longer texts are estimated, since counting them would take longer than a frame."""
 _REMEMBERED = 4096
 
+PER_MESSAGE = 16
+PER_PROMPT = 256
+PER_TOOL_ARRAY = 1024
+PER_TOOL = 64
 
-class TokenCounter(Protocol):
-    """Counts tokens of plain text."""
-
-    @property
-    def name(self) -> str:
-        """What does the counting."""
-        ...
-
-    @property
-    def exact(self) -> bool:
-        """Whether counts come, at this moment, from the model's own tokenizer."""
-        ...
-
-    def start(self) -> None:
-        """Start loading; returns at once."""
-        ...
-
-    def wait(self, seconds: float = 30.0) -> bool:
-        """Load, and wait until that is done; False when there is nothing to load, or it failed."""
-        ...
-
-    def count(self, text: str) -> int:
-        """Tokens of the text."""
-        ...
-
-    def close(self) -> None:
-        """Let go of what was loaded."""
-        ...
+_ESCAPED = "<>&'"
+_ESCAPE_GROWTH = len("\\u003c") - 1
 
 
 class ByteCounter:
     """An estimate that needs no tokenizer: four bytes to a token."""
 
-    name = "bytes / 4"
-    exact = False
+    @property
+    def name(self) -> str:
+        """What does the counting."""
+        return "bytes / 4"
+
+    @property
+    def exact(self) -> bool:
+        """Whether counts come, at this moment, from the model's own tokenizer."""
+        return False
 
     def count(self, text: str) -> int:
-        """A quarter of the text's bytes, rounded up."""
-        return -(-len(text.encode("utf-8", "replace")) // 4)
+        """Tokens of the text: a quarter of its bytes, rounded up."""
+        return -(-_utf8(text) // 4)
 
     def start(self) -> None:
-        """Nothing needs to be loaded."""
+        """Start loading; returns at once."""
 
     def wait(self, seconds: float = 30.0) -> bool:
-        """No exact count will ever be had."""
+        """Load, and wait until that is done; False when there is nothing to load, or it failed."""
         return False
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Let go of what was loaded; later counts are estimates."""
 
 
-class TiktokenCounter:
+class TiktokenCounter(ByteCounter):
     """Counts with a tiktoken encoding in a helper process; estimates until that is ready, and for very long texts.
 
     `own` says whether the encoding is the model's own. The process starts at the first count and ends with `close`, or
@@ -93,7 +96,6 @@ class TiktokenCounter:
         self._encoding = encoding
         self._folder = folder
         self._own = own
-        self._estimate = ByteCounter()
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = threading.Event()
         self._broken = False
@@ -120,7 +122,7 @@ class TiktokenCounter:
         with self._lock:
             if self._process is None and not self._broken:
                 self._process = subprocess.Popen(
-                    [*helper_command("ecoshell.models.tokens_worker"), self._encoding],
+                    [*helper_command("ecoshell.models.tokens"), self._encoding],
                     env={**helper_environ(), "TIKTOKEN_CACHE_DIR": str(self._folder)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -138,7 +140,7 @@ class TiktokenCounter:
         """Tokens of the text; special tokens written out in it count as the plain text they are."""
         self.start()
         if not self._ready.is_set() or self._broken or len(text) > _LONGEST:
-            return self._estimate.count(text)
+            return super().count(text)
         with self._lock:
             if text not in self._known:
                 self._known[text] = self._ask(text)
@@ -158,14 +160,14 @@ class TiktokenCounter:
     def _ask(self, text: str) -> int:
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            return self._estimate.count(text)
+            return super().count(text)
         try:
             process.stdin.write(json.dumps(text).encode() + b"\n")
             process.stdin.flush()
             return int(process.stdout.readline())
         except (OSError, ValueError):  # the process is gone
             self._broken = True
-            return self._estimate.count(text)
+            return super().count(text)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is not None and process.stdout.readline() == b"ready\n":
@@ -175,7 +177,7 @@ class TiktokenCounter:
             self._ready.set()
 
 
-def counter_for(model: str, *, hosted: bool = True) -> TokenCounter:
+def counter_for(model: str, *, hosted: bool = True) -> ByteCounter:
     """The best counter for a model's name, with or without a provider's prefix.
 
     `hosted` is false for a model at an address of the user's own, whose name says nothing about its tokenizer.
@@ -208,3 +210,84 @@ def _folders() -> list[Path]:
     named = (os.environ.get(name) for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
     folders += [Path(folder) for folder in named if folder]
     return [*folders, Path(gettempdir()) / "data-gym-cache"]
+
+
+# -- bounds
+
+
+def text_bound(text: str) -> int:
+    """The most tokens a plain text can be."""
+    return len(text) if text.isascii() else max(_utf8(text), _utf8(unicodedata.normalize("NFKC", text)))
+
+
+def json_bound(value: Mapping[str, Any]) -> int:
+    """The most tokens a JSON value can be, however a template prints it."""
+    printed = json.dumps(value, indent=4)
+    return len(printed) + _ESCAPE_GROWTH * sum(printed.count(sign) for sign in _ESCAPED)
+
+
+def request_bound(request: Request, *, native_tools: bool) -> int:
+    """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text."""
+    if native_tools and request.tools:
+        return prompt_bound(request.messages, request.tools)
+    return prompt_bound(as_plain_messages(request))
+
+
+def prompt_bound(messages: Iterable[Message], native_tools: Iterable[ToolDocument] = ()) -> int:
+    """The most tokens a prompt of these messages, with this native tool array, can be."""
+    bound = PER_PROMPT + sum(_message_bound(message) for message in messages)
+    documents = [json_bound(tool.as_function()) for tool in native_tools]
+    if documents:
+        bound += PER_TOOL_ARRAY + sum(documents) + PER_TOOL * len(documents)
+    return bound
+
+
+def _message_bound(message: Message) -> int:
+    call = message.call
+    in_call = 0 if call is None else PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
+    return PER_MESSAGE + text_bound(message.text) + in_call
+
+
+def _utf8(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+# -- helper processes
+
+
+def helper_command(module: str) -> list[str]:
+    """The command that runs a module of this package; `-P` keeps the current folder off the import path."""
+    return [sys.executable, "-P", "-m", module]
+
+
+def helper_environ() -> dict[str, str]:
+    """This process's environment, with this package on the import path."""
+    root = str(Path(ecoshell.__file__).parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"}
+
+
+def main() -> None:
+    """Count until standard input ends; the only argument names the encoding, `TIKTOKEN_CACHE_DIR` its folder."""
+    import tiktoken
+    import tiktoken.load
+
+    tiktoken.load.read_file = _refuse  # a missing or damaged file must not become a download
+    encoding = tiktoken.get_encoding(sys.argv[1])
+    encoding.encode_ordinary("")
+    _say("ready")
+    for line in sys.stdin.buffer:
+        _say(len(encoding.encode_ordinary(json.loads(line))))
+
+
+def _refuse(blobpath: str) -> bytes:
+    raise FileNotFoundError(f"{blobpath} is not in the folder")
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(f"{value}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

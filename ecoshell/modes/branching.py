@@ -10,7 +10,7 @@ from ecoshell.messages import TOOL_CALL, Call, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.grammar import MAX_ANSWER
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.textcalls import call_fault
+from ecoshell.models.protocol import call_fault
 from ecoshell.modes.asking import broken_call, repair_request, thought_of, unusable_call
 from ecoshell.modes.prompts import prompt
 from ecoshell.strategies.base import Thought

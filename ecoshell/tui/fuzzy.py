@@ -1,4 +1,8 @@
-"""Fuzzy search: which texts a few typed letters may stand for, the likeliest first; linear in the text's length."""
+"""Fuzzy search: which texts a few typed letters may stand for, the likeliest first; linear in the text's length.
+
+`textual.fuzzy` tries every way in which the letters could stand in a text: `aaaz` in one name of 152 letters takes it
+seconds, and five letters in 800 paths 0.8 s where this takes 5 ms. File names are anybody's, and each key asks anew.
+"""
 
 from collections.abc import Iterable, Sequence
 from heapq import nlargest

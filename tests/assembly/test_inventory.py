@@ -8,8 +8,8 @@ from adapter_files import make_adapter
 from ecoshell.assembly.inventory import Inventory
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.price import Price, Rates
+from ecoshell.models.base import HERE, ModelRow
 from ecoshell.models.keys import Keys
-from ecoshell.models.listing import HERE, ModelRow
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.settings.load import load_settings

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ecoshell.agent.deeds import TRUSTED_PARAMETERS
-from ecoshell.models.gguf_header import parameters
+from ecoshell.models.gguf import parameters
 
 LIMIT_S = 120
 FILES = {

@@ -18,12 +18,12 @@ if find_spec("llama_cpp") is None:
 
 from adapter_files import make_adapter
 
-from ecoshell.models import weights
+from ecoshell.models import engine
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.gguf_header import header, is_adapter, tensor_shapes
-from ecoshell.models.gguf_places import model_files
+from ecoshell.models.gguf import header, is_adapter, tensor_shapes
 from ecoshell.models.local import LocalModel
+from ecoshell.models.local_models import model_files
 
 OPTIONS = EngineOptions(context=512)
 ASKED = ScoreRequest("The capital of France is", ("", ""), (" Paris", " London"))
@@ -62,13 +62,13 @@ async def cast():
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files whose weights were loaded."""
     loaded: list[Path] = []
-    load = weights.load_model
+    load = engine.load_model
 
     def counted(path: Path, **options):
         loaded.append(path)
         return load(path, **options)
 
-    monkeypatch.setattr(weights, "load_model", counted)
+    monkeypatch.setattr(engine, "load_model", counted)
     return loaded
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.models.answering import AnswerText
+from ecoshell.models.replying import AnswerText
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 VALUE = st.recursive(st.none() | st.booleans() | st.integers() | TEXT, lambda inner: st.lists(inner, max_size=3))

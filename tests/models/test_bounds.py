@@ -7,8 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
-from ecoshell.models.bounds import PER_MESSAGE, PER_PROMPT, PER_TOOL_ARRAY, json_bound, prompt_bound, text_bound
-from ecoshell.models.tokens import counter_for
+from ecoshell.models.tokens import (
+    PER_MESSAGE,
+    PER_PROMPT,
+    PER_TOOL_ARRAY,
+    counter_for,
+    json_bound,
+    prompt_bound,
+    text_bound,
+)
 
 NESTED = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.formats import FORMATS, GENERIC, HERMES, CallFormat, detect
-from ecoshell.models.textcalls import parse_reply
+from ecoshell.models.protocol import parse_reply
 
 if find_spec("llama_cpp") is None:
     pytest.skip("the local extra is not installed", allow_module_level=True)
@@ -20,7 +20,7 @@ from ecoshell.errors import ModelBroken
 from ecoshell.models.chat_template import CHATML, ChatTemplate
 from ecoshell.models.choosing import Grammar, recommended
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.llama import Vocabulary
 
 TEMPLATES = Path(__file__).parents[1] / "data" / "templates"
 
@@ -144,7 +144,7 @@ def template_of(family: str) -> str:
 def prompt_of(template: ChatTemplate, messages, tools=(READ, LIST)) -> str:
     if template.form.known:
         return template.text(messages, tools)
-    from ecoshell.models.textcalls import as_plain_messages
+    from ecoshell.models.protocol import as_plain_messages
 
     return template.text(as_plain_messages(Request(tuple(messages), tools)))
 

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ModelMissing
-from ecoshell.models.gguf_header import check_base, header
-from ecoshell.models.gguf_places import ModelFile, hub_file, model_files
-from ecoshell.models.hub_names import hub_name
-from ecoshell.models.local_names import local_files, local_name
+from ecoshell.models.gguf import check_base, header, hub_name
+from ecoshell.models.local_models import ModelFile, hub_file, local_files, local_name, model_files
 
 
 def make_gguf(path: Path, *, architecture: str = "llama", context: int = 4096, kind: str = "model") -> Path:

@@ -16,10 +16,10 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.choosing import Grammar
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.formats import FORMATS, GENERIC
-from ecoshell.models.gguf import Vocabulary
 from ecoshell.models.grammar import ending_grammar
+from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel
-from ecoshell.models.textcalls import call_text
+from ecoshell.models.protocol import call_text
 
 LIVEMCP = Path(__file__).parents[3] / "shared" / "data" / "livemcp" / "tools_flat.jsonl"
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.models.kvcache import SLOTS, KVCache, Lane
+from ecoshell.models.engine import SLOTS, KVCache, Lane
 
 PLANNER, CALLER, SUMMARIZER = (Lane(role) for role in ("planner", "caller", "summarizer"))
 

@@ -18,7 +18,7 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.chat_template import ChatTemplate, alternating
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.gguf import Utf8Stream, Vocabulary
+from ecoshell.models.llama import Utf8Stream, Vocabulary
 from ecoshell.models.local import SMALL_BYTES, LocalModel
 
 CALCULATE = ToolDocument(

@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import UsageError
-from ecoshell.models import local_names
-from ecoshell.models.local_names import LocalFiles, is_embedded, local_files, name_parts
+from ecoshell.models import local_models
+from ecoshell.models.local_models import LocalFiles, is_embedded, local_files, name_parts
 
 
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(local_names, "embedded_path", lambda: Path("small.gguf"))
+    monkeypatch.setattr(local_models, "embedded_path", lambda: Path("small.gguf"))
     for name in ("base.gguf", "adapter.gguf", "c++.gguf", "a+b.gguf", "base.gguf+whole.gguf", "x+y.gguf"):
         (tmp_path / name).touch()
 

@@ -15,8 +15,7 @@ from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUn
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions, remote_traits
-from ecoshell.models.remote_process import RemoteProcess
+from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, remote_traits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,9 +14,8 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions
-from ecoshell.models.remote_process import RemoteProcess
-from ecoshell.models.wire import plain_body
+from ecoshell.models.protocol import plain_body
+from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,11 +19,10 @@ from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelUnavailable
 from ecoshell.messages import Message
 from ecoshell.models.base import Reply, Request
-from ecoshell.models.helper import helper_command, helper_environ
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions
-from ecoshell.models.remote_process import RemoteProcess, _Child
+from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, _Child
 from ecoshell.models.remote_worker import Worker
+from ecoshell.models.tokens import helper_command, helper_environ
 
 on_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -136,7 +135,7 @@ async def test_closing_ends_the_process(server):
 def test_the_helper_ends_when_the_shell_is_killed():
     program = (
         "import asyncio, time\n"
-        "from ecoshell.models.remote_process import RemoteProcess\n"
+        "from ecoshell.models.remote import RemoteProcess\n"
         "async def main():\n"
         "    process = RemoteProcess()\n"
         "    await process.warm()\n"
@@ -171,7 +170,7 @@ def test_what_prints_in_the_helper_does_not_reach_the_wire():
 
 def test_the_helper_imports_nothing_from_the_folder_the_user_is_in(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('taken over')")
-    command = [*helper_command("ecoshell.models.tokens_worker"), "no_such_encoding"]
+    command = [*helper_command("ecoshell.models.tokens"), "no_such_encoding"]
     result = subprocess.run(command, cwd=tmp_path, env=helper_environ(), capture_output=True, check=False)
     assert b"no_such_encoding" in result.stderr
     assert b"taken over" not in result.stderr

@@ -21,7 +21,7 @@ from ecoshell.models.choosing import Chooser, Grammar, Sampling
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
 from ecoshell.models.formats import FORMATS, GENERIC, HERMES, LLAMA_PYTHONIC, CallFormat
-from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import LocalModel
 from ecoshell.models.replying import ReplyForm, ReplyReader
 

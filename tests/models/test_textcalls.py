@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
-from ecoshell.models.textcalls import as_plain_messages, call_fault, call_text, parse_reply
+from ecoshell.models.protocol import as_plain_messages, call_fault, call_text, parse_reply
 
 CALCULATE = ToolDocument(
     "calculate",

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ModelBroken
-from ecoshell.models import trial
+from ecoshell.models import llama
 from ecoshell.models.embedded import embedded_path
-from ecoshell.models.gguf import Vocabulary
+from ecoshell.models.llama import Vocabulary
 
 ROOT = Path(__file__).parents[2]
 FLIPPED = 4
@@ -29,20 +29,20 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_on_which_llama_ends_the_process_is_told_of(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "_TRY", "import os; os.abort()")
+    monkeypatch.setattr(llama, "_TRY", "import os; os.abort()")
     with pytest.raises(ModelBroken, match=r"model\.gguf is damaged: llama\.cpp fails on it \(signal 6\)"):
         Vocabulary(copy)
     assert not (tmp_path / "home/cache/tried.json").exists()
 
 
 def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial.try_file(copy)
-    trial._sound.clear()
-    monkeypatch.setattr(trial, "_TRY", "import os; os.abort()")
-    trial.try_file(copy)
+    llama.try_file(copy)
+    llama._sound.clear()
+    monkeypatch.setattr(llama, "_TRY", "import os; os.abort()")
+    llama.try_file(copy)
     copy.touch()
     with pytest.raises(ModelBroken):
-        trial.try_file(copy)
+        llama.try_file(copy)
 
 
 def test_of_two_hundred_damaged_files_none_ends_the_process_and_each_is_told_of_or_works(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_no_flipped_byte_ends_the_process(copy: Path) -> None:
     chance, sound = random.Random(7), copy.read_bytes()
     code = (
         "import sys; from pathlib import Path; from ecoshell.errors import EcoshellError\n"
-        "from ecoshell.models.gguf import load_model\n"
+        "from ecoshell.models.llama import load_model\n"
         "try: load_model(Path(sys.argv[1]))\n"
         "except EcoshellError: pass\n"
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Request
-from ecoshell.models.wire import mark_for_cache, native_body, plain_body, real_name, safe_name
+from ecoshell.models.protocol import mark_for_cache, native_body, plain_body, real_name, safe_name
 
 TOOL = ToolDocument("read_file", "Reads a file.", {"type": "object", "properties": {}})
 CALL = Call("read_file", {"path": "ä.txt"})

@@ -1,6 +1,6 @@
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.formats import GENERIC
-from ecoshell.models.textcalls import parse_reply
+from ecoshell.models.protocol import parse_reply
 from ecoshell.modes.stepwise.arguments import call_request, misfits, narrowed, only_call, takes_named
 
 STRING = {"type": "string"}

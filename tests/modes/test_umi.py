@@ -11,7 +11,7 @@ from ecoshell.errors import CallBroken, LimitReached
 from ecoshell.events import Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, Observation, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Traits
-from ecoshell.models.wire import mark_for_cache, native_body
+from ecoshell.models.protocol import mark_for_cache, native_body
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
 from ecoshell.strategies.base import Path, Step, Thought, Tried

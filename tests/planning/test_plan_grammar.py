@@ -115,7 +115,7 @@ def test_where_too_many_rules_would_be_needed_the_plans_are_shorter():
 def test_llama_cpp_takes_the_grammar_and_lets_valid_plans_pass_alone():
     from ecoshell.models.choosing import Grammar
     from ecoshell.models.embedded import embedded_path
-    from ecoshell.models.gguf import Vocabulary
+    from ecoshell.models.llama import Vocabulary
 
     vocabulary = Vocabulary(embedded_path())
     end = vocabulary.tokens("<|im_end|>", special=True)

@@ -126,9 +126,6 @@ def main(folder: Path) -> None:
     """Open them all; llama.cpp is imported once, and each file has processes of its own that are forked from here."""
     from llama_cpp import llama_cpp  # noqa: F401 - the one import that takes long
 
-    import ecoshell.models.local
-    import ecoshell.models.trial  # noqa: F401
-
     sound = tiny_model(folder / "tiny.gguf").read_bytes()
     for name, data in (("sound", sound), *damaged(sound)):
         path = folder / "model.gguf"
@@ -139,17 +136,17 @@ def main(folder: Path) -> None:
 
 
 def _tried(path: Path) -> None:
-    from ecoshell.models import trial
+    from ecoshell.models import llama
 
     sys.argv = ["trial", str(path)]
-    exec(trial._TRY, {})
+    exec(llama._TRY, {})
 
 
 def _opened(path: Path) -> None:
     """What the shell does with a file that outlived its trial."""
     from ecoshell.errors import EcoshellError
     from ecoshell.messages import Message
-    from ecoshell.models import trial
+    from ecoshell.models import llama
     from ecoshell.models.base import Reply, Request
     from ecoshell.models.engine import EngineOptions
     from ecoshell.models.local import LocalModel
@@ -162,7 +159,7 @@ def _opened(path: Path) -> None:
                 return "answered"
         return "no reply"
 
-    trial._sound.add(trial._mark(path))
+    llama._sound.add(llama._mark(path))
     try:
         said = asyncio.run(asked())
     except EcoshellError as error:

@@ -35,7 +35,7 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.models.listing import ModelRow
+from ecoshell.models.base import ModelRow
 
 CAP = CapState("session", "usd", 500_000_000, 91_200_000, 7_100_000)
 TOOLS = (

@@ -13,7 +13,7 @@ from tui_play import FakeShell, eventually
 
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.errors import StoreError
-from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.models.base import HERE, ModelRow
 from ecoshell.tui.screens.palette import ChatCommands
 
 

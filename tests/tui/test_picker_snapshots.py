@@ -14,7 +14,7 @@ from ecoshell.agent.archive import SessionRow
 from ecoshell.agent.dossier import Dossier, Since
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.messages import ToolDocument
-from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.models.base import HERE, ModelRow
 from ecoshell.sessions.store import SessionInfo
 from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.models import ModelPicker

@@ -10,7 +10,7 @@ from tui_play import FakeShell, eventually
 from ecoshell.agent.dossier import Dossier
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.messages import ToolDocument
-from ecoshell.models.listing import HERE, ModelRow
+from ecoshell.models.base import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.help import HelpScreen

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ecoshell.messages import Call, ToolDocument
-from ecoshell.models.textcalls import call_fault
+from ecoshell.models.protocol import call_fault
 from ecoshell.planning.catp.types import FILE, JSON, NUMBER, TABLE, TEXT, URL, signature
 from ecoshell.strategies.base import Step
 

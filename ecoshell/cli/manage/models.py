@@ -8,8 +8,8 @@ from ecoshell.assembly.parts import load_settings, open_ledger
 from ecoshell.budget.price import Price, plain
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
+from ecoshell.models.base import ModelRow, size
 from ecoshell.models.hub import RECOMMENDED
-from ecoshell.models.listing import ModelRow, size
 from ecoshell.models.servers import PROVIDERS, Servers
 from ecoshell.paths import user_paths
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from ecoshell.cli.manage.show import print_json
 from ecoshell.errors import ModelMissing, UsageError
-from ecoshell.models.gguf import GET_LLAMA, LLAMA
-from ecoshell.models.gguf_places import hub_file
+from ecoshell.models.base import size
+from ecoshell.models.gguf import HUB, HubName, hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
-from ecoshell.models.hub_names import HUB, HubName, hub_name
-from ecoshell.models.listing import size
+from ecoshell.models.llama import GET_LLAMA, LLAMA
+from ecoshell.models.local_models import hub_file
 from ecoshell.options import ROLES, Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line

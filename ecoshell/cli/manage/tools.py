@@ -9,7 +9,7 @@ from ecoshell.budget.money import counted
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelError, UsageError
 from ecoshell.models.local import LocalModel
-from ecoshell.models.local_names import local_files
+from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool

@@ -111,7 +111,7 @@ class _Raw:
     def __init__(self, path: Path) -> None:
         from ecoshell.models.chat_template import ChatTemplate
         from ecoshell.models.engine import default_threads
-        from ecoshell.models.gguf import Vocabulary, llama_library, load_model
+        from ecoshell.models.llama import Vocabulary, llama_library, load_model
 
         self._library: Any = llama_library()
         self._vocabulary = Vocabulary(path)
@@ -125,7 +125,7 @@ class _Raw:
 
     def rate(self, messages: Sequence[Message]) -> float:
         """Tokens a second after the first."""
-        from ecoshell.models.textcalls import as_plain_messages
+        from ecoshell.models.protocol import as_plain_messages
 
         known = self._template.form.known
         told = messages if known else as_plain_messages(Request(tuple(messages), _TOOLS))

@@ -12,7 +12,7 @@ from ecoshell.evaluation.replay import PER_MESSAGE
 from ecoshell.evaluation.umi.reference import Decision, Trajectory
 from ecoshell.messages import FINISH, Call, Message, Usage
 from ecoshell.models.base import PromptSize, Reply, Request, Traits
-from ecoshell.models.textcalls import as_plain_messages, call_text
+from ecoshell.models.protocol import as_plain_messages, call_text
 from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.umi.decision import ENDINGS
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Request
-from ecoshell.models.textcalls import call_text
+from ecoshell.models.protocol import call_text
 from ecoshell.modes.stepwise import spans, sums
 
 MOST_OFFERED = 160

@@ -17,7 +17,7 @@ from ecoshell.events import Emit, Notice, Rationale
 from ecoshell.messages import FINISH, Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.textcalls import call_fault
+from ecoshell.models.protocol import call_fault
 from ecoshell.modes.asking import (
     Messages,
     broken_call,

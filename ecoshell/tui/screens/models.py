@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from ecoshell.budget.price import Price, plain
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.models.listing import ModelRow, size
+from ecoshell.models.base import ModelRow, size
 from ecoshell.tui.figures import tokens
 from ecoshell.tui.screens.aside import Aside
 from ecoshell.tui.screens.columns import Column

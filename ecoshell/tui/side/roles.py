@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget.money import about
-from ecoshell.models.local_names import name_parts
+from ecoshell.models.local_models import name_parts
 from ecoshell.tui.figures import duration, money, tokens
 from ecoshell.tui.side.board import Board
 from ecoshell.tui.side.panel import Panel

@@ -1,0 +1,307 @@
+"""llama.cpp: its library, loading a file with it, and how the file's tokenizer cuts text.
+
+Built on llama-cpp-python's low-level functions: its `Llama` class points the whole process's standard output at
+/dev/null while it loads, which would blank a running screen. A file is tried in a process of its own first: on some
+damaged ones llama.cpp ends the process.
+"""
+
+import codecs
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ecoshell.errors import ModelBroken, ModelMissing
+from ecoshell.files import replacement
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import check_file, unfit_adapter
+from ecoshell.paths import make_private, user_paths
+
+LLAMA = "llama_cpp"
+GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
+OPENMP_SETTING = "OMP_WAIT_POLICY"
+_ERROR_LEVEL = 4
+_complaints: deque[str] = deque(maxlen=8)
+"""The last errors llama.cpp logged, for the message when a load fails."""
+_loading = threading.Lock()
+_log_callbacks: list[Any] = []
+"""Keeps the C callback alive: llama.cpp holds a bare pointer to it."""
+
+
+@cache
+def llama_library() -> ModuleType:
+    """llama.cpp's functions, initialised and silent; raises ModelMissing when the extra is not installed."""
+    with _loading:
+        try:
+            with _waiting_threads_asleep():
+                library = import_module("llama_cpp.llama_cpp")
+        except ImportError as error:
+            raise ModelMissing(
+                "Local models need llama-cpp-python, which is not installed.",
+                fix=GET_LLAMA,
+            ) from error
+        callback = library.llama_log_callback(_keep_complaint)
+        _log_callbacks.append(callback)
+        library.llama_log_set(callback, ctypes.c_void_p(0))
+        library.llama_backend_init()
+        return library
+
+
+@contextmanager
+def _waiting_threads_asleep() -> Generator[None]:
+    """Load the OpenMP library so that threads sleep while they wait for one another, unless the user decided otherwise.
+
+    By default they spin, which on cores that other programs use too slows generation down twentyfold. OpenMP reads the
+    setting once, as it is loaded; afterwards it is taken back, so that commands run by tools do not inherit it.
+    """
+    if OPENMP_SETTING in os.environ:
+        yield
+        return
+    os.environ[OPENMP_SETTING] = "PASSIVE"
+    try:
+        yield
+    finally:
+        del os.environ[OPENMP_SETTING]
+
+
+def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> Any:
+    """A llama.cpp model handle, to be freed by the caller; raises ModelMissing, or ModelBroken with the reason."""
+    check_file(path)
+    try_file(path)
+    library = llama_library()
+    params = library.llama_model_default_params()
+    params.vocab_only = vocab_only
+    params.n_gpu_layers = gpu_layers
+    model, reason = _with_reason(lambda: library.llama_model_load_from_file(os.fsencode(path), params))
+    if not model:
+        raise ModelBroken(
+            f"{path} cannot be loaded: {reason}.",
+            fix="It may be cut short, or too new for this llama.cpp: download it again or update llama-cpp-python.",
+        )
+    return model
+
+
+def load_adapter(model: Any, path: Path, base: Path) -> Any:
+    """A LoRA adapter's handle for a loaded model, freed with it at the latest; raises ModelMissing or ModelBroken."""
+    check_file(path)
+    library = llama_library()
+    adapter, reason = _with_reason(lambda: library.llama_adapter_lora_init(model, os.fsencode(path)))
+    if not adapter:
+        reason = reason.rpartition("failed to apply lora adapter: ")[2]
+        raise unfit_adapter(path, base, reason)
+    return adapter
+
+
+def _with_reason(load: Callable[[], Any]) -> tuple[Any, str]:
+    """What llama.cpp loads, and the first thing it complained of meanwhile."""
+    with _loading:
+        _complaints.clear()
+        return load(), _complaints[0] if _complaints else "llama.cpp gives no reason"
+
+
+def _keep_complaint(level: int, text: bytes, _user_data: object) -> None:
+    if level == _ERROR_LEVEL:
+        _complaints.append(text.decode("utf-8", "replace").strip().rstrip("."))
+
+
+class Vocabulary:
+    """The tokenizer and metadata of a GGUF file, loaded without its weights (0.2 s); safe to use from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = llama_library()
+        self._model = load_model(path, vocab_only=True)
+        self.handle = self._library.llama_model_get_vocab(self._model)
+        if not self.handle:
+            raise ModelBroken(f"{path} holds no tokenizer.", fix="Use a GGUF file of a text model.")
+        self.size: int = self._library.llama_vocab_n_tokens(self.handle)
+
+    def close(self) -> None:
+        """Free the memory; nothing may be asked afterwards."""
+        if self._model:
+            self._library.llama_model_free(self._model)
+            self._model = None
+
+    def tokens(self, text: str, *, special: bool = False, start: bool = False) -> list[int]:
+        """The tokens of a text.
+
+        `special` reads control tokens written in the text as such (only for text ecoshell wrote itself); `start` adds
+        the begin token where the model wants one.
+        """
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 2  # a token is at least a byte, and start and end tokens may be added
+        buffer = (self._library.llama_token * room)()
+        count = self._library.llama_tokenize(self.handle, data, len(data), buffer, room, start, special)
+        if count < 0:
+            raise ModelBroken(f"The tokenizer refused a text of {len(data)} bytes.")
+        return buffer[:count]
+
+    def piece(self, token: int, *, special: bool = False) -> bytes:
+        """The bytes of one token; control tokens are empty unless `special`."""
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            length = self._library.llama_token_to_piece(self.handle, token, buffer, room, 0, special)
+            if length >= 0:
+                return buffer.raw[:length]
+            room = -length
+
+    def text(self, tokens: Iterable[int]) -> str:
+        """The text of a sequence of tokens."""
+        return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
+
+    def ends(self, token: int) -> bool:
+        """Whether this token ends a generation."""
+        return bool(self._library.llama_vocab_is_eog(self.handle, token))
+
+    def controls(self, token: int) -> bool:
+        """Whether this is a control token, which only a template may write."""
+        return bool(self._library.llama_vocab_is_control(self.handle, token))
+
+    def strips_after(self, token: int) -> bool:
+        """Whether white space after this control token belongs to it."""
+        attributes = self._library.llama_vocab_get_attr(self.handle, token)
+        return bool(attributes & self._library.LLAMA_TOKEN_ATTR_RSTRIP)
+
+    def start_and_end(self) -> tuple[str, str]:
+        """The begin and end tokens as templates write them; empty where there is none."""
+        library = self._library
+        found = (library.llama_vocab_bos(self.handle), library.llama_vocab_eos(self.handle))
+        first, last = (self.piece(token, special=True).decode() if token >= 0 else "" for token in found)
+        return first, last
+
+    def metadata(self, key: str) -> str | None:
+        """A value of the file's metadata as text."""
+        room = self._library.llama_model_meta_val_str(self._model, key.encode(), None, 0)
+        if room < 0:
+            return None
+        buffer = ctypes.create_string_buffer(room + 1)
+        self._library.llama_model_meta_val_str(self._model, key.encode(), buffer, room + 1)
+        return buffer.value.decode("utf-8", "replace")
+
+    def trained_context(self) -> int | None:
+        """The context size the model was trained with, in tokens."""
+        return self._tokens_in("context_length")
+
+    def unstretched_context(self) -> int | None:
+        """Up to which context size positions stand as they were before the model was adapted to longer ones."""
+        return self._tokens_in("rope.scaling.original_context_length")
+
+    def _tokens_in(self, key: str) -> int | None:
+        value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
+        return int(value) if value and value.isdigit() else None
+
+
+class Utf8Stream:
+    """Turns tokens' bytes into text without breaking characters that span tokens."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> str:
+        """The text that is certain by now."""
+        return self._decoder.decode(data)
+
+    def finish(self) -> str:
+        """What is left; half a character becomes the replacement sign."""
+        return self._decoder.decode(b"", final=True)
+
+
+# -- trying a file
+
+_TRY = """
+import os, sys
+from llama_cpp import llama_cpp as library
+library.llama_backend_init()
+params = library.llama_model_default_params()
+params.n_gpu_layers = 0
+model = library.llama_model_load_from_file(os.fsencode(sys.argv[1]), params)
+if model:
+    sizes = library.llama_context_default_params()
+    sizes.n_ctx = sizes.n_batch = sizes.n_ubatch = 32
+    context = library.llama_init_from_model(model, sizes)
+    if context:
+        tokens = (library.llama_token * 1)(0)
+        library.llama_decode(context, library.llama_batch_get_one(tokens, 1))
+os._exit(0)
+"""
+_TRY_SECONDS = 600
+"""For a file of many gigabytes on a slow disk."""
+_TRIED_KEPT = 200
+"""Files that are remembered."""
+_trying = threading.Lock()
+_sound: set[str] = set()
+
+
+def try_file(path: Path) -> None:
+    """Raise ModelBroken when llama.cpp does not survive the file; one that it did is remembered by size and time.
+
+    The embedded model is taken as sound: its package was checked when it was installed. Blocks, once for each file, for
+    as long as loading it takes.
+    """
+    with _trying:
+        mark = _mark(path)
+        if mark in _sound or _is_embedded(path):
+            return
+        memory = user_paths().cache / "tried.json"
+        known = _remembered(memory)
+        if mark not in known:
+            _survives(path)
+            known = [*known[1 - _TRIED_KEPT :], mark]
+            with suppress(OSError):  # it is tried again the next time
+                make_private(memory.parent)
+                with replacement(memory) as file:
+                    file.write(json.dumps(known).encode())
+        _sound.add(mark)
+
+
+def _survives(path: Path) -> None:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _TRY, str(path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_TRY_SECONDS,
+            check=False,
+        )
+        how = f"signal {-done.returncode}" if done.returncode < 0 else ""
+    except subprocess.TimeoutExpired:
+        how = f"no end after {_TRY_SECONDS} s"
+    if how:
+        raise ModelBroken(f"{path} is damaged: llama.cpp fails on it ({how}).", fix="Download it again.")
+
+
+def _mark(path: Path) -> str:
+    """The file as it is now, and the llama.cpp it is for."""
+    try:
+        found = path.resolve().stat()
+        library = version("llama-cpp-python")
+    except (OSError, PackageNotFoundError):
+        return str(path)
+    return f"{path.resolve()} {found.st_size} {found.st_mtime_ns} {library}"
+
+
+def _remembered(memory: Path) -> list[str]:
+    try:
+        known = json.loads(memory.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [str(one) for one in known] if isinstance(known, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _is_embedded(path: Path) -> bool:
+    try:
+        return path.resolve() == embedded_path().resolve()
+    except (ModelMissing, OSError):
+        return False
