@@ -61,6 +61,11 @@ class ByteCounter:
     """An estimate that needs no tokenizer: four bytes to a token."""
 
     @property
+    def name(self) -> str:
+        """What does the counting."""
+        return "bytes / 4"
+
+    @property
     def exact(self) -> bool:
         """Whether counts come, at this moment, from the model's own tokenizer."""
         return False
