@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from ecoshell.events import GraphNode
 from ecoshell.planning.catp.base import TASK
 from ecoshell.sessions.branching import Branching
-from ecoshell.tui.figures import duration, money
+from ecoshell.tui.text import duration, money
 from ecoshell.untrusted import visible_line
 
 SIGN, WORD, MARK = 2, 8, 2

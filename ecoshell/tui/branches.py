@@ -10,8 +10,7 @@ from ecoshell.events import NodeState
 from ecoshell.planning.catp.rails import Rail, rails
 from ecoshell.sessions.branching import Branching
 from ecoshell.tui.branch_columns import GAP, SIGN, Columns, Texts, columns_of, texts_of
-from ecoshell.tui.figures import amount
-from ecoshell.tui.side.sheet import fit, fit_middle, left, right
+from ecoshell.tui.text import amount, fit, fit_middle, left, right
 from ecoshell.untrusted import visible_line
 
 Look = Literal["rail", "name", "figures", "critical"] | NodeState

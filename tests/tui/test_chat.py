@@ -26,7 +26,7 @@ from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.cost import BudgetPanel
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel

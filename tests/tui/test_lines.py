@@ -30,7 +30,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.tui.figures import duration, money, tokens
+from ecoshell.tui.text import duration, money, tokens
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import TONES, folded, sections_of
 from ecoshell.tui.transcript.painting import Painter

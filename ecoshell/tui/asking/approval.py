@@ -17,8 +17,8 @@ from ecoshell.budget.money import counted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted
 from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Field, Foot, Question
-from ecoshell.tui.figures import money
 from ecoshell.tui.keys import act_at_once
+from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 _FOLDED = 6

@@ -13,7 +13,7 @@ from ecoshell.budget.money import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import CostWanted, LimitHit, ModelOffer
 from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Field, Foot, Question
-from ecoshell.tui.figures import amount, money, tokens
+from ecoshell.tui.text import amount, money, tokens
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T", LimitChoice, CostChoice)

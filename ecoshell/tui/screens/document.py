@@ -15,7 +15,7 @@ from textual.widgets import Footer, Static
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import Effect, ToolDocument
-from ecoshell.tui.figures import money
+from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 if TYPE_CHECKING:

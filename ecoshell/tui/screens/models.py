@@ -9,10 +9,10 @@ from textual.binding import Binding, BindingType
 from ecoshell.budget.price import Price, plain
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.listing import ModelRow, size
-from ecoshell.tui.figures import tokens
 from ecoshell.tui.screens.aside import Aside
 from ecoshell.tui.screens.columns import Column
 from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.text import tokens
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell

@@ -10,10 +10,10 @@ from textual.binding import Binding, BindingType
 from ecoshell.agent.archive import SessionRow
 from ecoshell.budget.money import about
 from ecoshell.errors import EcoshellError
-from ecoshell.tui.figures import money
 from ecoshell.tui.screens.aside import Aside
 from ecoshell.tui.screens.columns import Column
 from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.text import money
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell

@@ -52,7 +52,7 @@ from ecoshell.options import ROLES
 from ecoshell.sessions.branching import Branching
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.branches import Drawing, headline
-from ecoshell.tui.figures import amount, duration, money, tokens
+from ecoshell.tui.text import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
