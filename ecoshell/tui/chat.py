@@ -14,16 +14,14 @@ from textual.widgets import Footer, TextArea
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError
 from ecoshell.paths import Paths
-from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.drafts import Draft, DraftFile
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import SHELL, Prompt
-from ecoshell.tui.screens.opening import screen_for
 from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
+from ecoshell.tui.user_interface import QuestionSpot, ScreenUserInterface
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
@@ -107,9 +105,9 @@ class ChatScreen(Screen[None]):
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
-    def person(self) -> ScreenPerson:
+    def person(self) -> ScreenUserInterface:
         """The person in front of this screen."""
-        return ScreenPerson(self.query_one(QuestionSpot))
+        return ScreenUserInterface(self.query_one(QuestionSpot))
 
     @property
     def view(self) -> "TranscriptController":
@@ -254,6 +252,8 @@ class ChatScreen(Screen[None]):
 
     async def _command(self, controller: "ChatController", line: str) -> None:
         """Run a command of the shell, or open the screen that finds out which."""
+        from ecoshell.tui.commands import screen_for
+
         screen = screen_for(line, controller.shell)
         chosen = line if screen is None else await self._app.push_screen_wait(screen)
         if chosen:

@@ -6,7 +6,7 @@ import pytest
 from prompt_play import LONG, PromptApp, until
 
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import History
 
 SIZES = pytest.mark.parametrize("size", [(80, 16), (44, 9)], ids=["usual", "small"])
 SENT = (

@@ -9,8 +9,9 @@ from textual.content import Content
 from textual.widgets import Input, TextArea
 
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
-from ecoshell.tui.asking.approval import ArgumentsEditor
-from ecoshell.tui.asking.questions import Choices, Field, Question
+from ecoshell.tui.approval import ArgumentsEditor
+from ecoshell.tui.keys import Field
+from ecoshell.tui.questions import Choices, Question
 
 SIZES = pytest.mark.parametrize("size", [(120, 36), (80, 24)], ids=["wide", "narrow"])
 

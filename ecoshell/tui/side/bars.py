@@ -17,6 +17,17 @@ if TYPE_CHECKING:
 
 NEAR = 0.8
 """The share of a cap from which on it is called near."""
+_TITLE = 24
+"""Cells that the session's title keeps beside what stands on the right."""
+_MODEL = 28
+_MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
+_STRATEGIES = {
+    "react": "step by step",
+    "dfsdt": "trying again from earlier steps",
+    "tot": "comparing steps",
+    "graph": "a plan of branches",
+}
+"""What the names of modes and strategies mean; others stand as they are."""
 
 
 def cap_word(cap: CapState) -> str:
@@ -29,19 +40,6 @@ def cap_word(cap: CapState) -> str:
 def tightest(caps: Sequence[CapState]) -> CapState | None:
     """The cap of which the smallest share is left."""
     return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
-
-
-_TITLE = 24
-"""Cells that the session's title keeps beside what stands on the right."""
-_MODEL = 28
-_MODES = {"single": "one model", "umi": "three roles", "auto": "one model or three roles"}
-_STRATEGIES = {
-    "react": "step by step",
-    "dfsdt": "trying again from earlier steps",
-    "tot": "comparing steps",
-    "graph": "a plan of branches",
-}
-"""What the names of modes and strategies mean; others stand as they are."""
 
 
 class TitleBar(Static):

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 _WORDS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
+_TABLE_FROM = 72
+"""Columns from which on the numbers of all roles stand below each other."""
+_ROOMY_FROM = 34
+"""Columns from which on it is said why shares are not of the price."""
+_HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
+_SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
+"""As the transcript shows what comes of them: a thought, a call, an answer."""
+_THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
+_NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
 def cap_lines(cap: CapState, width: int) -> list[Line]:
@@ -89,17 +98,6 @@ class BudgetPanel(Panel):
             return "no cap"
         word = cap_word(cap)
         return f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
-
-
-_TABLE_FROM = 72
-"""Columns from which on the numbers of all roles stand below each other."""
-_ROOMY_FROM = 34
-"""Columns from which on it is said why shares are not of the price."""
-_HEADS = (("calls", 6), ("in", 7), ("cached", 8), ("out", 7), ("price", 10), ("time", 11), ("share", 7))
-_SIGNS: Mapping[str, str] = {"planner": "◊", "caller": "►", "summarizer": "√", "single": "◊"}
-"""As the transcript shows what comes of them: a thought, a call, an answer."""
-_THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
-_NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
 def roles_lines(state: PanelState, width: int, *, session: bool = False) -> list[Line]:

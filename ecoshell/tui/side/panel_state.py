@@ -37,6 +37,14 @@ Basis = Literal["price", "tokens", "time"]
 """What shares are shares of."""
 _ORDER = {role: place for place, role in enumerate(ROLES)}
 _MICROSECONDS = 1_000_000
+Section = Literal["budget", "plan", "tools", "roles"]
+"""A part of the state that an event may change."""
+_NOTHING: frozenset[Section] = frozenset()
+_BUDGET: frozenset[Section] = frozenset({"budget"})
+_PLAN: frozenset[Section] = frozenset({"plan"})
+_TOOLS: frozenset[Section] = frozenset({"tools"})
+_ROLES: frozenset[Section] = frozenset({"roles"})
+_EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +123,6 @@ def _in_percent(parts: Sequence[int]) -> tuple[int, ...]:
     return tuple(percent)
 
 
-Section = Literal["budget", "plan", "tools", "roles"]
-"""A part of the state that an event may change."""
-_NOTHING: frozenset[Section] = frozenset()
-_BUDGET: frozenset[Section] = frozenset({"budget"})
-_PLAN: frozenset[Section] = frozenset({"plan"})
-_TOOLS: frozenset[Section] = frozenset({"tools"})
-_ROLES: frozenset[Section] = frozenset({"roles"})
-_EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
-
-
 @dataclass(frozen=True, slots=True)
 class ToolState:
     """One known tool; `by` is empty while it is not registered, `turn` 0 where nobody heard when it was."""
@@ -139,14 +137,6 @@ class ToolState:
     @property
     def registered(self) -> bool:
         return bool(self.by)
-
-
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    tokens: int
-    by: str
-    turn: int
-    step: int
 
 
 class PanelState:
@@ -178,7 +168,8 @@ class PanelState:
         self.plan_whole = 0
         """What the caps, as they are now, left the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
-        self._registrations: dict[str, _Registration] = {}
+        self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
+        """What was heard of registrations, and in which turn."""
 
     def rest(self) -> None:
         """Take it that nothing is under way, as after the events of a process that is gone, and its plan with it."""
@@ -210,8 +201,8 @@ class PanelState:
         before, self.standing = self.standing, standing
         caps_before, self.caps = self.caps, tuple(caps)
         known = {tool.name for tool in standing.tools if tool.registered}
-        for name, registration in list(self._registrations.items()):
-            if name not in known and not (self.running and registration.turn == self.turn):
+        for name, (_, turn) in list(self._registrations.items()):
+            if name not in known and not (self.running and turn == self.turn):
                 del self._registrations[name]
         planned, plan_before = standing.planned, self.plan
         if planned is not None and not self.running:
@@ -260,14 +251,15 @@ class PanelState:
         if self.standing is None:
             return 0
         fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
-        return self.standing.context_tokens + sum(self._registrations[row.name].tokens for row in fresh)
+        return self.standing.context_tokens + sum(self._registrations[row.name][0].tokens for row in fresh)
 
     def _state(self, row: "ToolRow") -> ToolState:
         heard = self._registrations.get(row.name)
         if heard is None:
             by = (row.by or "user") if row.registered else ""
             return ToolState(row.name, row.tokens, row.description, by)
-        return ToolState(row.name, row.tokens, row.description, heard.by, heard.turn, heard.step)
+        event, turn = heard
+        return ToolState(row.name, row.tokens, row.description, event.by, turn, event.step)
 
     def _hear_thinking(self, event: StepStarted | BudgetHeld | BudgetSettled | CallStarted) -> frozenset[Section]:
         if isinstance(event, CallStarted):
@@ -304,7 +296,7 @@ class PanelState:
     def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered | BranchLeft) -> frozenset[Section]:
         match event:
             case ToolRegistered():
-                self._registrations[event.name] = _Registration(event.tokens, event.by, self.turn, event.step)
+                self._registrations[event.name] = event, self.turn
             case ToolUnregistered():
                 self._registrations.pop(event.name, None)
             case BranchLeft():

@@ -32,6 +32,33 @@ _SAID = {
     "blacklist": "has not helped",
     "below τ": "has seldom helped",
 }
+_TONES: Mapping[Look, Tone] = {
+    "rail": "muted",
+    "name": "text",
+    "figures": "muted",
+    "critical": "near",
+    "waiting": "muted",
+    "running": "accent",
+    "done": "good",
+    "failed": "reached",
+    "denied": "near",
+    "skipped": "near",
+    "stopped": "near",
+}
+GRAPH_LINES = 12
+"""Lines that nodes take where there is no more room than needed."""
+_NAME = "branches"
+_BEFORE = 2
+"""Lines above the first node that has not ended."""
+_NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp, prompt or btp+prompt says how."
+_ROOMY_FROM = 34
+"""Columns from which on amounts stand beside all of their words."""
+_LEAST_ROWS = 3
+"""Rows of tools that stay in view below a plan of branches."""
+_TINY = 2
+"""Lines up to which there is nothing but the list."""
+_PLANNING: Line = (("planning …", "muted"),)
+_OFF = "Turns are not planned: whatever the caps allow may be used. /plan btp plans the next one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +171,6 @@ def _short(number: str) -> str:
     return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
 
 
-_TONES: Mapping[Look, Tone] = {
-    "rail": "muted",
-    "name": "text",
-    "figures": "muted",
-    "critical": "near",
-    "waiting": "muted",
-    "running": "accent",
-    "done": "good",
-    "failed": "reached",
-    "denied": "near",
-    "skipped": "near",
-    "stopped": "near",
-}
-GRAPH_LINES = 12
-"""Lines that nodes take where there is no more room than needed."""
-_NAME = "branches"
-_BEFORE = 2
-"""Lines above the first node that has not ended."""
-
-
 def progress(branching: Branching) -> str:
     """How far a plan of branches has come: `1 of 3 done, 2 running`."""
     counts = branching.counts
@@ -189,17 +196,6 @@ def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> li
         *(tuple((text, _TONES[look]) for text, look in line) for line in drawing.lines(width, start, start + shown)),
         *([((f"  … {below:,} below", "muted"),)] if below else []),
     ]
-
-
-_NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp, prompt or btp+prompt says how."
-_ROOMY_FROM = 34
-"""Columns from which on amounts stand beside all of their words."""
-_LEAST_ROWS = 3
-"""Rows of tools that stay in view below a plan of branches."""
-_TINY = 2
-"""Lines up to which there is nothing but the list."""
-_PLANNING: Line = (("planning …", "muted"),)
-_OFF = "Turns are not planned: whatever the caps allow may be used. /plan btp plans the next one."
 
 
 def plan_of(state: PanelState) -> PlanChanged | None:

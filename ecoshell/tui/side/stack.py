@@ -25,6 +25,15 @@ from ecoshell.tui.side.tools import ToolsPanel
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
+_SECTIONS: dict[type[Panel], Section] = {
+    BudgetPanel: "budget",
+    PlanPanel: "plan",
+    ToolsPanel: "tools",
+    RolesPanel: "roles",
+}
+_BREATH = 500
+"""Events of an old session heard in one go."""
+
 
 def share(height: int, wants: Sequence[int], *, first: int | None = None, rest: int | None = None) -> list[int]:
     """Lines for each panel, at most `height` together.
@@ -67,16 +76,6 @@ class SharedHeight(Layout):
             placements.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, child))
             y += height
         return placements
-
-
-_SECTIONS: dict[type[Panel], Section] = {
-    BudgetPanel: "budget",
-    PlanPanel: "plan",
-    ToolsPanel: "tools",
-    RolesPanel: "roles",
-}
-_BREATH = 500
-"""Events of an old session heard in one go."""
 
 
 class SidePanels(Widget):
