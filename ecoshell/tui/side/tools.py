@@ -7,7 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ecoshell.agent.printing import part_size
+from ecoshell.events.describe import part_size
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, bar, percent, row
 from ecoshell.tui.side.panel_state import PanelState, ToolState
 from ecoshell.tui.text import fit, fit_middle, left, right, tokens
@@ -17,6 +17,8 @@ _SIZE = 6
 _BY = {"user": "by you", "upfront": "up front", "agent": "agent"}
 _LONG_WHEN_FROM = 56
 """Columns from which on a row says in full when a tool was registered, and by whom."""
+_AROUND = 5
+"""Lines round the list: the title, three above it and a free one below."""
 
 
 class ToolList(Listing[ToolState]):
@@ -61,10 +63,6 @@ def about(tool: ToolState, width: int) -> list[Line]:
     description = visible_line(tool.description) or "no description"
     name = fit_middle(visible_line(tool.name), width)
     return [((name, "accent"),), ((fit(f"{state} — {description}", width), "muted"),)]
-
-
-_AROUND = 5
-"""Lines round the list: the title, three above it and a free one below."""
 
 
 class ToolsPanel(ListPanel[ToolState]):
