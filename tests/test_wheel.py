@@ -23,7 +23,7 @@ from importlib.resources import files
 from pathlib import Path
 from ecoshell.modes.prompts import prompt
 from ecoshell.paths import user_paths
-from ecoshell.tui.look.themes import load_themes
+from ecoshell.tui.themes import load_themes
 import ecoshell.modes.stepwise
 
 themes = load_themes(user_paths())

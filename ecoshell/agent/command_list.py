@@ -9,13 +9,14 @@ from pathlib import Path
 from ecoshell.agent.commands import Command, CommandTable, Printed
 from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.plan_command import PLAN_COMMAND
-from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
+from ecoshell.agent.printing import caps_table, dollars, roles_table, spent_text, table
 from ecoshell.agent.role_command import ROLE_COMMAND
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.turn_commands import TURN_COMMANDS
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
 from ecoshell.errors import UsageError
+from ecoshell.events.describe import context_line, describe
 from ecoshell.options import ALL_ONE
 from ecoshell.untrusted import visible
 
@@ -105,7 +106,7 @@ def _last_choice(kit: Kit) -> str:
         return f"There is nothing to choose: {visible(kit.no_choice)}."
     if kit.chosen is None:
         return "Nothing was chosen yet: that is done, and told, when a question comes."
-    return f"Chosen last: {mode_line(kit.chosen)}"
+    return f"Chosen last: {describe(kit.chosen)}"
 
 
 async def _strategy(shell: Shell, argument: str) -> Printed:

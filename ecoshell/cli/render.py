@@ -8,15 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ecoshell.agent.graph.telling import node_line, outcome, plan_line
-from ecoshell.agent.printing import (
-    context_line,
-    dollars,
-    mode_line,
-    reasoned_line,
-    refusal,
-    trust_line,
-    unreported_line,
-)
+from ecoshell.agent.printing import dollars
 from ecoshell.budget.money import about, amount_text, counted
 from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
@@ -53,6 +45,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.events.describe import ENDINGS, back_to, describe, refusal
 from ecoshell.messages import Attachment, Call
 from ecoshell.options import ROLES
 from ecoshell.planning.plan_news import newly_barred, outlook
@@ -65,14 +58,6 @@ _DRAWN = 24
 """Lines of a plan of branches that are drawn."""
 LONGEST_RESULT = 200
 """Characters of an observation that one line shows."""
-
-ENDINGS = {
-    "answered": "answered",
-    "limit": "limit reached",
-    "gave_up": "gave up",
-    "error": "error",
-    "interrupted": "stopped",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +188,8 @@ class EventLines:
             case CommandRan() | TurnUndone() | Compacted():
                 self._between(event)
             case ContextTold() | TrustGiven():
-                self._context(event)
+                if told := describe(event):
+                    self._printer.line(f"{self._signs.dot} {told}", "dim")
             case _:
                 self._warn(event)
 
@@ -233,7 +219,7 @@ class EventLines:
                     line(f"{signs.dot} note: the budget allows this reply {event.max_tokens:,} tokens", "yellow")
             case Reasoned():
                 if not self._streamed.take_reasoned():
-                    line(f"{signs.dot} {said_by(event.role)}{reasoned_line(event)}", "dim")
+                    line(f"{signs.dot} {said_by(event.role)}{describe(event)}", "dim")
             case Rationale():
                 if not self._streamed.had(event.text):
                     line(f"{signs.thought} {said_by(event.role)}{visible_line(event.text)}", "italic")
@@ -246,7 +232,7 @@ class EventLines:
                 said = "" if self._streamed.was(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
                 line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
             case BranchLeft():
-                line(f"{signs.back} {where_to(event)}: {visible_line(event.reason)}", "yellow")
+                line(f"{signs.back} {back_to(event)}: {visible_line(event.reason)}", "yellow")
 
     def _branches(self, event: GraphPlanned | NodeChanged) -> None:
         """A plan of branches, which of its nodes came to nothing, and in the end what it came to."""
@@ -287,7 +273,7 @@ class EventLines:
         line, signs = self._printer.line, self._signs
         match event:
             case ModeChosen():
-                line(f"{signs.dot} {mode_line(event)}", "yellow" if event.after else "dim")
+                line(f"{signs.dot} {describe(event)}", "yellow" if event.after else "dim")
             case PlanChanged():
                 before, self._plan = self._plan, event
                 if event.number <= 1:
@@ -320,15 +306,6 @@ class EventLines:
                 by = visible_line(event.model) if event.model else "no model: an extract"
                 sizes = f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
                 line(f"{signs.dot} compacted by {by}; {sizes}", "yellow")
-
-    def _context(self, event: ContextTold | TrustGiven) -> None:
-        """Which instructions go along, and what was said of the project's; facts alone are not worth a line."""
-        line, dot = self._printer.line, self._signs.dot
-        if isinstance(event, TrustGiven):
-            if event.by == "person":
-                line(f"{dot} {trust_line(event)}", "dim")
-        elif any(part.name != "facts" for part in event.parts):
-            line(f"{dot} told: {context_line(event)}", "dim")
 
     def _tools(self, event: Event) -> None:
         signs, line = self._signs, self._printer.line
@@ -365,7 +342,7 @@ class EventLines:
                 told = " ".join(part for part in (message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
             case BudgetSettled(reported=False):
-                line(f"{signs.dot} note: {unreported_line(event)}", "yellow")
+                line(f"{signs.dot} note: {describe(event)}", "yellow")
             case _:
                 pass
 
@@ -388,11 +365,6 @@ def _undone(event: TurnUndone) -> str:
     parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
     parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
     return "; ".join(parts)
-
-
-def where_to(event: BranchLeft) -> str:
-    """Where a search goes on."""
-    return f"back to step {len(event.path)}" if event.path else "back to the beginning"
 
 
 def summary(event: TurnFinished, signs: Signs) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ecoshell.agent.printing import words_text
 from ecoshell.events import TextArrived
+from ecoshell.events.describe import words_text
 from ecoshell.options import ROLES
 from ecoshell.untrusted import visible
 

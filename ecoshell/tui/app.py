@@ -19,9 +19,9 @@ from ecoshell.errors import EcoshellError
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen
-from ecoshell.tui.look.themed import ThemedApp
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.themed import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:

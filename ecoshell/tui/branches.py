@@ -1,17 +1,17 @@
 """A plan of branches drawn in lines: lanes for what waits for what, and how each node stands, at any width."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len
 
 from ecoshell.agent.graph.telling import estimate
-from ecoshell.events import NodeState
+from ecoshell.events import GraphNode, NodeState
+from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.branching import Branching
-from ecoshell.tui.branch_columns import GAP, SIGN, Columns, Texts, columns_of, texts_of
-from ecoshell.tui.figures import amount
 from ecoshell.tui.rails import Rail, rails
-from ecoshell.tui.side.sheet import fit, fit_middle, left, right
+from ecoshell.tui.text import amount, duration, fit, fit_middle, left, money, right
 from ecoshell.untrusted import visible_line
 
 Look = Literal["rail", "name", "figures", "critical"] | NodeState
@@ -22,6 +22,104 @@ SIGNS: Mapping[NodeState, str] = {
 }  # fmt: skip
 CRITICAL = "*"
 """Marks the nodes of the longest path."""
+_SIGN, _WORD, _MARK = 2, 8, 2
+"""Cells of a state's sign, of its word, and of the mark of the longest path, the blank behind each included."""
+_GAP = 2
+"""Cells between two columns."""
+_LEAST_NAME, _NAME, _LONGEST_NAME = 8, 20, 32
+"""Cells that a name keeps, that it has before figures are written in full, and that it takes beside other words."""
+_LEAST_WAITS = 14
+_LEAST_BESIDE_LANES = 28
+_NAMED = 8
+"""Nodes waited for that are named before they are counted."""
+_LONGEST_LABEL = 200
+_Choice = tuple[bool, bool, int]
+"""Whether it is said what a node waits for, whether figures are in full, and how many of them there are."""
+_ALONE: tuple[_Choice, ...] = ((True, True, 2), (True, False, 2), (True, False, 1), (True, False, 0), (False, False, 0))
+_BESIDE_LANES: tuple[_Choice, ...] = ((True, True, 2), (False, True, 2), (False, False, 2), (False, False, 1))
+"""Lanes say already what waits for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """What is said of one node, whole."""
+
+    label: str
+    waits: str
+    """What it waits for; empty when that is the question alone."""
+    full: tuple[str, str]
+    """Its time and its price, expected and real: `≈1.2 s → 0.9 s`."""
+    short: tuple[str, str]
+    """The same in one figure each: the real one as soon as there is one."""
+
+
+def _texts_of(branching: Branching, node: GraphNode) -> _Texts:
+    """What is said of a node as it stands."""
+    waits = [visible_line(label[:_LONGEST_LABEL]) for label in node.after[: _NAMED + 1] if label != TASK]
+    more = len(node.after) - _NAMED
+    if more > 0:
+        waits = [*waits[: _NAMED - 1], f"{more + 1:,} more"]
+    label, words = visible_line(node.label[:_LONGEST_LABEL]), f"after {', '.join(waits)}" if waits else ""
+    if node.label in branching.plan.kept and node.label not in branching.changes:
+        return _Texts(label, words, ("kept", ""), ("kept", ""))
+    time = "?" if node.seconds is None else f"≈{duration(node.seconds)}"
+    price = "?" if node.price_nano is None else f"≈{money(node.price_nano)}"
+    took = branching.came_to(node.label)
+    if took is None:
+        return _Texts(label, words, (time, price), (time, price))
+    real = duration(took.seconds), "?" if took.spent_nano is None else money(took.spent_nano)
+    return _Texts(label, words, (f"{time} → {real[0]}", f"{price} → {real[1]}"), real)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Cells of each column; one that is left out has none."""
+
+    lanes: int = 0
+    word: int = _WORD
+    mark: int = _MARK
+    name: int = 1
+    waits: int = 0
+    figures: tuple[int, ...] = ()
+    """Time and price, as far as there is room for them."""
+    full: bool = False
+    """Whether figures are written in full."""
+
+
+def _columns_of(texts: Sequence[_Texts], lanes: int | None, width: int, *, marked: bool) -> _Columns:
+    """The columns for these nodes at a width; `lanes` are the cells that lanes take, None where there are too many."""
+    drawn = lanes if lanes and lanes <= min(width // 3, width - _LEAST_BESIDE_LANES) else 0
+    word = _WORD if width >= _SIGN + _WORD + _LEAST_NAME else 0
+    mark = _MARK if word and marked else 0
+    room = width - (drawn + 1 if drawn else 0) - _SIGN - word - mark
+    for choice in _BESIDE_LANES if drawn or lanes == 0 else _ALONE:
+        widths = _widths(texts, choice, room)
+        if widths is not None:
+            name, waits, figures = widths
+            return _Columns(drawn, word, mark, name, waits, figures, choice[1])
+    return _Columns(drawn, word, mark, max(1, min(_longest(text.label for text in texts), room)))
+
+
+def _widths(texts: Sequence[_Texts], choice: _Choice, room: int) -> tuple[int, int, tuple[int, ...]] | None:
+    """Cells for the name, for what is waited for and for figures; None where this choice does not fit."""
+    waiting, full, count = choice
+    figures = tuple(
+        cells
+        for column in range(count)
+        if (cells := _longest((text.full if full else text.short)[column] for text in texts))
+    )
+    room -= sum(cells + _GAP for cells in figures)
+    longest = _longest(text.label for text in texts)
+    waits = _longest(text.waits for text in texts) if waiting else 0
+    if not waits:
+        return (min(longest, room), 0, figures) if room >= min(longest, _NAME) else None
+    name = min(longest, _LONGEST_NAME)
+    waits_room = min(waits, room - name - _GAP)
+    return (name, waits_room, figures) if waits_room >= min(waits, _LEAST_WAITS) else None
+
+
+def _longest(texts: Iterable[str]) -> int:
+    return max(map(cell_len, texts), default=0)
 
 
 def headline(branching: Branching) -> tuple[str, str]:
@@ -43,8 +141,8 @@ class Drawing:
         self._critical = frozenset(branching.plan.critical)
         self._lines = [*self._contents(reasons)]
         self._rails: tuple[Rail, ...] | None = None
-        self._texts: dict[str, Texts] = {}
-        self._columns: tuple[int, Columns] | None = None
+        self._texts: dict[str, _Texts] = {}
+        self._columns: tuple[int, _Columns] | None = None
         """The columns, and the width they are for."""
 
     @property
@@ -74,35 +172,35 @@ class Drawing:
             if reasons and took is not None and took.state in ("failed", "denied") and took.reason.strip():
                 yield at, label, took.reason
 
-    def _set(self, width: int) -> Columns:
+    def _set(self, width: int) -> _Columns:
         """The columns at a width."""
         if self._columns is None:
             self._rails = rails({label: node.after for label, node in self._nodes.items()})
-            self._texts = {label: texts_of(self._branching, node) for label, node in self._nodes.items()}
+            self._texts = {label: _texts_of(self._branching, node) for label, node in self._nodes.items()}
         if self._columns is None or self._columns[0] != width:
             lanes = len(self._rails[0].beside) if self._rails else None
-            columns = columns_of([*self._texts.values()], lanes, width, marked=bool(self._critical))
+            columns = _columns_of([*self._texts.values()], lanes, width, marked=bool(self._critical))
             self._columns = width, columns
         return self._columns[1]
 
-    def _node(self, label: str, rail: Rail | None, columns: Columns) -> Iterator[DrawnPiece]:
+    def _node(self, label: str, rail: Rail | None, columns: _Columns) -> Iterator[DrawnPiece]:
         state, texts = self._branching.stands(label), self._texts[label]
         if rail is not None:
             yield f"{rail.beside} ", "rail"
-        yield f"{left(SIGNS[state], SIGN)}{left(state, columns.word)}", state
+        yield f"{left(SIGNS[state], _SIGN)}{left(state, columns.word)}", state
         if columns.mark:
             yield left(CRITICAL if label in self._critical else "", columns.mark), "critical"
         yield left(fit_middle(texts.label, columns.name), columns.name), "name"
         if columns.waits:
-            yield " " * GAP + left(fit(texts.waits, columns.waits), columns.waits), "figures"
+            yield " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits), "figures"
         figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
-        yield "".join(" " * GAP + right(figure, cells) for figure, cells in figures), "figures"
+        yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "figures"
 
 
 def _reason(reason: str, rail: Rail | None) -> Iterator[DrawnPiece]:
     if rail is not None:
         yield f"{rail.below} ", "rail"
-    yield f"{' ' * SIGN}└ {visible_line(reason)}", "failed"
+    yield f"{' ' * _SIGN}└ {visible_line(reason)}", "failed"
 
 
 def _clipped(pieces: Iterator[DrawnPiece], width: int) -> Iterator[DrawnPiece]:

@@ -14,16 +14,14 @@ from textual.widgets import Footer, TextArea
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError
 from ecoshell.paths import Paths
-from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.drafts import Draft, DraftFile
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import SHELL, Prompt
-from ecoshell.tui.screens.opening import screen_for
 from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
-from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
+from ecoshell.tui.user_interface import QuestionSpot, ScreenUserInterface
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
@@ -93,7 +91,7 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Title, transcript and panels, question, prompt, keys."""
         yield TitleBar(f"opening {self._model} …")
-        yield Body(Transcript(), self._paths.state_file)
+        yield SideLayout(Transcript(), self._paths.state_file)
         yield QuestionSpot()
         yield PromptBar(History(self._paths.history_file), DraftFile(self._paths.draft_file))
         yield Footer(show_command_palette=False, compact=True)
@@ -107,9 +105,9 @@ class ChatScreen(Screen[None]):
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
-    def person(self) -> ScreenPerson:
+    def person(self) -> ScreenUserInterface:
         """The person in front of this screen."""
-        return ScreenPerson(self.query_one(QuestionSpot))
+        return ScreenUserInterface(self.query_one(QuestionSpot))
 
     @property
     def view(self) -> "TranscriptController":
@@ -118,7 +116,7 @@ class ChatScreen(Screen[None]):
             from ecoshell.tui.controller import TranscriptController
 
             title, transcript = self.query_one(TitleBar), self.query_one(Transcript)
-            self._view = TranscriptController(title, transcript, self.query_one(Body), self.query_one(PromptBar))
+            self._view = TranscriptController(title, transcript, self.query_one(SideLayout), self.query_one(PromptBar))
         return self._view
 
     @property
@@ -128,7 +126,7 @@ class ChatScreen(Screen[None]):
 
     async def furnish(self) -> None:
         """Put in what the first frame did without."""
-        await self.query_one(Body).furnish()
+        await self.query_one(SideLayout).furnish()
 
     async def opened(self, shell: "Shell") -> None:
         """Take the shell: show where it stands, and ask what has been waiting for it."""
@@ -254,6 +252,8 @@ class ChatScreen(Screen[None]):
 
     async def _command(self, controller: "ChatController", line: str) -> None:
         """Run a command of the shell, or open the screen that finds out which."""
+        from ecoshell.tui.commands import screen_for
+
         screen = screen_for(line, controller.shell)
         chosen = line if screen is None else await self._app.push_screen_wait(screen)
         if chosen:
@@ -336,11 +336,11 @@ class ChatScreen(Screen[None]):
 
     async def action_open(self, tab: str) -> None:
         """Go to a panel, or back from it."""
-        await self.query_one(Body).open(tab)
+        await self.query_one(SideLayout).open(tab)
 
     async def action_panels(self) -> None:
         """Show or hide the panels."""
-        await self.query_one(Body).toggle()
+        await self.query_one(SideLayout).toggle()
 
     def action_search(self) -> None:
         """Search the transcript."""

@@ -1,6 +1,6 @@
-"""The slash commands that belong to the screen; all others belong to the shell.
+"""The slash commands that belong to the screen, and those of the shell that open a screen when given nothing to act on.
 
-Their screens are imported only here, when one is opened: no first frame waits for them.
+The screens are imported only here, when one is opened: no first frame waits for them.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,28 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.commands import Command, CommandTable, Printed
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
+
+
+OPENING = frozenset({"/model", "/sessions", "/resume"})
+
+
+def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
+    """The screen to show in the place of running this line, which gives back the line to run; None to just run it."""
+    match line.strip().lower():
+        case "/model":
+            from ecoshell.tui.screens.models import ModelPicker
+
+            return ModelPicker(shell)
+        case "/sessions" | "/resume":
+            from ecoshell.tui.screens.sessions import SessionPicker
+
+            return SessionPicker(shell)
+        case _:
+            return None
 
 
 async def _theme(app: "ChatApp", argument: str) -> Printed:

@@ -26,13 +26,12 @@ from ecoshell.events import (
     TurnFinished,
 )
 from ecoshell.planning.plan_news import price_range
-from ecoshell.tui.figures import amount
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.screens.welcome import requests_block
 from ecoshell.tui.side.bars import TitleBar
-from ecoshell.tui.side.body import Body
-from ecoshell.tui.side.sheet import model_name
+from ecoshell.tui.side.layout import SideLayout
+from ecoshell.tui.text import amount, model_name
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, CallRef
 from ecoshell.tui.transcript.presenter import EventPresenter
@@ -58,7 +57,7 @@ _ANSWERS_NEED = ("markdown_it", "pygments.lexers")
 class TranscriptController:
     """Shows events and standings in title, transcript, panels and prompt; knows nothing of where they come from."""
 
-    def __init__(self, title: TitleBar, transcript: Transcript, body: Body, bar: PromptBar) -> None:
+    def __init__(self, title: TitleBar, transcript: Transcript, body: SideLayout, bar: PromptBar) -> None:
         self._title = title
         self._bar = bar
         self._estimate = self._leads = ""

@@ -1,6 +1,8 @@
 """Keys in the order they were typed."""
 
+from textual.events import Key
 from textual.widget import Widget
+from textual.widgets import Input
 
 
 async def act_at_once(widget: Widget, key: str) -> bool:
@@ -14,3 +16,12 @@ async def act_at_once(widget: Widget, key: str) -> bool:
         return False
     await widget.run_action(bound.binding.action)
     return True
+
+
+class Field(Input):
+    """A line to type in, whose keys act in the order they were typed."""
+
+    async def _on_key(self, event: Key) -> None:
+        if await act_at_once(self, event.key):
+            event.stop()
+            event.prevent_default()

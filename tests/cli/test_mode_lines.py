@@ -27,14 +27,14 @@ def test_who_thinks_and_why_takes_one_line_and_nothing_in_it_is_obeyed(event: Mo
     (told,) = screen.getvalue().splitlines()
     assert f"{event.mode} thinks: {event.why.split(chr(27))[0]}" in told
     assert "\x1b" not in told
-    block = event_blocks.mode_chosen(event)
+    block = event_blocks.block_of(event)
     assert len(block.rows) == 1
     assert f"{event.mode} thinks" in block.plain
     assert "\x1b" not in block.plain
 
 
 def test_another_that_goes_on_is_louder_than_a_first_choice() -> None:
-    assert (event_blocks.mode_chosen(FIRST).tone, event_blocks.mode_chosen(SECOND).tone) == ("muted", "warning")
+    assert (event_blocks.block_of(FIRST).tone, event_blocks.block_of(SECOND).tone) == ("muted", "warning")
 
 
 def test_an_exported_session_tells_who_thought_and_why() -> None:

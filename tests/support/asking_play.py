@@ -10,11 +10,11 @@ from textual.widgets import Static
 from tui_play import eventually
 
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
-from ecoshell.tui.asking.person import QuestionSpot, ScreenPerson
-from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import History
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.questions import Question
+from ecoshell.tui.user_interface import QuestionSpot, ScreenUserInterface
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
 WRITES = ApprovalWanted(
@@ -85,7 +85,7 @@ class AskingApp(App[None]):
 
     async def ask(self, event: Event) -> object:
         """Ask as the core would."""
-        person = ScreenPerson(self.spot)
+        person = ScreenUserInterface(self.spot)
         match event:
             case ApprovalWanted():
                 return await person.approve(event)

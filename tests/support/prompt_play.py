@@ -13,8 +13,7 @@ from ecoshell.agent.commands import Completion
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.drafts import Draft, DraftFile
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Prompt
 
 COMMANDS = (

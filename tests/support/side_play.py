@@ -16,11 +16,11 @@ from ecoshell.budget.caps import CapState
 from ecoshell.events import BudgetHeld, BudgetSettled, Event, StepStarted, ToolRegistered, TurnFinished, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths
-from ecoshell.tui.look.themed import ThemedApp
 from ecoshell.tui.side.bars import TitleBar
-from ecoshell.tui.side.body import Body
+from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel
+from ecoshell.tui.themed import ThemedApp
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
 REACHED = replace(CAP, spent=500_000_000, held=0)
@@ -67,7 +67,7 @@ class SideScreen(Screen[None]):
         super().__init__()
         self._standing = standing
         self._past = past
-        self.body = Body(Static("the transcript", id="main"), file)
+        self.body = SideLayout(Static("the transcript", id="main"), file)
 
     def compose(self) -> ComposeResult:
         yield TitleBar("opening embedded …")

@@ -14,7 +14,7 @@ from ecoshell.agent.person import Person
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
+from ecoshell.tui.side.layout import Arrangement, ArrangementFile
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from ecoshell.events import (
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.asking.questions import Question
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.questions import Question
+from ecoshell.tui.side.cost import BudgetPanel
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.plan import PlanPanel
 from ecoshell.tui.side.tools import ToolsPanel

@@ -13,10 +13,9 @@ from tui_play import eventually
 
 from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
 from ecoshell.sessions.branching import Branching
-from ecoshell.tui.side.board import Board
-from ecoshell.tui.side.graph import graph_lines, progress
-from ecoshell.tui.side.plan import PlanPanel
-from ecoshell.tui.side.sheet import plain
+from ecoshell.tui.side.panel import plain
+from ecoshell.tui.side.panel_state import PanelState
+from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress
 from ecoshell.tui.transcript.blocks import TONES
 from ecoshell.tui.transcript.column import BlockColumn
 from ecoshell.tui.transcript.painting import Painter
@@ -116,7 +115,7 @@ def test_no_line_of_the_block_is_wider_than_the_transcript(width, heard):
 
 
 def test_the_board_has_the_plan_of_the_turn_and_lets_it_go_with_the_next():
-    board = Board()
+    board = PanelState()
     board.hear(STARTED)
     assert board.hear(PLANNED) == frozenset({"plan"})
     board.hear(RUNNING[0])

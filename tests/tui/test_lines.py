@@ -30,7 +30,7 @@ from ecoshell.events import (
     TurnUndone,
 )
 from ecoshell.messages import Attachment, Usage
-from ecoshell.tui.figures import duration, money, tokens
+from ecoshell.tui.text import duration, money, tokens
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import TONES, folded, sections_of
 from ecoshell.tui.transcript.painting import Painter
@@ -188,8 +188,8 @@ def test_instructions_that_go_along_take_a_line_and_facts_alone_none():
     facts = ContextPart("facts", 92)
     told = ContextTold("…", (ContextPart("project", 1_340, cut=True), facts), exact=False, workspace="/p")
     said = "told: AGENTS.md of this project (≈ 1,340 tokens, cut), facts of the workspace (≈ 92 tokens)"
-    assert event_blocks.context_told(told).plain == said
-    assert event_blocks.context_told(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
+    assert event_blocks.block_of(told).plain == said
+    assert event_blocks.block_of(ContextTold("…", (facts,), exact=True, workspace="/p")) is None
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_instructions_that_go_along_take_a_line_and_facts_alone_none():
     ],
 )
 def test_the_word_on_a_projects_instructions_is_told(given, words):
-    assert event_blocks.trust_given(given).plain == words
-    assert event_blocks.trust_given(TrustGiven("later", "nobody")) is None  # a note says so
+    assert event_blocks.block_of(given).plain == words
+    assert event_blocks.block_of(TrustGiven("later", "nobody")) is None  # a note says so
 
 
 def test_the_footer_names_cost_steps_time_and_tokens_saved():

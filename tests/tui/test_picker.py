@@ -10,8 +10,7 @@ from textual.widgets import OptionList, Static
 from tui_play import eventually
 
 from ecoshell.errors import StoreError
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import MOST, Filter, Picker, Row
+from ecoshell.tui.screens.picker import MOST, Filter, Picker, PickerColumn, PickerRow
 
 FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderberry", "fig")
 
@@ -19,7 +18,7 @@ FRUIT = ("apple", "apricot", "banana", "blackberry", "cherry", "date", "elderber
 class FruitPicker(Picker[str]):
     HEADING = "fruit"
     NOTHING = "The basket is empty."
-    COLUMNS = (Column("fruit"), Column("length", right=True), Column("initial", from_width=70))
+    COLUMNS = (PickerColumn("fruit"), PickerColumn("length", right=True), PickerColumn("initial", from_width=70))
 
     def __init__(self, basket: Sequence[str] = FRUIT, *, begin: str = "", rare: frozenset[str] = frozenset()) -> None:
         super().__init__()
@@ -40,8 +39,8 @@ class FruitPicker(Picker[str]):
     def key(self, item: str) -> str:
         return item
 
-    def row(self, item: str) -> Row:
-        return Row(
+    def row(self, item: str) -> PickerRow:
+        return PickerRow(
             (item, str(len(item)), item[:1]), also="rotten" if item == "fig" else "", common=item not in self.rare
         )
 

@@ -5,10 +5,10 @@ from tui_play import HIT, STARTED, FakeShell, eventually
 
 from ecoshell.agent.person import LimitChoice
 from ecoshell.tui.app import ChatApp
-from ecoshell.tui.asking.money import LimitQuestion
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.questions import LimitQuestion
 
 
 def prompt(app: ChatApp) -> Prompt:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from prompt_play import PromptApp, until
 
-from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.mentions import Mention, MentionSearch, Names, mention_at, written
+from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, written
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from prompt_play import LONG, PromptApp, until
 
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.drafts import Draft
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import Draft, History
 
 SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what is left?")
 

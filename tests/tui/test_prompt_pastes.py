@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from prompt_play import LONG, PromptApp, until
 
 from ecoshell.messages import Attachment
-from ecoshell.tui.prompt.drafts import Draft
-from ecoshell.tui.prompt.pastes import Pastes, cleaned, is_large
+from ecoshell.tui.prompt.drafts import Draft, Pastes, cleaned, is_large
 
 MARKER = "[paste-1 · 312 lines]"
 

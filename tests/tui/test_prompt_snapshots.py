@@ -6,7 +6,7 @@ import pytest
 from prompt_play import LONG, PromptApp, until
 
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import History
 
 USUAL, SMALL = (80, 16), (44, 9)
 SIZES = pytest.mark.parametrize("size", [USUAL, SMALL], ids=["usual", "small"])

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Paste
 
-from ecoshell.tui.terminal_input import TerminalParser
+from ecoshell.tui.terminal import TerminalParser
 
 START, END = "\x1b[200~", "\x1b[201~"
 PROGRAM = Path(__file__).parents[1] / "support" / "prompt_process.py"

@@ -10,8 +10,9 @@ from textual.widgets import Input, TextArea
 from tui_play import eventually
 
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice
-from ecoshell.tui.asking.approval import ArgumentsEditor
-from ecoshell.tui.asking.questions import Choices, Field, Question
+from ecoshell.tui.approval import ArgumentsEditor
+from ecoshell.tui.keys import Field
+from ecoshell.tui.questions import Choices, Question
 
 WIDE, NARROW = (120, 36), (80, 24)
 

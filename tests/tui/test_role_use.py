@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Usage
-from ecoshell.tui.side.role_use import RoleUse, in_order, shares
+from ecoshell.tui.side.panel_state import RoleUse, in_order, shares
 
 NANO = st.integers(0, 10**12)
 USES = st.lists(

@@ -25,27 +25,27 @@ from ecoshell.events import BudgetHeld, BudgetSettled, CallStarted, Event, StepS
 from ecoshell.messages import Usage
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.side.bars import TitleBar
-from ecoshell.tui.side.board import Board
-from ecoshell.tui.side.roles import RolesPanel, roles_lines
-from ecoshell.tui.side.sheet import plain
+from ecoshell.tui.side.cost import RolesPanel, roles_lines
+from ecoshell.tui.side.panel import plain
+from ecoshell.tui.side.panel_state import PanelState
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SUMMARY = BudgetSettled(99, "compact", LARGE, 7_000_000, Usage(900, 90), True, 1.0)
 
 
-def board_of(*events: Event, players=MIXED) -> Board:
-    board = Board()
+def board_of(*events: Event, players=MIXED) -> PanelState:
+    board = PanelState()
     for event in events:
         board.hear(event)
     board.look(replace(IDLE, players=players), IDLE.caps)
     return board
 
 
-def text(board: Board, width: int = 36, *, session: bool = False) -> str:
+def text(board: PanelState, width: int = 36, *, session: bool = False) -> str:
     return plain(roles_lines(board, width, session=session))
 
 
-def thinkers(board: Board, *, session: bool = False) -> list[tuple[str, str, int]]:
+def thinkers(board: PanelState, *, session: bool = False) -> list[tuple[str, str, int]]:
     return [(use.role, use.model, use.calls) for use in board.uses(session=session)]
 
 
@@ -104,7 +104,7 @@ def test_before_a_turn_every_role_stands_with_its_model():
 
 
 def test_nobody_is_named_where_nobody_is_known():
-    assert text(Board()) == "nobody has thought yet"
+    assert text(PanelState()) == "nobody has thought yet"
 
 
 @pytest.mark.parametrize("width", [36, 78])

@@ -8,7 +8,7 @@ from side_play import TURN, SideApp
 from textual.pilot import Pilot
 from tui_play import FakeShell, eventually
 
-from ecoshell.tui.side.roles import RolesPanel
+from ecoshell.tui.side.cost import RolesPanel
 from ecoshell.tui.transcript.view import Transcript
 
 pytestmark = pytest.mark.usefixtures("quiet")

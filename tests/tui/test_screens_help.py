@@ -6,8 +6,7 @@ from themed_host import Host, words
 from tui_play import eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.help import HelpScreen
-from ecoshell.tui.screens.places import Place, places
+from ecoshell.tui.screens.help import HelpScreen, Place, places
 from ecoshell.tui.screens.theme import ThemePicker
 
 COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/help", "list the commands")]

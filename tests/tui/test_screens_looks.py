@@ -9,10 +9,8 @@ from themed_host import Host
 from tui_play import eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.choice import ChoicePicker
-from ecoshell.tui.screens.help import HelpScreen
-from ecoshell.tui.screens.picker import Picker
-from ecoshell.tui.screens.places import Key, Place
+from ecoshell.tui.screens.help import HelpScreen, Key, Place
+from ecoshell.tui.screens.picker import ChoicePicker, Picker
 from ecoshell.tui.screens.settings import SettingsScreen
 from ecoshell.tui.screens.theme import ThemePicker
 

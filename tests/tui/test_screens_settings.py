@@ -9,8 +9,7 @@ from tui_play import eventually
 from ecoshell.errors import ModelMissing
 from ecoshell.paths import Paths
 from ecoshell.settings.schema import Settings
-from ecoshell.tui.screens.aside import Aside
-from ecoshell.tui.screens.choice import ChoicePicker
+from ecoshell.tui.screens.picker import Aside, ChoicePicker
 from ecoshell.tui.screens.settings import Running, SettingsScreen
 from ecoshell.tui.screens.theme import ThemePicker
 

@@ -16,7 +16,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.events import TurnStarted
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.undo import UndoLog
-from ecoshell.tui.screens.aside import Aside
+from ecoshell.tui.screens.picker import Aside
 from ecoshell.tui.screens.sessions import SessionPicker
 
 SIZE = (100, 30)

@@ -21,25 +21,25 @@ from ecoshell.events import (
     TurnStarted,
 )
 from ecoshell.messages import Usage
-from ecoshell.tui.side.board import Board, ToolState
+from ecoshell.tui.side.panel_state import PanelState, ToolState
 
 STARTED, STEP, HELD, SETTLED, REGISTERED, FINISHED = TURN
 
 
-def heard(*events: Event) -> Board:
-    board = Board()
+def heard(*events: Event) -> PanelState:
+    board = PanelState()
     for event in events:
         board.hear(event)
     return board
 
 
-def looked(*events: Event, standing=READY) -> Board:
+def looked(*events: Event, standing=READY) -> PanelState:
     board = heard(*events)
     board.look(standing, standing.caps)
     return board
 
 
-def tool(board: Board, name: str) -> ToolState:
+def tool(board: PanelState, name: str) -> ToolState:
     return next(tool for tool in board.tools if tool.name == name)
 
 

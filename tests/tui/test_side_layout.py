@@ -11,12 +11,10 @@ from textual.widgets import Input
 from tui_play import eventually
 
 from ecoshell.tui.side.bars import SummaryLine, TitleBar
-from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
+from ecoshell.tui.side.layout import Splitter, TabRow
 from ecoshell.tui.side.panel import Panel
 from ecoshell.tui.side.plan import PlanPanel
-from ecoshell.tui.side.roles import RolesPanel
-from ecoshell.tui.side.splitter import Splitter
-from ecoshell.tui.side.tabs import TabRow
 from ecoshell.tui.side.tools import ToolsPanel
 
 pytestmark = pytest.mark.usefixtures("quiet")

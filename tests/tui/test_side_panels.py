@@ -9,9 +9,8 @@ from tui_play import eventually
 
 from ecoshell.events import BudgetChanged, BudgetSettled, TextArrived, ToolRegistered
 from ecoshell.messages import Usage
-from ecoshell.tui.side.budget import BudgetPanel
+from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.plan import PlanPanel
-from ecoshell.tui.side.roles import RolesPanel
 from ecoshell.tui.side.tools import ToolsPanel
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -11,22 +11,20 @@ from side_play import NEAR, REACHED, READY, TOKENS, TURN, TWO_MODELS, many_tools
 from tui_play import CAP, FINISHED, STARTED
 
 from ecoshell.events import Event, PlanChanged
-from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
-from ecoshell.tui.side.board import Board
-from ecoshell.tui.side.body import side_width
-from ecoshell.tui.side.budget import budget_lines
-from ecoshell.tui.side.plan import heading_lines
-from ecoshell.tui.side.plan_rows import Columns, about, state_of
-from ecoshell.tui.side.roles import roles_lines
-from ecoshell.tui.side.sharing import share
-from ecoshell.tui.side.sheet import Line, bar, fit, fit_middle, left, model_name, percent, plain, right
-from ecoshell.tui.side.tool_list import ToolList, tool_line
+from ecoshell.tui.side.cost import budget_lines, roles_lines
+from ecoshell.tui.side.layout import Arrangement, ArrangementFile, side_width
+from ecoshell.tui.side.panel import Line, bar, percent, plain
+from ecoshell.tui.side.panel_state import PanelState
+from ecoshell.tui.side.plan import Columns, about, heading_lines, state_of
+from ecoshell.tui.side.stack import share
+from ecoshell.tui.side.tools import ToolList, tool_line
+from ecoshell.tui.text import fit, fit_middle, left, model_name, right
 
 WIDTHS = st.integers(0, 60)
 
 
-def board(*events: Event, standing=READY) -> Board:
-    made = Board()
+def board(*events: Event, standing=READY) -> PanelState:
+    made = PanelState()
     for event in events:
         made.hear(event)
     made.look(standing, standing.caps)

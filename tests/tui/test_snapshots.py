@@ -9,7 +9,7 @@ from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WR
 from ecoshell.agent.dossier import Dossier
 from ecoshell.events import CallMarked, ErrorHappened
 from ecoshell.messages import ToolDocument
-from ecoshell.tui.asking.questions import Question
+from ecoshell.tui.questions import Question
 from ecoshell.tui.transcript.view import Transcript
 
 WIDE, NARROW = (120, 36), (80, 24)

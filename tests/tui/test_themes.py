@@ -9,7 +9,7 @@ from themed_host import Host
 from tui_play import FakeShell, eventually
 
 from ecoshell.paths import Paths
-from ecoshell.tui.look.themes import load_theme, load_themes
+from ecoshell.tui.themes import load_theme, load_themes
 from ecoshell.tui.transcript.view import Transcript
 
 

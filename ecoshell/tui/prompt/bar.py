@@ -11,8 +11,7 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper
-from ecoshell.tui.prompt.history import History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
 from ecoshell.untrusted import visible_line
 

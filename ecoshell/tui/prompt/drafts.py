@@ -1,19 +1,26 @@
-"""The draft: what stands in the prompt, kept in a file so that no crash takes it."""
+"""What is typed and what was sent: the draft, large pastes beside it, and the history.
+
+Draft and history are kept in files, so that no crash takes them.
+"""
 
 import asyncio
 import json
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from ecoshell.files import replacement
 from ecoshell.paths import make_private
+from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
     from ecoshell.messages import Attachment
+
 
 _MARK = "\0attachments "
 """How a draft with attachments begins: no text that was typed holds a NUL."""
@@ -23,6 +30,15 @@ _PAUSE = 0.5
 """Seconds without a change after which the draft is kept."""
 _LONGEST = 2.0
 """Seconds after which it is kept although the person types on."""
+_LINES = 20
+_CHARACTERS = 2_000
+"""A paste with more lines or more characters than these is kept aside."""
+_MARKER = re.compile(r"\[(paste-(\d+)) · [\d,]+ (?:lines|characters)\]")
+_KEPT = 1_000
+_TAIL = 1_000_000
+"""Bytes read from the end of the file."""
+_ATTACHED = 20_000_000
+"""Characters of attachments that are remembered; they last as long as the chat and are not in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +166,175 @@ class DraftKeeper:
         while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), rest)
+
+
+def is_large(text: str) -> bool:
+    """Whether a paste is better kept aside than typed out."""
+    return len(text) > _CHARACTERS or text.count("\n", 0, _CHARACTERS) >= _LINES
+
+
+def cleaned(text: str) -> str:
+    """The text as it may stand in the prompt: every line ends in a newline, what could steer the terminal is shown."""
+    return visible(unified(text))
+
+
+def unified(text: str) -> str:
+    """The text with newlines alone for line ends (terminals send carriage returns), and without NULs."""
+    for old, new in (("\r\n", "\n"), ("\r", "\n"), ("\0", "")):
+        if old in text:
+            text = text.replace(old, new)
+    return text
+
+
+class Pastes:
+    """What was pasted and kept aside, by the marker that stands for it.
+
+    A text stays here after its marker is gone, so that undoing brings it back; only what a text's markers name goes
+    along with it. A marker that somebody typed names nothing and is text.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Attachment] = {}
+        self._last = 0
+
+    def keep(self, text: str) -> str:
+        """Keep a paste aside; gives its marker, `[paste-1 · 312 lines]`."""
+        from ecoshell.messages import Attachment  # no first frame waits for it
+
+        self._last += 1
+        lines = text.count("\n") + (not text.endswith("\n"))
+        size = f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
+        marker = f"[paste-{self._last} · {size}]"
+        self._kept[marker] = Attachment(f"paste-{self._last}", text)
+        return marker
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Where the markers of kept pastes stand in a text: start and end of each."""
+        for found in _MARKER.finditer(text):
+            if found[0] in self._kept:
+                yield found.span()
+
+    def named_in(self, text: str) -> "tuple[Attachment, ...]":
+        """The pastes whose markers stand in a text, each once."""
+        markers = dict.fromkeys(text[start:end] for start, end in self.spans(text))
+        return tuple(self._kept[marker] for marker in markers)
+
+    def expanded(self, text: str) -> str:
+        """The text with every paste in the place of its marker."""
+        return _MARKER.sub(lambda found: kept.text if (kept := self._kept.get(found[0])) else found[0], text)
+
+    def adopt(self, text: str, attachments: "Iterable[Attachment]") -> None:
+        """Take over the pastes that a draft from before names; new ones are numbered after them."""
+        by_name = {one.name: one for one in attachments}
+        for found in _MARKER.finditer(text):
+            if (attachment := by_name.get(found[1])) is not None:
+                self._kept[found[0]] = attachment
+                self._last = max(self._last, int(found[2]))
+
+    def clear(self) -> None:
+        """Forget the texts; the numbers go on, so that no two pastes of a chat share a name."""
+        self._kept.clear()
+
+
+class History:
+    """Questions from oldest to newest, and a place in them while a person looks back.
+
+    A file that cannot be read or written stops nothing: the history then lasts as long as the chat.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._entries: list[str] = []
+        self._place = 0
+        self._draft = Draft()
+        self._attachments: dict[str, tuple[Attachment, ...]] = {}
+
+    def load(self) -> list[str]:
+        """The entries of the file, to be given to `begin_with`; takes its time and changes nothing."""
+        return _read(self._file) if self._file else []
+
+    def begin_with(self, entries: Iterable[str]) -> None:
+        """Put these before what was sent since."""
+        before = list(entries)
+        self._entries[:0] = before
+        self._place += len(before)
+
+    def back(self, draft: Draft) -> Draft | None:
+        """The entry before; `draft` is what the prompt holds now. None at the beginning."""
+        if self._place == 0:
+            return None
+        if self._place == len(self._entries):
+            self._draft = draft
+        self._place -= 1
+        return self.recalled(self._entries[self._place])
+
+    def forward(self) -> Draft | None:
+        """The entry after, and after the last one the draft again. None when not looking back."""
+        if self._place >= len(self._entries):
+            return None
+        self._place += 1
+        return self._draft if self._place == len(self._entries) else self.recalled(self._entries[self._place])
+
+    def search(self, query: str) -> list[str]:
+        """The entries that hold every word of the query, the newest first; with a capital in it, case counts."""
+        fold = str.lower if query.islower() or not query else str
+        words = fold(query).split()
+        newest_first = dict.fromkeys(reversed(self._entries))
+        return [entry for entry in newest_first if all(word in fold(entry) for word in words)]
+
+    def recalled(self, entry: str) -> Draft:
+        """An entry as it was sent, with its attachments where they are still remembered."""
+        return Draft(entry, self._attachments.get(entry, ()))
+
+    def add(self, draft: Draft) -> bool:
+        """Remember what was sent and stop looking back; says whether it is new, and to be written to the file."""
+        is_new = bool(draft.text.strip()) and self._entries[-1:] != [draft.text]
+        if is_new:
+            self._entries.append(draft.text)
+        if draft.attachments:
+            self._attachments[draft.text] = draft.attachments
+            self._forget_the_oldest_attachments()
+        self._place = len(self._entries)
+        return is_new
+
+    def write(self, text: str) -> OSError | None:
+        """Add an entry to the file; takes its time. Gives why this one and those after it are not kept, once."""
+        if self._file is None:
+            return None
+        lines = "".join(f"+{line}\n" for line in text.split("\n"))
+        try:
+            make_private(self._file.parent)
+            self._file.touch(mode=0o600)
+            with self._file.open("a", encoding="utf-8", errors="backslashreplace") as out:
+                out.write(f"\n# {datetime.now()}\n{lines}")
+        except OSError as failure:
+            self._file = None  # a full disk or a read-only home must not stop the chat
+            return failure
+        return None
+
+    def _forget_the_oldest_attachments(self) -> None:
+        sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}
+        excess = sum(sizes.values()) - _ATTACHED
+        for entry, size in list(sizes.items())[:-1]:
+            if excess <= 0:
+                break
+            excess -= size
+            del self._attachments[entry]
+
+
+def _read(file: Path) -> list[str]:
+    try:
+        with file.open("rb") as source:
+            source.seek(max(0, source.seek(0, 2) - _TAIL))
+            text = source.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    entries: list[str] = []
+    lines: list[str] = []
+    for line in [*text.split("\n"), ""]:
+        if line.startswith("+"):
+            lines.append(line[1:])
+        elif lines:
+            entries.append("\n".join(lines))
+            lines.clear()
+    return entries[-_KEPT:]

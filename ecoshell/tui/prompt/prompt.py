@@ -1,30 +1,44 @@
-"""The prompt: where questions, slash commands and shell commands are typed."""
+"""The prompt: where questions, slash commands and shell commands are typed, or edited in the person's own editor."""
 
 import asyncio
+import os
+import shlex
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from rich.text import Text
 from textual import events
+from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
-from ecoshell.errors import EcoshellError
+from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.tui.keys import act_at_once
-from ecoshell.tui.prompt.completion import CompletionList, Offer, lowered
-from ecoshell.tui.prompt.drafts import Draft
-from ecoshell.tui.prompt.history import History
-from ecoshell.tui.prompt.mentions import Files, Mention, MentionSearch, mention_at, written
-from ecoshell.tui.prompt.pastes import Pastes, cleaned, is_large, unified
-from ecoshell.tui.prompt.slash import Completer, command_offers
+from ecoshell.tui.prompt.completion import (
+    Completer,
+    CompletionList,
+    Files,
+    Mention,
+    MentionSearch,
+    Offer,
+    command_offers,
+    lowered,
+    mention_at,
+    written,
+)
+from ecoshell.tui.prompt.drafts import Draft, History, Pastes, cleaned, is_large, unified
 
 if TYPE_CHECKING:
     from textual.app import App
+
 
 Mode = Literal["ask", "shell", "search"]
 Send = Callable[[Draft], None]
@@ -38,6 +52,7 @@ _QUERY = 200
 _FOUND = 200
 _PLACEHOLDER = "Ask anything, / for commands, @ for files, ! for the shell"
 _SEARCHING = "Type what to look for in what was sent"
+_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 _STEERING = frozenset({"up", "down", "tab", "enter", "escape", "ctrl+r", "ctrl+s", "ctrl+g"})
 
 
@@ -72,19 +87,17 @@ class Prompt(TextArea):
     )
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
 
+    @dataclass
     class Unkept(Message):
         """The history of what is sent is not kept any more."""
 
-        def __init__(self, failure: OSError) -> None:
-            super().__init__()
-            self.failure = failure
+        failure: OSError
 
+    @dataclass
     class Unedited(Message):
         """The editor gave nothing back; `reason` says why, and what to do."""
 
-        def __init__(self, reason: str) -> None:
-            super().__init__()
-            self.reason = reason
+        reason: str
 
     def __init__(self, completions: CompletionList, history: History) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
@@ -378,11 +391,66 @@ class Prompt(TextArea):
         return location
 
     async def _edit(self) -> None:
-        from ecoshell.tui.prompt.editor import edited
-
         try:
             text = await edited(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
         except EcoshellError as error:
             self.post_message(self.Unedited(str(error)))
         else:
             self._retype(self._editable(Draft(text)))
+
+
+async def edited(app: "App[Any]", text: str) -> str:
+    """The text as the person leaves it in `$VISUAL` or `$EDITOR`; what the app does goes on meanwhile, unseen.
+
+    Raises UsageError where there is no editor, and when it fails: then the text is as it was.
+    """
+    command = _command()
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="ecoshell-"))
+    file = folder / "draft.md"
+    try:
+        await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="backslashreplace")
+        failure = await _run(app, [*command, str(file)])
+        if failure:
+            raise UsageError(
+                f"{command[0]}: {failure}; the draft is as it was.", fix="Set $EDITOR to your editor's name."
+            )
+        kept = await asyncio.to_thread(file.read_text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"The draft could not be given to an editor: {error}.") from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    return kept.removesuffix("\n")
+
+
+async def _run(app: "App[Any]", command: list[str]) -> str:
+    """Give the terminal to a command until it ends; what was wrong with it, or nothing."""
+    try:
+        with app.batch_update(), app.suspend():  # a frame written now would stand in the editor's screen
+            try:
+                return await _ended(command)
+            except OSError as error:  # let through, it would keep the app suspended
+                return error.strerror or str(error)
+    except SuspendNotSupported:
+        raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
+
+
+async def _ended(command: list[str]) -> str:
+    process = await asyncio.create_subprocess_exec(*command)
+    try:
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+    return f"ended with status {status}" if status else ""
+
+
+def _command() -> list[str]:
+    chosen = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        command = shlex.split(chosen)
+    except ValueError:
+        raise UsageError(f"$EDITOR is no command: {chosen}", fix="Set it to your editor's name.") from None
+    command = command or [name for name in _EDITORS if shutil.which(name)][:1]
+    if not command:
+        raise UsageError("There is no editor.", fix="Set $EDITOR to your editor's name.")
+    return command

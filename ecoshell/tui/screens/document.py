@@ -9,13 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.events import Click
-from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from ecoshell.errors import EcoshellError
 from ecoshell.messages import Effect, ToolDocument
-from ecoshell.tui.figures import money
+from ecoshell.tui.screens.picker import Overlay
+from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 if TYPE_CHECKING:
@@ -33,10 +32,9 @@ _MAY: Mapping[Effect, str] = {
 }
 
 
-class DocumentScreen(ModalScreen[str | None]):
+class DocumentScreen(Overlay):
     """Gives back the slash command that registers or unregisters the tool, or None."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "register", "register"),
         Binding("u", "unregister", "unregister"),
@@ -45,24 +43,11 @@ class DocumentScreen(ModalScreen[str | None]):
     ]
     DEFAULT_CSS = """
     DocumentScreen {
-        align: center middle;
-        background: $background 60%;
-        & > Vertical {
-            width: 90%;
-            max-width: 110;
-            height: 90%;
-            background: $surface;
-            border: round $primary;
-            border-title-color: $primary;
-            border-title-style: bold;
-            padding: 0 1;
-        }
-        &.-narrow > Vertical { width: 100%; height: 100%; }
+        & > Vertical { max-width: 110; }
         VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
         VerticalScroll > Static { margin-bottom: 1; }
         #schema { display: none; }
         &.-schema #schema { display: block; }
-        Footer { background: $surface; }
     }
     """
 
@@ -114,11 +99,6 @@ class DocumentScreen(ModalScreen[str | None]):
         self.toggle_class("-schema")
         if self.has_class("-schema"):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)
-
-    def on_click(self, event: Click) -> None:
-        """A click beside the box closes it."""
-        if event.widget is self:
-            self.dismiss(None)
 
     async def _read_plan(self) -> None:
         try:

@@ -1,21 +1,125 @@
-"""F1: the keys of every place on the screen, the slash commands, and how to copy; all of it can be searched."""
+"""F1: the keys of every place on the screen, read from the bindings that are really there, and the slash commands.
 
-from collections.abc import Sequence
+All of it can be searched; how to copy is told below.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.app import App
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import Picker, Row
-from ecoshell.tui.screens.places import Place, copying, places
+from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
 
 _HERE = "· these work now"
+_OURS = "ecoshell."
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Key:
+    """One thing that keys do in a place; `own` tells a key of ecoshell from one that every such widget has."""
+
+    keys: str
+    does: str
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where keys mean something: a widget, the screen, or everywhere; `words` is its help."""
+
+    title: str
+    words: str
+    keys: tuple[Key, ...]
+    here: bool = False
+    """Whether the keys work at this moment, because the focus is there."""
+
+
+def places(screen: Screen[Any]) -> list[Place]:
+    """The places that can be seen, those where the keys work now first; each kind of widget stands there once."""
+    app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    active, focused = screen.active_bindings, screen.focused
+    here: list[DOMNode] = [*(focused or screen).ancestors_with_self]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    others: list[DOMNode] = [node for node in screen.walk_children(Widget) if node.display and node not in here]
+    found: list[Place] = []
+    seen: set[type[DOMNode]] = set()
+    for node in [*here, *others]:
+        if type(node) in seen or not type(node).__module__.startswith(_OURS):
+            continue
+        seen.add(type(node))
+        place = _place(node, app, active if node in here else None)
+        if place.keys or place.words:
+            found.append(place)
+    return found
+
+
+def _place(node: DOMNode, app: App[Any], active: Mapping[str, ActiveBinding] | None) -> Place:
+    """The place of a node; `active` are the keys that work now, where the focus is in it."""
+    bindings = [
+        (binding, own)
+        for binding, own in _bindings(type(node))
+        if active is None or (binding.key in active and active[binding.key].node is node)
+    ]
+    words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
+    return Place(_title(node), words or "", tuple(_keys(app, bindings)), active is not None)
+
+
+def _bindings(cls: type[DOMNode]) -> Iterator[tuple[Binding, bool]]:
+    """The bindings of a class and of those it inherits from, each key once, and whether they are our own."""
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        for binding in Binding.make_bindings(vars(base).get("BINDINGS", ())):
+            if binding.key not in seen and binding.description and not binding.system:
+                seen.add(binding.key)
+                yield binding, base.__module__.startswith(_OURS)
+
+
+def _keys(app: App[Any], bindings: Iterable[tuple[Binding, bool]]) -> Iterator[Key]:
+    """One line for each thing that is done, with all the keys that do it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    ours: dict[tuple[str, str], bool] = {}
+    for binding, own in bindings:
+        what = binding.action, binding.description
+        shown = app.get_key_display(binding)
+        found.setdefault(what, [])
+        if shown not in found[what]:
+            found[what].append(shown)
+        ours.setdefault(what, own)
+    for what, keys in found.items():
+        yield Key(" ".join(keys), what[1][:1].lower() + what[1][1:], ours[what])
+
+
+def _title(node: DOMNode) -> str:
+    if isinstance(node, App):
+        return "everywhere"
+    if isinstance(node, Screen):
+        return "this screen"
+    name = _WORDS.sub(" ", type(node).__name__).lower()
+    return name.removesuffix(" panel") if isinstance(node, Widget) else name
+
+
+def copying() -> Place:
+    """How text gets out of the terminal."""
+    words = (
+        "The mouse selects in the transcript. The terminal's own selection takes whole lines of the screen, as ever."
+    )
+    rows: Sequence[tuple[str, str]] = (
+        ("drag", "select in the transcript"),
+        ("^c", "copy what is selected, also over ssh (OSC 52)"),
+        ("shift+drag", "the terminal's own selection"),
+        ("option+drag", "the same in iTerm2; fn+drag in Terminal"),
+    )
+    return Place("copying", words, tuple(Key(keys, does) for keys, does in rows))
+
+
+@dataclass(frozen=True, slots=True)
+class HelpLine:
     """One line of the help: a heading, a key, or a command that can be typed from here."""
 
     place: str
@@ -26,11 +130,11 @@ class Line:
     common: bool = True
 
 
-class HelpScreen(Picker[Line]):
+class HelpScreen(Picker[HelpLine]):
     """Gives back the slash command that was picked, to be typed, or None."""
 
     HEADING = "help"
-    COLUMNS = (Column("what it does"), Column("key", right=True))
+    COLUMNS = (PickerColumn("what it does"), PickerColumn("key", right=True))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "type the command"),
         Binding("f1", "dismiss(None)", "close", show=False),
@@ -47,42 +151,42 @@ class HelpScreen(Picker[Line]):
         """Help for the screen that is on, and for these slash commands as they are typed, with their words."""
         return cls(places(screen), commands)
 
-    async def load(self) -> Sequence[Line]:
+    async def load(self) -> Sequence[HelpLine]:
         """The places with their keys, those of the focus first, and the commands before the copying."""
         *over, last = self._places
         return [*(line for place in over for line in _lines(place)), *self._command_lines(), *_lines(last)]
 
-    def key(self, item: Line) -> str:
+    def key(self, item: HelpLine) -> str:
         return f"{item.place}\n{item.what}\n{item.key}"
 
-    def row(self, item: Line) -> Row:
+    def row(self, item: HelpLine) -> PickerRow:
         """What is done, and by which key."""
-        return Row((item.what, item.key), also=f"{item.key} {item.place}", common=item.common)
+        return PickerRow((item.what, item.key), also=f"{item.key} {item.place}", common=item.common)
 
-    def detail(self, item: Line) -> str:
+    def detail(self, item: HelpLine) -> str:
         """The whole line, and what is said of its place."""
         return item.words
 
-    def result(self, item: Line) -> str | None:
+    def result(self, item: HelpLine) -> str | None:
         """The command to type; a key has to be pressed where it works."""
         if not item.command:
             self.complain("Close the help with esc, then press the key.")
         return item.command or None
 
-    def _command_lines(self) -> list[Line]:
+    def _command_lines(self) -> list[HelpLine]:
         if not self._commands:
             return []
-        lines = [Line("commands", "── commands ──", words="Typed in the prompt; tab completes them.")]
+        lines = [HelpLine("commands", "── commands ──", words="Typed in the prompt; tab completes them.")]
         for usage, does in self._commands:
             name = usage.split()[0]
-            lines.append(Line("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
+            lines.append(HelpLine("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
         return lines
 
 
-def _lines(place: Place) -> list[Line]:
+def _lines(place: Place) -> list[HelpLine]:
     heading = f"── {place.title} ──{f' {_HERE}' if place.here else ''}"
-    lines = [Line(place.title, heading, words=place.words)]
+    lines = [HelpLine(place.title, heading, words=place.words)]
     for key in place.keys:
         words = f"{key.keys}  {key.does}\n{place.words}"
-        lines.append(Line(place.title, key.does, key.keys, words=words, common=key.own))
+        lines.append(HelpLine(place.title, key.does, key.keys, words=words, common=key.own))
     return lines

@@ -9,10 +9,8 @@ from textual.binding import Binding, BindingType
 from ecoshell.budget.price import Price, plain
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.models.base import ModelRow, size
-from ecoshell.tui.figures import tokens
-from ecoshell.tui.screens.aside import Aside
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
+from ecoshell.tui.text import tokens
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -25,12 +23,12 @@ class ModelPicker(Picker[ModelRow]):
 
     HEADING = "models"
     COLUMNS = (
-        Column("model"),
-        Column("where", from_width=90),
-        Column("in $/M", right=True),
-        Column("out $/M", right=True),
-        Column("context", right=True, from_width=70),
-        Column("state"),
+        PickerColumn("model"),
+        PickerColumn("where", from_width=90),
+        PickerColumn("in $/M", right=True),
+        PickerColumn("out $/M", right=True),
+        PickerColumn("context", right=True, from_width=70),
+        PickerColumn("state"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "use it")]
 
@@ -50,12 +48,12 @@ class ModelPicker(Picker[ModelRow]):
     def first(self) -> str:
         return self._current
 
-    def row(self, item: ModelRow) -> Row:
+    def row(self, item: ModelRow) -> PickerRow:
         state = IN_USE if item.name == self._current else item.state
         size = tokens(item.context) if item.context else "?"
         where = item.place or item.provider
         cells = (item.name, where, *_rates(item.price), size, state)
-        return Row(
+        return PickerRow(
             cells, also=f"{item.provider} {item.place} {state}", common=item.at_hand or item.name == self._current
         )
 

@@ -12,8 +12,8 @@ from textual.content import Content, Span
 from textual.screen import Screen
 
 from ecoshell.errors import EcoshellError
+from ecoshell.tui.commands import OPENING
 from ecoshell.tui.fuzzy import best, places, score
-from ecoshell.tui.screens.opening import OPENING
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _RECENT = 5
 
 
 @runtime_checkable
-class Desk(Protocol):
+class CommandTarget(Protocol):
     """The screen the palette acts on; over any other screen it finds that screen's keys, and no more."""
 
     @property
@@ -54,7 +54,7 @@ class Desk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class PaletteEntry:
     """One thing that can be done; both texts are plain."""
 
     text: str
@@ -62,7 +62,7 @@ class Offer:
     act: Callable[[], object]
 
 
-Load = Callable[["Shell", Desk], Awaitable[list[Offer]]]
+Load = Callable[["Shell", CommandTarget], Awaitable[list[PaletteEntry]]]
 
 
 class ChatCommands(Provider):
@@ -70,8 +70,8 @@ class ChatCommands(Provider):
 
     def __init__(self, screen: Screen[Any], match_style: Any = None) -> None:
         super().__init__(screen, match_style)
-        self._desk = screen if isinstance(screen, Desk) else None
-        self._reading: dict[Load, asyncio.Task[list[Offer]]] = {}
+        self._target = screen if isinstance(screen, CommandTarget) else None
+        self._reading: dict[Load, asyncio.Task[list[PaletteEntry]]] = {}
 
     async def discover(self) -> AsyncIterator[DiscoveryHit | Hit]:
         """Keys and commands, and the sessions that were used last."""
@@ -94,18 +94,18 @@ class ChatCommands(Provider):
         for task in self._reading.values():
             task.cancel()
 
-    def _at_once(self) -> Iterator[Offer]:
+    def _at_once(self) -> Iterator[PaletteEntry]:
         """What is known without reading anything."""
         yield from self._keys()
-        if (desk := self._desk) is None:
+        if (target := self._target) is None:
             return
-        for usage, about in desk.overview:
+        for usage, about in target.overview:
             name, _, argument = usage.partition(" ")
             needs_more = bool(argument) and not argument.startswith("[") and name not in OPENING
-            act = partial(desk.begin, f"{name} ") if needs_more else partial(desk.action_run, name)
-            yield Offer(usage, about, act)
+            act = partial(target.begin, f"{name} ") if needs_more else partial(target.action_run, name)
+            yield PaletteEntry(usage, about, act)
 
-    def _keys(self) -> Iterator[Offer]:
+    def _keys(self) -> Iterator[PaletteEntry]:
         """What the keys of the screen and of the app do; a key that is not in the footer has to have a tooltip."""
         own = (self.screen, self.app)
         for bound in self.screen.active_bindings.values():
@@ -114,66 +114,66 @@ class ChatCommands(Provider):
             if told and bound.node in own and bound.enabled and binding.action != _OURSELVES:
                 act = partial(self.app.run_action, binding.action, default_namespace=bound.node)
                 about = f"{binding.tooltip} · " if binding.tooltip else ""
-                yield Offer(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
+                yield PaletteEntry(binding.description, f"{about}{self.app.get_key_display(binding)}", act)
 
-    async def _read(self, load: Load) -> list[Offer]:
+    async def _read(self, load: Load) -> list[PaletteEntry]:
         """The offers that have to be read; none while there is no shell, or when they cannot be read."""
-        desk = self._desk
-        if desk is None or desk.shell is None:
+        target = self._target
+        if target is None or target.shell is None:
             return []
         if load not in self._reading:
-            self._reading[load] = asyncio.ensure_future(load(desk.shell, desk))
+            self._reading[load] = asyncio.ensure_future(load(target.shell, target))
         with suppress(EcoshellError):  # the screen for them tells why
             return await asyncio.shield(self._reading[load])
         return []
 
-    async def _themes(self, shell: "Shell", desk: Desk) -> list[Offer]:
+    async def _themes(self, shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
         from ecoshell.tui.screens.theme import THEME
 
         names = THEME.choices(cast("Any", self.app))
         return [
-            Offer(f"theme {visible_line(name)}", THEME.help, partial(desk.action_run, f"/theme {name}"))
+            PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(target.action_run, f"/theme {name}"))
             for name in names
         ]
 
 
-async def _tools(shell: "Shell", desk: Desk) -> list[Offer]:
-    offers: list[Offer] = []
+async def _tools(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
+    offers: list[PaletteEntry] = []
     for tool in (await shell.standing()).tools:
         name, about = visible_line(tool.name), visible_line(tool.description)
         verb = "unregister" if tool.registered else "register"
         offers += (
-            Offer(f"{verb} {name}", about, partial(desk.action_run, f"/{verb} {tool.name}")),
-            Offer(f"document of {name}", about, partial(desk.action_document, tool.name)),
+            PaletteEntry(f"{verb} {name}", about, partial(target.action_run, f"/{verb} {tool.name}")),
+            PaletteEntry(f"document of {name}", about, partial(target.action_document, tool.name)),
         )
     return offers
 
 
-async def _sessions(shell: "Shell", desk: Desk) -> list[Offer]:
+async def _sessions(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
     return [
-        Offer(
+        PaletteEntry(
             f"go on with “{visible_line(row.info.title or row.info.id)}”",
             f"{row.info.updated_text} · {row.info.id}",
-            partial(desk.action_run, f"/resume {row.info.id}"),
+            partial(target.action_run, f"/resume {row.info.id}"),
         )
         for row in await shell.archive.rows()
         if not row.current
     ]
 
 
-async def _models(shell: "Shell", desk: Desk) -> list[Offer]:
+async def _models(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
     return [
-        Offer(
+        PaletteEntry(
             f"model {visible_line(row.name)}",
             f"{row.price.summary() if row.price else 'price unknown'} · {row.state}",
-            partial(desk.action_run, f"/model {row.name}"),
+            partial(target.action_run, f"/model {row.name}"),
         )
         for row in await shell.models()
         if row.ready is not False
     ]
 
 
-def _hits(query: str, offers: Sequence[Offer], limit: int) -> Iterator[Hit]:
+def _hits(query: str, offers: Sequence[PaletteEntry], limit: int) -> Iterator[Hit]:
     words = query.lower().split()
     found, _ = best(query, ((offer.text.lower(), offer) for offer in offers), limit)
     for offer in found:

@@ -1,14 +1,16 @@
 """A list to pick from: a fuzzy filter above aligned columns, and below them what is known of the highlighted row."""
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from rich.cells import cell_len, set_cell_size
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.content import Content
+from textual.content import Content, Span
 from textual.events import Click, Key, Resize
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, OptionList, Static
@@ -16,17 +18,63 @@ from textual.widgets.option_list import Option
 
 from ecoshell.errors import EcoshellError
 from ecoshell.tui.fuzzy import best, places
-from ecoshell.tui.screens.aside import Aside
-from ecoshell.tui.screens.columns import Column, Layout
+from ecoshell.tui.keys import Field
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
 MOST = 120
 """Rows that are shown at once: nobody reads on, and a list of thousands would take its time."""
+_GAP = 2
+_LEAST = 12
+"""Cells the first column is left with at least: it holds what is picked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PickerColumn:
+    """One column; it is shown where the list is at least `from_width` cells wide. The first takes what is left over."""
+
+    title: str
+    right: bool = False
+    from_width: int = 0
+    most: int = 24
+    """Cells it takes at most, unless it is the first."""
+
+
+class PickerLayout:
+    """The widths of the columns that fit into a list, for these rows."""
+
+    def __init__(self, columns: Sequence[PickerColumn], rows: Iterable[Sequence[str]], width: int) -> None:
+        self._columns = columns
+        self._shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
+        self._widths = [cell_len(column.title) for column in columns]
+        for cells in rows:
+            self._widths = [max(known, cell_len(cell)) for known, cell in zip(self._widths, cells, strict=True)]
+        self._widths = [min(width, column.most) for width, column in zip(self._widths, columns, strict=True)]
+        others = sum(self._widths[at] + _GAP for at in self._shown[1:])
+        self._widths[0] = max(_LEAST, width - others)
+
+    def head(self) -> str:
+        """The titles."""
+        return self._line([column.title for column in self._columns])
+
+    def row(self, cells: Sequence[str], found: Iterable[int] = ()) -> Content:
+        """One row; `found` are places in the first cell that the filter's letters stand at."""
+        whole = min(len(cells[0]), self._widths[0] - 1)
+        return Content(self._line(cells), [Span(at, at + 1, "bold underline") for at in found if at < whole])
+
+    def _line(self, cells: Sequence[str]) -> str:
+        return (" " * _GAP).join(self._cell(at, cells[at]) for at in self._shown).rstrip()
+
+    def _cell(self, at: int, text: str) -> str:
+        width = self._widths[at]
+        if cell_len(text) > width:
+            return f"{set_cell_size(text, width - 1)}…"
+        room = " " * (width - cell_len(text))
+        return room + text if self._columns[at].right else text + room
+
+
+@dataclass(frozen=True, slots=True)
+class PickerRow:
     """How an item is listed: a cell for each column, and what else the filter looks at."""
 
     cells: tuple[str, ...]
@@ -38,7 +86,7 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class _Listed(Generic[T]):
     item: T
-    row: Row
+    row: PickerRow
     key: str
 
 
@@ -67,25 +115,12 @@ class Filter(Input):
         return action != "submit" and not (action == "delete_right" and self.cursor_position == len(self.value))
 
 
-class Picker(ModalScreen[str | None], Generic[T]):
-    """Shows items that come in time and gives back the text that stands for the one picked, or None.
-
-    A picker says what to list (`load`, `key`, `row`), what to tell of an item (`detail`) and what picking it gives
-    (`result`); it may look on as the highlight moves (`preview`).
-    """
-
-    HEADING: ClassVar[str] = ""
-    COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    NOTHING: ClassVar[str] = "There is nothing to list."
-    """Said when there is nothing at all."""
+class Overlay(ModalScreen[str | None]):
+    """A box over the chat, and the whole of a narrow screen; gives back a text, or None when it is only closed."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 - declared so by Textual
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "choose"),
-        Binding("escape", "dismiss(None)", "close"),
-    ]
     DEFAULT_CSS = """
-    Picker {
+    Overlay {
         align: center middle;
         background: $background 60%;
         & > Vertical {
@@ -99,6 +134,34 @@ class Picker(ModalScreen[str | None], Generic[T]):
             padding: 0 1;
         }
         &.-narrow > Vertical { width: 100%; height: 100%; }
+        Footer { background: $surface; }
+    }
+    """
+
+    def on_click(self, event: Click) -> None:
+        """A click beside the box closes it."""
+        if event.widget is self:
+            self.dismiss(None)
+
+
+class Picker(Overlay, Generic[T]):
+    """Shows items that come in time and gives back the text that stands for the one picked, or None.
+
+    A picker says what to list (`load`, `key`, `row`), what to tell of an item (`detail`) and what picking it gives
+    (`result`); it may look on as the highlight moves (`preview`).
+    """
+
+    HEADING: ClassVar[str] = ""
+    COLUMNS: ClassVar[tuple[PickerColumn, ...]] = ()
+    NOTHING: ClassVar[str] = "There is nothing to list."
+    """Said when there is nothing at all."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose"),
+        Binding("escape", "dismiss(None)", "close"),
+    ]
+    DEFAULT_CSS = """
+    Picker {
         #head { height: 1; color: $foreground-muted; }
         OptionList { height: 1fr; background: transparent; scrollbar-size-vertical: 1; }
         &:nocolor OptionList > .option-list--option-highlighted { text-style: reverse; }
@@ -106,7 +169,6 @@ class Picker(ModalScreen[str | None], Generic[T]):
         .-stateful #state { display: block; }
         .-stateful OptionList, .-stateful #head { display: none; }
         #detail { height: 4; border-top: solid $foreground 25%; }
-        Footer { background: $surface; }
     }
     """
 
@@ -135,7 +197,7 @@ class Picker(ModalScreen[str | None], Generic[T]):
         """What the item is known by; no two have the same."""
 
     @abstractmethod
-    def row(self, item: T) -> Row:
+    def row(self, item: T) -> PickerRow:
         """How the item is listed; its texts need not be made visible."""
 
     def detail(self, item: T) -> str:
@@ -227,11 +289,6 @@ class Picker(ModalScreen[str | None], Generic[T]):
         self._keep()
         self.action_choose()
 
-    def on_click(self, event: Click) -> None:
-        """A click beside the box closes it."""
-        if event.widget is self:
-            self.dismiss(None)
-
     def on_resize(self, event: Resize) -> None:
         """Fit the columns to the new width, once the list has it."""
         self.call_after_refresh(self._relist)
@@ -275,7 +332,7 @@ class Picker(ModalScreen[str | None], Generic[T]):
         """List the rows, the kept one highlighted, or `otherwise` the one at this place."""
         rows = self.query_one(OptionList)
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
-        layout = Layout(self.COLUMNS, (one.row.cells for one in self._shown), width)
+        layout = PickerLayout(self.COLUMNS, (one.row.cells for one in self._shown), width)
         self.query_one("#head", Static).update(layout.head())
         rows.set_options(
             Option(layout.row(one.row.cells, places(words, _text(one.row).lower()))) for one in self._shown
@@ -298,10 +355,153 @@ class Picker(ModalScreen[str | None], Generic[T]):
         self.query_one(Vertical).set_class(not self._shown, "-stateful")
 
 
-def _clean(row: Row) -> Row:
-    return Row(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
+def _clean(row: PickerRow) -> PickerRow:
+    return PickerRow(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
 
 
-def _text(row: Row) -> str:
+def _text(row: PickerRow) -> str:
     """What the filter looks in: the first cell, where its finds are shown, and the rest."""
     return f"{row.cells[0]} {row.also}" if row.also else row.cells[0]
+
+
+class ChoicePicker(Picker[str]):
+    """Gives back the word that was chosen; begins on the one that holds."""
+
+    COLUMNS = (PickerColumn("choice"), PickerColumn("now"))
+    DEFAULT_CSS = """
+    ChoicePicker {
+        & > Vertical, &.-narrow > Vertical { width: 50; height: 16; }
+    }
+    """
+
+    def __init__(self, asked: str, choices: Sequence[str], now: str, said: str = "") -> None:
+        super().__init__()
+        self._asked = asked
+        self._choices = choices
+        self._now = now
+        self._said = said
+
+    async def load(self) -> Sequence[str]:
+        return self._choices
+
+    def key(self, item: str) -> str:
+        return item
+
+    def row(self, item: str) -> PickerRow:
+        return PickerRow((item, "√" if item == self._now else ""))
+
+    def detail(self, item: str) -> str:
+        return self._said
+
+    def first(self) -> str:
+        return self._now
+
+    def on_mount(self) -> None:
+        """Say what is chosen."""
+        self.query_one("Vertical").border_title = self._asked
+
+
+class Line(Field):
+    """Where a text is typed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back")]
+
+    def action_leave(self) -> None:
+        """Leave without an answer."""
+        self.query_ancestor(Aside).resolve(None)
+
+
+class YesOrNo(Static, can_focus=True):
+    """Takes y as yes; every other key that could be meant as an answer is a no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "say('yes')", "yes"),
+        Binding("n,escape,enter,space,tab", "say('')", "no", key_display="n"),
+    ]
+
+    def action_say(self, word: str) -> None:
+        """Answer."""
+        self.query_ancestor(Aside).resolve(word or None)
+
+
+class Aside(Vertical):
+    """Asks one thing at a time; out of sight while there is nothing to ask."""
+
+    DEFAULT_CSS = """
+    Aside {
+        display: none;
+        height: auto;
+        border-top: solid $warning;
+        &.-on { display: block; }
+        & > Static { height: auto; }
+        & > Line, & > YesOrNo { display: none; &.-on { display: block; } }
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer: asyncio.Future[str | None] | None = None
+        self._asked = Static("", markup=False)
+        self._line = Line(compact=True)
+        self._yes_or_no = YesOrNo("y yes · n no", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """What is asked, and where to answer."""
+        yield self._asked
+        yield self._line
+        yield self._yes_or_no
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is being asked."""
+        return self._answer is not None and not self._answer.done()
+
+    async def text(self, asked: str, value: str = "", *, secret: bool = False) -> str | None:
+        """The text that was typed, which begins as `value`; None when the person went back. A secret is not shown."""
+        self._line.password = secret
+        self._line.value = value
+        self._line.cursor_position = len(value)
+        return await self._ask(asked, self._line)
+
+    async def sure(self, asked: str) -> bool:
+        """Whether the person says yes."""
+        return await self._ask(asked, self._yes_or_no) is not None
+
+    def say(self, asked: str) -> None:
+        """Put what is being asked into other words."""
+        self._asked.update(visible(asked))
+
+    def resolve(self, answer: str | None) -> None:
+        """Answer, unless that has happened already."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer with what was typed."""
+        event.stop()
+        self.resolve(event.value)
+
+    def on_unmount(self) -> None:
+        """Whoever still waits is answered: there is no screen to answer on."""
+        self.resolve(None)
+
+    async def _ask(self, asked: str, where: Line | YesOrNo) -> str | None:
+        before = self.screen.focused
+        self.resolve(None)
+        self._answer = asyncio.get_running_loop().create_future()
+        self.say(asked)
+        self._show(where)
+        where.focus()
+        try:
+            return await self._answer
+        finally:
+            if self.is_attached:  # else the screen was closed meanwhile
+                self._show(None)
+                if before is not None:
+                    before.focus()
+
+    def _show(self, where: Line | YesOrNo | None) -> None:
+        self.set_class(where is not None, "-on")
+        for widget in (self._line, self._yes_or_no):
+            widget.set_class(widget is where, "-on")
+        self.screen.refresh_bindings()

@@ -10,10 +10,8 @@ from textual.binding import Binding, BindingType
 from ecoshell.agent.archive import SessionRow
 from ecoshell.budget.money import about
 from ecoshell.errors import EcoshellError
-from ecoshell.tui.figures import money
-from ecoshell.tui.screens.aside import Aside
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow
+from ecoshell.tui.text import money
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
@@ -28,11 +26,11 @@ class SessionPicker(Picker[SessionRow]):
     HEADING = "sessions"
     NOTHING = "There are no sessions yet: ask something, and this one will be here."
     COLUMNS = (
-        Column("title"),
-        Column("last used"),
-        Column("model", from_width=80),
-        Column("spent", right=True, from_width=56),
-        Column("", from_width=40),
+        PickerColumn("title"),
+        PickerColumn("last used"),
+        PickerColumn("model", from_width=80),
+        PickerColumn("spent", right=True, from_width=56),
+        PickerColumn("", from_width=40),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "go on"),
@@ -53,10 +51,10 @@ class SessionPicker(Picker[SessionRow]):
     def key(self, item: SessionRow) -> str:
         return item.info.id
 
-    def row(self, item: SessionRow) -> Row:
+    def row(self, item: SessionRow) -> PickerRow:
         info, mark = item.info, "this one" if item.current else ""
         cells = (_title(item), info.updated_text, info.model, _cost(item), mark)
-        return Row(cells, also=f"{info.id} {info.model} {info.workspace}")
+        return PickerRow(cells, also=f"{info.id} {info.model} {info.workspace}")
 
     def detail(self, item: SessionRow) -> str:
         """The whole title, the id and the folder, and what it took."""

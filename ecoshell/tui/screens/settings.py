@@ -12,13 +12,10 @@ from textual.widgets import Input
 from ecoshell.errors import EcoshellError, SettingsError
 from ecoshell.options import Options
 from ecoshell.paths import Paths
-from ecoshell.tui.look.themed import ThemedApp
-from ecoshell.tui.look.themes import DEFAULT as DEFAULT_THEME
-from ecoshell.tui.screens.aside import Aside, Line
-from ecoshell.tui.screens.choice import ChoicePicker
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, PickerColumn, PickerRow
 from ecoshell.tui.screens.theme import ThemePicker
+from ecoshell.tui.themed import ThemedApp
+from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 
 if TYPE_CHECKING:  # pydantic comes with some of them
     from ecoshell.agent.shell import Shell
@@ -60,7 +57,7 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
     """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid."""
 
     HEADING = "settings"
-    COLUMNS = (Column("setting"), Column("value"), Column("from", from_width=76))
+    COLUMNS = (PickerColumn("setting"), PickerColumn("value"), PickerColumn("from", from_width=76))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "change"),
         Binding("delete,f8", "restore", "default", key_display="del"),
@@ -106,13 +103,13 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         """Its key; headings stand apart from keys by their brackets."""
         return f"[{item.name}]" if isinstance(item, Heading) else item.key
 
-    def row(self, item: "Heading | SettingRow") -> Row:
+    def row(self, item: "Heading | SettingRow") -> PickerRow:
         """A heading alone; or the key, its value and where that comes from."""
         if isinstance(item, Heading):
-            return Row((item.name, "", ""))
+            return PickerRow((item.name, "", ""))
         value = item.value or item.default or _UNSET
         short = value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"
-        return Row((item.key, short, self._origin(item)), also=item.description.text)
+        return PickerRow((item.key, short, self._origin(item)), also=item.description.text)
 
     def detail(self, item: "Heading | SettingRow") -> str:
         """What it is, its default, who set it, and when a change holds; or what came of the last change."""

@@ -10,11 +10,9 @@ from textual.binding import Binding, BindingType
 from ecoshell.agent.commands import Command, Printed
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.paths import Paths
-from ecoshell.tui.look.palette import Look
-from ecoshell.tui.look.themed import ThemedApp
-from ecoshell.tui.look.themes import VARIABLE, Broken
-from ecoshell.tui.screens.columns import Column
-from ecoshell.tui.screens.picker import Picker, Row
+from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
+from ecoshell.tui.themed import ThemedApp
+from ecoshell.tui.themes import VARIABLE, Broken, Look
 
 App = ThemedApp[int]
 _NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
@@ -24,7 +22,7 @@ class ThemePicker(Picker[Look | Broken]):
     """All themes; the highlighted one is worn by the whole app, esc puts back the one before."""
 
     HEADING = "theme"
-    COLUMNS = (Column("theme"), Column("kind"))
+    COLUMNS = (PickerColumn("theme"), PickerColumn("kind"))
     NOTHING = "There are no themes."
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "keep it")]
     HELP = (
@@ -55,9 +53,9 @@ class ThemePicker(Picker[Look | Broken]):
         """Its name; a broken one may bear the name of one that works."""
         return item.name if isinstance(item, Look) else f"{item.file.stem} ×"
 
-    def row(self, item: Look | Broken) -> Row:
+    def row(self, item: Look | Broken) -> PickerRow:
         """Its name and kind."""
-        return Row((self.key(item), _kind(item)))
+        return PickerRow((self.key(item), _kind(item)))
 
     def detail(self, item: Look | Broken) -> str:
         """What is wrong with it, or with the terminal."""

@@ -8,14 +8,15 @@ from textual.widgets import Static
 
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import about
-from ecoshell.tui.figures import amount, money, tokens
-from ecoshell.tui.side.closeness import cap_word, tightest
-from ecoshell.tui.side.sheet import fit, left, model_name
+from ecoshell.tui.text import amount, fit, left, model_name, money, tokens
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
+
+NEAR = 0.8
+"""The share of a cap from which on it is called near."""
 _TITLE = 24
 """Cells that the session's title keeps beside what stands on the right."""
 _MODEL = 28
@@ -27,6 +28,18 @@ _STRATEGIES = {
     "graph": "a plan of branches",
 }
 """What the names of modes and strategies mean; others stand as they are."""
+
+
+def cap_word(cap: CapState) -> str:
+    """How a cap stands, in a word: the colour of its bar says no more than this."""
+    if cap.left == 0:
+        return "reached"
+    return "near" if cap.spent + cap.held >= NEAR * cap.limit else ""
+
+
+def tightest(caps: Sequence[CapState]) -> CapState | None:
+    """The cap of which the smallest share is left."""
+    return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
 
 
 class TitleBar(Static):

@@ -1,25 +1,55 @@
 """The plan panel: what the budget allows of each tool, and what has come of that so far."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ecoshell.budget.money import counted
+from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.planning.plan_news import planned_share, price_range
-from ecoshell.tui.figures import amount
-from ecoshell.tui.side.board import Board
-from ecoshell.tui.side.graph import COMFORTABLE as GRAPH_LINES
-from ecoshell.tui.side.graph import graph_lines, progress
-from ecoshell.tui.side.list_panel import COMFORTABLE, FILTER, ListPanel
-from ecoshell.tui.side.listing import Listing
-from ecoshell.tui.side.plan_rows import Columns, about
-from ecoshell.tui.side.sheet import Line, bar, ends, fit, percent, row
+from ecoshell.sessions.branching import Branching
+from ecoshell.tui.branches import Drawing, Look
+from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.side.panel_state import PanelState
+from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
 
+_WIDE_FROM, _COLUMNS_FROM = 76, 54
+"""Columns from which on every number has a column of its own, and from which on amounts are written in full."""
+_LEAST_NAME = 8
+_SLIM, _LEAST_TAIL = 23, 18
+"""Columns that a narrow row keeps for its numbers, and up to which it has no room for what a use costs."""
+_SAID = {
+    "value": "worth its price",
+    "new": "new, to be tried",
+    "budget": "beyond what is left",
+    "quota": "that is its quota",
+    "blacklist": "has not helped",
+    "below τ": "has seldom helped",
+}
+_TONES: Mapping[Look, Tone] = {
+    "rail": "muted",
+    "name": "text",
+    "figures": "muted",
+    "critical": "near",
+    "waiting": "muted",
+    "running": "accent",
+    "done": "good",
+    "failed": "reached",
+    "denied": "near",
+    "skipped": "near",
+    "stopped": "near",
+}
+GRAPH_LINES = 12
+"""Lines that nodes take where there is no more room than needed."""
+_NAME = "branches"
+_BEFORE = 2
+"""Lines above the first node that has not ended."""
 _NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp, prompt or btp+prompt says how."
 _ROOMY_FROM = 34
 """Columns from which on amounts stand beside all of their words."""
@@ -31,25 +61,162 @@ _PLANNING: Line = (("planning …", "muted"),)
 _OFF = "Turns are not planned: whatever the caps allow may be used. /plan btp plans the next one."
 
 
-def plan_of(board: Board) -> PlanChanged | None:
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    width: int
+    written: Callable[[PlanRow], str]
+
+
+class Columns:
+    """The columns of one plan at one width."""
+
+    def __init__(self, plan: PlanChanged, width: int) -> None:
+        self._unit: Unit = plan.unit
+        self._enforced = plan.enforced
+        self._width = width
+        self._columns = self._fitting()
+        longest = max((cell_len(visible_line(row.tool)) for row in plan.rows), default=0)
+        most = width - 2 - (sum(column.width for column in self._columns) or _SLIM)
+        self._name = max(_LEAST_NAME, most if self._columns else min(longest, most))
+
+    @property
+    def head(self) -> Line:
+        """What stands above the columns."""
+        name = left("  tool", 2 + self._name)
+        if self._columns:
+            return ((name + "".join(right(one.head, one.width) for one in self._columns), "muted"),)
+        room = self._width - 2 - self._name
+        numbers = f" val cost {'$' if self._unit == 'usd' else 'tok'}" if room > _LEAST_TAIL else " val"
+        return ((f"{name}{left(numbers, room - 4)}used", "muted"),)
+
+    def line(self, row: PlanRow) -> Line:
+        """One tool: its state by a sign and a word, its value, what a use costs, how often it was used and may be."""
+        sign, word, tone = state_of(row, enforced=self._enforced)
+        name = left(fit_middle(visible_line(row.tool), self._name), self._name)
+        start: tuple[Piece, ...] = ((f"{sign} ", tone), (name, "muted" if row.state == "unplanned" else "text"))
+        if not self._columns:
+            return (*start, *self._tail(row, word, tone))
+        *numbers, last = self._columns
+        cells = "".join(right(one.written(row), one.width) for one in numbers)
+        return (*start, (cells, "muted"), (right(word, last.width), tone))
+
+    def _fitting(self) -> tuple[_Column, ...]:
+        """Columns for every number; none where they do not fit, and every row makes do for itself."""
+        value = _Column("value", 6, lambda row: f"{row.value:.2f}")
+        cost = _Column("cost", 20, lambda row: _cost(row, self._unit))
+        state = _Column("state", 10, lambda _: "")
+        if self._width >= _WIDE_FROM:
+            counts = (
+                _Column("planned", 9, lambda row: str(row.planned)),
+                _Column("used", 6, lambda row: str(row.used)),
+                _Column("left", 6, lambda row: str(row.left)),
+            )
+            return (value, cost, *counts, state)
+        if self._width >= _COLUMNS_FROM:
+            return (value, cost, _Column("used", 7, _used), state)
+        return ()
+
+    def _tail(self, row: PlanRow, word: str, tone: Tone) -> tuple[Piece, ...]:
+        """What is behind the name: as much as there is room for; the state is told first, then the uses, the value."""
+        room = self._width - 2 - self._name
+        value, cost = _short(f"{row.value:.2f}"), self._short_cost(row.cost)
+        spread = f"±{self._short_cost(row.spread)}" if row.spread else ""
+        end = f"{_used(row)} {word}"
+        choices = ((f" {value} {cost}{spread} ", end), (f" {value} {cost} ", end), (f" {value} ", end), (" ", end))
+        start, end = next((one for one in choices if cell_len("".join(one)) <= room), (" ", fit(word, room - 1)))
+        return ((left(start, room - cell_len(end)), "muted"), (end, tone))
+
+    def _short_cost(self, value: int) -> str:
+        return tokens(value) if self._unit == "tokens" else _short(_expected(value, "usd").replace("$", ""))
+
+
+def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
+    """The sign, the word and the tone of a row's state; where nothing is forbidden, it is advised against."""
+    if row.state == "planned":
+        return "√", "new" if row.why == "new" else "ok", "good"
+    if row.state == "unplanned":
+        return "·", row.why, "muted"
+    return ("×", row.why, "reached") if enforced else ("!", row.why, "near")
+
+
+def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:
+    """Everything a row says, in three lines."""
+    worth = f"value {row.value:.2f} · chance {row.chance:.2f} · {_used(row)} used"
+    return [
+        ((fit_middle(visible_line(row.tool), width), "accent"),),
+        ((fit(worth, width), "muted"),),
+        ((fit(f"{_cost(row, unit)}: {_SAID[row.why]}", width), "muted"),),
+    ]
+
+
+def _cost(row: PlanRow, unit: Unit) -> str:
+    spread = f" ± {_expected(row.spread, unit)}" if row.spread else ""
+    return f"{_expected(row.cost, unit)}{spread}"
+
+
+def _expected(value: int, unit: Unit) -> str:
+    """A cost that is only expected, in as few digits as it is worth."""
+    return f"{tokens(value)} tok" if unit == "tokens" else amount_text(value, "usd", digits=2)
+
+
+def _used(row: PlanRow) -> str:
+    return f"{row.used}/{row.planned}"
+
+
+def _short(number: str) -> str:
+    """A decimal without what is no news: `.91`, `1.0`, `.0012`, `<.0001`."""
+    if number == "1.00":
+        return "1.0"
+    return number.replace("0.", ".", 1) if number.startswith(("0.", "<0.")) else number
+
+
+def progress(branching: Branching) -> str:
+    """How far a plan of branches has come: `1 of 3 done, 2 running`."""
+    counts = branching.counts
+    done = f"{counts.get('done', 0):,} of {len(branching.plan.nodes):,} done"
+    told = ("running", "failed", "denied", "skipped", "stopped")
+    others = [f"{counts[state]:,} {state}" for state in told if state in counts]
+    return ", ".join((done, *others))
+
+
+def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> list[Line]:
+    """How far it has come and, in `most` lines, its nodes; of many, those where it goes on."""
+    drawing, said = Drawing(branching, reasons=False), progress(branching)
+    fits = len(_NAME) + 1 + cell_len(said) <= width
+    head: Line = ends((_NAME, "strong"), (said, "text"), width) if fits else ((fit(said, width), "strong"),)
+    if most <= 0:
+        return [head]
+    shown = drawing.height if drawing.height <= most else max(1, most - 2)
+    start = max(0, min(drawing.front - _BEFORE, drawing.height - shown))
+    above, below = start, drawing.height - start - shown
+    return [
+        head,
+        *([((f"  … {above:,} above", "muted"),)] if above else []),
+        *(tuple((text, _TONES[look]) for text, look in line) for line in drawing.lines(width, start, start + shown)),
+        *([((f"  … {below:,} below", "muted"),)] if below else []),
+    ]
+
+
+def plan_of(state: PanelState) -> PlanChanged | None:
     """The plan there is to show; None while there is none, and where turns are not planned."""
-    return None if board.standing is None or board.standing.plan == "off" else board.plan
+    return None if state.standing is None or state.standing.plan == "off" else state.plan
 
 
-def heading_lines(board: Board, width: int) -> list[Line]:
+def heading_lines(state: PanelState, width: int) -> list[Line]:
     """What the plan has for tools, what is set aside, what the turn may cost from here, and what made it anew."""
-    standing, plan = board.standing, plan_of(board)
+    standing, plan = state.standing, plan_of(state)
     if standing is None:
         return [(("known once the session is open", "muted"),)]
     if plan is None:
-        if board.planning and standing.plan != "off":
+        if state.planning and standing.plan != "off":
             return [_PLANNING]
         said, more = ("plan off", _OFF) if standing.plan == "off" else ("no plan yet", _NONE_YET)
         return [((said, "strong"),), *(((line, "muted"),) for line in textwrap.wrap(more, max(20, width)))]
-    lines = _means(plan, board.plan_whole, width)
-    if board.planning:
+    lines = _means(plan, state.plan_whole, width)
+    if state.planning:
         return [*lines, _PLANNING]
-    if board.running:
+    if state.running:
         price = price_range(plan, amount)
         slim: Line = (("to go ", "muted"), (fit(price.removeprefix("about "), width - 6), "text"))
         lines.append(row("to go", price, width) if width >= _ROOMY_FROM else slim)
@@ -86,21 +253,20 @@ class PlanPanel(ListPanel[PlanRow]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
 
+    @dataclass
     class WhyWanted(Message):
         """The person wants to know why a tool's row is as it is."""
 
-        def __init__(self, tool: str) -> None:
-            super().__init__()
-            self.tool = tool
+        tool: str
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, state: PanelState) -> None:
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
-        super().__init__(board, Listing(lambda row: row.tool))
+        super().__init__(state, Listing(lambda row: row.tool))
 
     @property
     def plan(self) -> PlanChanged | None:
         """The plan that is shown."""
-        return plan_of(self.board)
+        return plan_of(self.state)
 
     @property
     def wanted(self) -> int:
@@ -129,13 +295,13 @@ class PlanPanel(ListPanel[PlanRow]):
         return about(item, self.plan.unit, width) if self.plan else []
 
     def gist(self) -> str:
-        standing, plan = self.board.standing, self.plan
+        standing, plan = self.state.standing, self.plan
         if standing is None:
             return ""
         if plan is None:
             return "off" if standing.plan == "off" else "none yet" if self.folded else ""
         again = f"replanned {plan.number - 1}×" if plan.number > 1 else ""
-        branching = self.board.branching
+        branching = self.state.branching
         branches = progress(branching) if branching and self.folded else ""
         words = [f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches]
         return " · ".join(word for word in words if word)
@@ -158,9 +324,9 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def _above(self, width: int, graph_room: int = GRAPH_LINES) -> list[Line]:
         """What stands above the list, a plan of branches with as many lines for its nodes as there is room for."""
-        branching = self.board.branching
+        branching = self.state.branching
         graph = graph_lines(branching, width, graph_room) if branching else []
-        lines = [*graph, *heading_lines(self.board, width)]
+        lines = [*graph, *heading_lines(self.state, width)]
         return [*lines, self._columns(self.plan, width).head] if self.plan else lines
 
     def _others(self) -> list[Line]:

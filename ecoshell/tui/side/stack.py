@@ -1,27 +1,25 @@
-"""The panels below each other, fed from the stream of events."""
+"""The panels below each other, fed from the stream of events, and how they share a height too small for all."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import DescendantBlur, DescendantFocus
-from textual.geometry import Size
-from textual.layout import Layout
+from textual.geometry import NULL_OFFSET, NULL_SPACING, Region, Size
+from textual.layout import Layout, WidgetPlacement
 from textual.message import Message
 from textual.widget import Widget
 
 from ecoshell.budget.caps import CapState
 from ecoshell.events import Event
 from ecoshell.planning.plan_news import planned_share
-from ecoshell.tui.side.board import Board, Section
-from ecoshell.tui.side.budget import BudgetPanel
-from ecoshell.tui.side.list_panel import ListPanel
-from ecoshell.tui.side.panel import Panel
+from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
+from ecoshell.tui.side.panel import ListPanel, Panel
+from ecoshell.tui.side.panel_state import PanelState, Section
 from ecoshell.tui.side.plan import PlanPanel, plan_of
-from ecoshell.tui.side.roles import RolesPanel
-from ecoshell.tui.side.sharing import SharedHeight, share
 from ecoshell.tui.side.tools import ToolsPanel
 
 if TYPE_CHECKING:
@@ -37,6 +35,49 @@ _BREATH = 500
 """Events of an old session heard in one go."""
 
 
+def share(height: int, wants: Sequence[int], *, first: int | None = None, rest: int | None = None) -> list[int]:
+    """Lines for each panel, at most `height` together.
+
+    What nobody wants goes to the panel `rest`. When it is too little, every panel keeps its title, the panel `first`
+    gets what it wants, and the others are filled up evenly.
+    """
+    given = [1 if at < height else 0 for at in range(len(wants))]
+    left = height - sum(given)
+    if first is not None and given[first]:
+        more = min(left, wants[first] - 1)
+        given[first] += more
+        left -= more
+    hungry = [at for at, want in enumerate(wants) if 0 < given[at] < want]
+    while left and hungry:
+        for at in hungry[:left]:
+            given[at] += 1
+        left = height - sum(given)
+        hungry = [at for at in hungry if given[at] < wants[at]]
+    if rest is not None and given[rest]:
+        given[rest] += left
+    return given
+
+
+class SharedHeight(Layout):
+    """Puts widgets below each other at the heights that a function gives them."""
+
+    name = "shared-height"
+
+    def __init__(self, heights: Callable[[Sequence[Widget], Size], Sequence[int]]) -> None:
+        self._heights = heights
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
+        """The widgets' places, for Textual's compositor."""
+        parent.pre_layout(self)
+        placements: list[WidgetPlacement] = []
+        y = 0
+        for child, height in zip(children, self._heights(children, size), strict=True):
+            region = Region(0, y, size.width, height)
+            placements.append(WidgetPlacement(region, NULL_OFFSET, NULL_SPACING, child))
+            y += height
+        return placements
+
+
 class SidePanels(Widget):
     """Budget, plan, tools and roles; when the height is too little for all, the one with the focus comes first."""
 
@@ -48,16 +89,15 @@ class SidePanels(Widget):
     SidePanels { overflow: hidden; }
     """
 
+    @dataclass
     class Widened(Message):
         """The person wants the side wider by so many steps; narrower by negative ones."""
 
-        def __init__(self, steps: int) -> None:
-            super().__init__()
-            self.steps = steps
+        steps: int
 
     def __init__(self) -> None:
         super().__init__()
-        self.board = Board()
+        self.state = PanelState()
         self._stale: set[Section] = set()
         self._below_each_other = SharedHeight(self._heights)
         self._crowded = False
@@ -65,7 +105,7 @@ class SidePanels(Widget):
     def compose(self) -> ComposeResult:
         """Budget, plan, tools, roles."""
         for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
-            yield kind(self.board)
+            yield kind(self.state)
 
     @property
     def layout(self) -> Layout:
@@ -95,25 +135,25 @@ class SidePanels(Widget):
     @property
     def planned(self) -> str:
         """How many tools are planned, of how many; empty while there is no plan."""
-        plan = plan_of(self.board)
+        plan = plan_of(self.state)
         return planned_share(plan) if plan else ""
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
-        self._touch(self.board.hear(event))
+        self._touch(self.state.hear(event))
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
-        self._touch(self.board.look(standing, caps))
+        self._touch(self.state.look(standing, caps))
 
     async def recall(self, past: Iterable[Event]) -> None:
         """Show another session, from its events so far; a long one does not hold up the screen."""
-        self.board.clear()
+        self.state.clear()
         for at, event in enumerate(past):
-            self.board.hear(event)
+            self.state.hear(event)
             if at % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
-        self.board.rest()
+        self.state.rest()
         self._touch(frozenset(_SECTIONS.values()))
 
     def action_widen(self, steps: int) -> None:

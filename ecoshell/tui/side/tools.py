@@ -1,20 +1,68 @@
 """The tools panel: which tools are known, which are registered, and what they take of the context."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from ecoshell.agent.printing import part_size
-from ecoshell.tui.figures import tokens
-from ecoshell.tui.side.board import Board, ToolState
-from ecoshell.tui.side.list_panel import COMFORTABLE, FILTER, ListPanel
-from ecoshell.tui.side.sheet import Line, bar, percent, row
-from ecoshell.tui.side.tool_list import ToolList, about, tool_line
+from ecoshell.events.describe import part_size
+from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, bar, percent, row
+from ecoshell.tui.side.panel_state import PanelState, ToolState
+from ecoshell.tui.text import fit, fit_middle, left, right, tokens
+from ecoshell.untrusted import visible_line
 
+_SIZE = 6
+_BY = {"user": "by you", "upfront": "up front", "agent": "agent"}
+_LONG_WHEN_FROM = 56
+"""Columns from which on a row says in full when a tool was registered, and by whom."""
 _AROUND = 5
 """Lines round the list: the title, three above it and a free one below."""
+
+
+class ToolList(Listing[ToolState]):
+    """Registered tools first, as those registered last come into the context last."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1)
+
+    @property
+    def registered(self) -> int:
+        """How many of the known tools are registered."""
+        return sum(tool.registered for tool in self.items)
+
+
+def tool_line(tool: ToolState, width: int) -> Line:
+    """One tool in a line: its state, its name, the tokens of its document, and when it was registered."""
+    when = when_words(tool, long=width >= _LONG_WHEN_FROM)
+    column = 24 if width >= _LONG_WHEN_FROM else 9
+    room = width - 2 - _SIZE - 1 - column
+    name = left(fit_middle(visible_line(tool.name), room), room)
+    numbers = f"{right(tokens(tool.tokens), _SIZE)} {left(when, column)}"
+    if tool.registered:
+        return (("● ", "good"), (name, "text"), (numbers, "muted"))
+    return ((f"○ {name}{numbers}", "muted"),)
+
+
+def when_words(tool: ToolState, *, long: bool) -> str:
+    """When a tool was registered, and by whom: `turn 3`, or `by you`, or nothing while it is not."""
+    if not tool.registered:
+        return ""
+    by = _BY.get(tool.by, visible_line(tool.by))
+    turn = f"turn {tool.turn}" if tool.turn else ""
+    if long:
+        step = f" step {tool.step}" if tool.step else ""
+        return " · ".join(part for part in (by, f"{turn}{step}") if part)
+    return turn if tool.by == "agent" and turn else by
+
+
+def about(tool: ToolState, width: int) -> list[Line]:
+    """What is known of one tool, in two lines."""
+    state = when_words(tool, long=True) or "by name only"
+    description = visible_line(tool.description) or "no description"
+    name = fit_middle(visible_line(tool.name), width)
+    return [((name, "accent"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
 
 class ToolsPanel(ListPanel[ToolState]):
@@ -33,12 +81,11 @@ class ToolsPanel(ListPanel[ToolState]):
         FILTER,
     ]
 
+    @dataclass
     class DocumentWanted(Message):
         """The person wants to read a tool's document."""
 
-        def __init__(self, name: str) -> None:
-            super().__init__()
-            self.name = name
+        name: str
 
     class RegisterWanted(DocumentWanted):
         """The person wants a tool's document in the context."""
@@ -46,9 +93,9 @@ class ToolsPanel(ListPanel[ToolState]):
     class UnregisterWanted(DocumentWanted):
         """The person wants a tool's document out of the context."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, state: PanelState) -> None:
         self._tools = ToolList()
-        super().__init__(board, self._tools)
+        super().__init__(state, self._tools)
 
     @property
     def wanted(self) -> int:
@@ -57,13 +104,13 @@ class ToolsPanel(ListPanel[ToolState]):
         return _AROUND + len(self._told) + max(1, min(len(self.list.shown), COMFORTABLE))
 
     def known(self) -> Sequence[ToolState]:
-        return self.board.tools
+        return self.state.tools
 
     def above(self, width: int) -> list[Line]:
-        standing = self.board.standing
+        standing = self.state.standing
         if standing is None:
             return [(("known once the session is open", "muted"),)]
-        now, everything = self.board.context_tokens, standing.everything_tokens
+        now, everything = self.state.context_tokens, standing.everything_tokens
         approx = "" if standing.exact else "≈ "
         lines: list[Line] = [row("context", f"{approx}{tokens(now)} of {tokens(everything)} tok", width)]
         if not self.roomy:
@@ -71,14 +118,14 @@ class ToolsPanel(ListPanel[ToolState]):
         used = percent(now, everything)
         drawn = bar(((now, "█"),), everything, max(0, width - len(used) - 1))
         lines.append(((drawn, "accent"), (f" {used}", "text")))
-        if self.board.saved_tokens:
-            lines.append(row("saved", f"{tokens(self.board.saved_tokens)} tok so far", width))
+        if self.state.saved_tokens:
+            lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
         return [*lines, *(row(label, value, width) for label, value in self._told)]
 
     @property
     def _told(self) -> list[tuple[str, str]]:
         """What the model is told besides tools, and what that takes of the context."""
-        told = self.board.standing.context if self.board.standing else None
+        told = self.state.standing.context if self.state.standing else None
         if told is None:
             return []
         labels = {"user": "AGENTS.md", "project": "AGENTS.md", "facts": "facts"}
@@ -86,7 +133,7 @@ class ToolsPanel(ListPanel[ToolState]):
         return [(labels[one.name], f"{part_size(one, told, ' tok')}{yours.get(one.name, '')}") for one in told.parts]
 
     def nothing(self) -> str:
-        return "no tool is known" if self.board.standing else ""
+        return "no tool is known" if self.state.standing else ""
 
     def item_line(self, item: ToolState, width: int) -> Line:
         return tool_line(item, width)
@@ -95,7 +142,7 @@ class ToolsPanel(ListPanel[ToolState]):
         return about(item, width)
 
     def gist(self) -> str:
-        return f"{self._tools.registered} of {len(self._tools.items)}" if self.board.standing else ""
+        return f"{self._tools.registered} of {len(self._tools.items)}" if self.state.standing else ""
 
     def open_item(self, item: ToolState) -> None:
         self.post_message(self.DocumentWanted(item.name))

@@ -21,6 +21,27 @@ Tone = Literal[
 ]  # fmt: skip
 TONES: tuple[Tone, ...] = get_args(Tone)
 Kind = Literal["plain", "markdown", "diff"]
+_DRAWN_LINES = 24
+"""Lines of a drawing that are shown until it is opened."""
+_DRAWN_WIDTH = 120
+"""Cells that a drawing has where there is no screen to ask for its width."""
+_DRAWN_TONES: "Mapping[Look, Tone]" = {
+    "rail": "muted",
+    "name": "text",
+    "figures": "muted",
+    "critical": "warning",
+    "waiting": "muted",
+    "running": "tool",
+    "done": "good",
+    "failed": "error",
+    "denied": "warning",
+    "skipped": "warning",
+    "stopped": "warning",
+}
+LONGEST = 2_000
+"""Characters of one section, and of a line that is kept in one piece."""
+MOST_LINES = 40
+"""Rows of one section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +110,6 @@ class Body:
     def is_headed(self) -> bool:
         """Whether nothing but its head is shown while it is folded."""
         return self.head is not None and not self.lines
-
-
-_DRAWN_LINES = 24
-"""Lines of a drawing that are shown until it is opened."""
-_DRAWN_WIDTH = 120
-"""Cells that a drawing has where there is no screen to ask for its width."""
-_DRAWN_TONES: "Mapping[Look, Tone]" = {
-    "rail": "muted",
-    "name": "text",
-    "figures": "muted",
-    "critical": "warning",
-    "waiting": "muted",
-    "running": "tool",
-    "done": "good",
-    "failed": "error",
-    "denied": "warning",
-    "skipped": "warning",
-    "stopped": "warning",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +216,6 @@ def folded(text: str, *, lines: int, characters: int) -> tuple[str, str]:
     if more or not shown:
         return shown, f"… {counted(more + 1, 'more line' if shown else 'line')}"
     return shown, f"… {counted(len(text) - len(shown), 'more character')}"
-
-
-LONGEST = 2_000
-"""Characters of one section, and of a line that is kept in one piece."""
-MOST_LINES = 40
-"""Rows of one section."""
 
 
 class Section(Protocol):

@@ -6,15 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.graph.telling import outcome
-from ecoshell.agent.printing import (
-    context_line,
-    mode_line,
-    reasoned_line,
-    refusal,
-    trust_line,
-    unreported_line,
-    words_text,
-)
 from ecoshell.budget.money import about, counted
 from ecoshell.events import (
     Answer,
@@ -46,13 +37,14 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
+from ecoshell.events.describe import ENDINGS, back_to, describe, refusal, words_text
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
 from ecoshell.planning.plan_news import newly_barred, outlook
 from ecoshell.sessions.branching import Branching
 from ecoshell.sessions.plans import worth_line
 from ecoshell.tui.branches import Drawing, headline
-from ecoshell.tui.figures import amount, duration, money, tokens
+from ecoshell.tui.text import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
@@ -60,18 +52,14 @@ QUESTION_LINES = 12
 OBSERVATION_LINES = 4
 CHANGED_LINES = 24
 COMMAND_LINES = 12
+ARGUMENT_LINES = 6
 _WIDEST_VALUE = 60
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What stands between two columns."""
 _WIDEST_LEAD = 44
 """Characters before a column that goes on below itself."""
-_ENDINGS: Mapping[Status, tuple[str, Tone]] = {
-    "answered": ("", "muted"),
-    "limit": ("limit reached", "warning"),
-    "gave_up": ("gave up", "warning"),
-    "error": ("error", "error"),
-    "interrupted": ("stopped", "warning"),
-}
+_DESCRIBED: Mapping[type[Event], str] = {ModeChosen: "↔", ContextTold: "·", TrustGiven: "?"}
+"""The signs of what every interface tells in the same words."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("√", "good"),
     "limit": ("≈", "warning"),
@@ -125,7 +113,7 @@ def rationale(event: Rationale) -> Block:
 
 def reasoned(event: Reasoned, *, arriving: bool = False) -> Block:
     """What was reasoned before a reply, or is being, folded away."""
-    told = f"thinking … {words_text(event.text)}" if arriving else reasoned_line(event)
+    told = f"thinking … {words_text(event.text)}" if arriving else describe(event)
     head = row(*_by(event.role), Piece(told, "muted"))
     return Block("◦", "muted", bodies=(Body(visible(event.text.strip()), 0, tone="muted", head=head),))
 
@@ -143,14 +131,15 @@ def proposed(event: StepProposed) -> Block:
 
 def branch_left(event: BranchLeft) -> Block:
     """Where a search goes back to, and why."""
-    where = f"back to step {len(event.path)}" if event.path else "back to the beginning"
-    return Block("←", "warning", (row(Piece(f"{where}  ", "warning"), Piece(visible_line(event.reason), "muted")),))
+    why = Piece(visible_line(event.reason), "muted")
+    return Block("←", "warning", (row(Piece(f"{back_to(event)}  ", "warning"), why),))
 
 
-def mode_chosen(event: ModeChosen) -> Block:
-    """Who thinks from here on, and why; louder where another has given up."""
-    tone: Tone = "warning" if event.after else "muted"
-    return Block("↔", tone, (row(Piece(mode_line(event), tone)),))
+def described(event: ModeChosen | ContextTold | TrustGiven) -> Block | None:
+    """What every interface tells in the same words: who thinks and what is told; louder where a mode has given up."""
+    tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"
+    words = describe(event)
+    return Block(_DESCRIBED[type(event)], tone, (row(Piece(words, tone)),)) if words else None
 
 
 def plan_scored(event: PlanScored) -> Block:
@@ -166,20 +155,6 @@ def offered(event: ToolsOffered) -> Block:
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
     return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
-
-
-def context_told(event: ContextTold) -> Block | None:
-    """Which instructions the model is told; None for facts alone, which the tools panel counts."""
-    if all(part.name == "facts" for part in event.parts):
-        return None
-    return Block("·", "muted", (row(Piece(f"told: {context_line(event)}", "muted")),))
-
-
-def trust_given(event: TrustGiven) -> Block | None:
-    """What the person said of a project's instructions."""
-    if event.by == "nobody":
-        return None
-    return Block("?", "muted", (row(Piece(trust_line(event), "muted")),))
 
 
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
@@ -360,12 +335,13 @@ def settled(event: BudgetSettled) -> Block | None:
     if event.overrun_nano:
         over = f"{visible_line(event.model)} billed {money(event.overrun_nano)} more than was reserved for the call"
         return notice(f"{over}: the overrun is recorded, and no more calls go to it under a cap.")
-    return None if event.reported else notice(unreported_line(event))
+    return None if event.reported else notice(describe(event))
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
-    ending, tone = _ENDINGS[event.status]
+    ending = "" if event.status == "answered" else ENDINGS[event.status]
+    tone: Tone = "error" if event.status == "error" else "warning" if ending else "muted"
     cost = about(money(event.taken.nano), estimated=event.taken.estimated_nano)
     sums = [cost, counted(event.steps, "step"), duration(event.seconds)]
     if event.saved_tokens > 0 and event.spent_nano:
@@ -376,12 +352,12 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     return Block("■" if ending else "", tone, (row(*head, Piece(" · ".join(sums), "muted")),))
 
 
-def arguments_rows(arguments: Mapping[str, Any], *, lines: int = 6) -> tuple[Row, ...]:
+def arguments_rows(arguments: Mapping[str, Any]) -> tuple[Row, ...]:
     """Arguments one below the other, long ones folded: what a person looks at before allowing a call."""
     rows: list[Row] = []
     for key, value in arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        shown, more = folded(text, lines=lines, characters=600)
+        shown, more = folded(text, lines=ARGUMENT_LINES, characters=600)
         first, *others = visible(shown).split("\n")
         rows.append(row(Piece(f"{visible_line(key)} = ", "muted"), Piece(first)))
         rows.extend(row(Piece(line), lead="    ") for line in others)
@@ -428,9 +404,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 _ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
-    ModeChosen: mode_chosen,
-    ContextTold: context_told,
-    TrustGiven: trust_given,
+    ModeChosen: described,
+    ContextTold: described,
+    TrustGiven: described,
     BranchLeft: branch_left,
     PlanScored: plan_scored,
     ToolRegistered: registered,

@@ -23,6 +23,27 @@ _SAFE = re.compile(r"(?:https?://|mailto:)[!-~]+", re.IGNORECASE)
 _STRESS = {"em": "i", "strong": "b", "s": "s"}
 _MARKED = re.compile(r"[\\`*_~\[\]!<&\n]")
 """What a text without Markdown has none of."""
+TokenType = tuple[str, ...]
+State = tuple[str, ...]
+_START: State = ("root",)
+_COMMENT = "/*"
+"""The state inside a comment of several lines, which many lexers can only read in one piece."""
+_TONES: dict[str, Tone] = {
+    "Keyword": "keyword",
+    "Operator.Word": "keyword",
+    "Name.Tag": "keyword",
+    "Name.Function": "name",
+    "Name.Class": "name",
+    "Name.Decorator": "name",
+    "Name.Attribute": "name",
+    "String": "string",
+    "Number": "number",
+    "Comment": "comment",
+    "Generic.Inserted": "added",
+    "Generic.Deleted": "removed",
+    "Generic.Subheading": "hunk",
+    "Generic.Heading": "hunk",
+}
 
 
 @lru_cache(maxsize=512)
@@ -99,29 +120,6 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt  # not needed for the first frame
 
     return MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
-
-
-TokenType = tuple[str, ...]
-State = tuple[str, ...]
-_START: State = ("root",)
-_COMMENT = "/*"
-"""The state inside a comment of several lines, which many lexers can only read in one piece."""
-_TONES: dict[str, Tone] = {
-    "Keyword": "keyword",
-    "Operator.Word": "keyword",
-    "Name.Tag": "keyword",
-    "Name.Function": "name",
-    "Name.Class": "name",
-    "Name.Decorator": "name",
-    "Name.Attribute": "name",
-    "String": "string",
-    "Number": "number",
-    "Comment": "comment",
-    "Generic.Inserted": "added",
-    "Generic.Deleted": "removed",
-    "Generic.Subheading": "hunk",
-    "Generic.Heading": "hunk",
-}
 
 
 def highlighted(lines: Sequence[str], language: str, before: Sequence[str] = ()) -> Iterator[tuple[Piece, ...]]:

@@ -1,29 +1,43 @@
-"""The room between title and prompt: the transcript with the side beside it or, on a narrow screen, in its place."""
+"""The room between title and prompt: the transcript with the panels beside it or, on a narrow screen, in its place."""
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
-from textual.events import Resize
+from textual.content import Content
+from textual.events import Click, MouseDown, MouseMove, MouseUp, Resize
+from textual.message import Message
+from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
 from ecoshell.budget.caps import CapState
-from ecoshell.tui.side.arrangement import Arrangement, ArrangementFile
+from ecoshell.files import replacement
+from ecoshell.paths import make_private
 from ecoshell.tui.side.bars import SummaryLine
-from ecoshell.tui.side.splitter import Splitter
-from ecoshell.tui.side.tabs import TABS, TabRow
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
     from ecoshell.events import Event
-    from ecoshell.tui.side.role_use import Thinker
+    from ecoshell.tui.side.panel_state import Thinker
     from ecoshell.tui.side.stack import SidePanels
 
+
+_LONGEST = 64 * 1024
+_MOST_COLUMNS = 1_000
+FOLDED_AT_FIRST = ("plan", "roles")
+"""Panels that are no more than their titles until the person opens them: two are enough to begin with."""
+TABS = (("tools", "f2"), ("plan", "f3"), ("cost", "f4"))
+"""Each tab and the key that shows it."""
 _NARROWEST, _WIDEST = 38, 60
 """Columns the side takes unasked: three tenths of the screen, between these."""
 _LEAST, _LEAST_BESIDE = 24, 40
@@ -33,13 +47,130 @@ _FIRST = {"tools": "tools", "plan": "plan", "cost": "budget"}
 """The name of the panel that takes the focus, of each tab."""
 
 
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What the person chose: the side's width, whether it is hidden, and the names of the panels that are folded."""
+
+    width: int | None = None
+    """In columns; None is as wide as it suits the screen."""
+    hidden: bool = False
+    folded: tuple[str, ...] = ()
+
+
+class ArrangementFile:
+    """One arrangement on disk. A file that is broken or cannot be written is no error: the screen is then as it was."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> Arrangement:
+        """The arrangement of the last time; whatever in the file makes no sense is left out."""
+        try:
+            with self._file.open(encoding="utf-8") as file:
+                found: object = json.loads(file.read(_LONGEST))
+        except FileNotFoundError:
+            return Arrangement(folded=FOLDED_AT_FIRST)
+        except (OSError, ValueError, RecursionError):
+            return Arrangement()
+        return _sane(cast("dict[str, Any]", found)) if isinstance(found, dict) else Arrangement()
+
+    def write(self, arrangement: Arrangement) -> None:
+        """Keep the arrangement, whole or not at all."""
+        with suppress(OSError):
+            make_private(self._file.parent)
+            with replacement(self._file) as fresh:
+                fresh.write(json.dumps(asdict(arrangement)).encode() + b"\n")
+
+
+class TabRow(Static):
+    """One line that names the tabs; the one that is shown stands in brackets and stands out."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    TabRow { height: 1; padding: 0 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
+    @dataclass
+    class Chosen(Message):
+        """A tab was clicked; empty is the transcript."""
+
+        tab: str
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self._spans: list[tuple[int, str]] = []
+
+    def show(self, tab: str) -> None:
+        """Mark this tab; empty is the transcript."""
+        parts: list[Content] = []
+        self._spans, end = [], 1
+        for name, key in (("", "esc"), *TABS):
+            label = f"{key} {name or 'transcript'}"
+            text = f"[{label}] " if name == tab else f" {label}  "
+            parts.append(Content.styled(text, "bold $primary" if name == tab else ""))
+            end += cell_len(text)
+            self._spans.append((end, name))
+        self.update(Content.assemble(*parts))
+
+    def on_click(self, event: Click) -> None:
+        """Choose the tab under the mouse."""
+        chosen = next((name for end, name in self._spans if event.x < end), None)
+        if chosen is not None:
+            self.post_message(self.Chosen(chosen))
+
+
+class Splitter(Widget):
+    """One column; says where it is dragged to, and nothing moves it but whoever hears that."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    Splitter {
+        width: 1;
+        color: $foreground 25%;
+        &:hover, &.-dragged { color: $primary; }
+    }
+    """
+
+    @dataclass
+    class Dragged(Message):
+        """The line shall stand in this column of the screen; `done` once the mouse lets go of it."""
+
+        column: int
+        done: bool = False
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view, for Textual's compositor."""
+        heavy = self.mouse_hover or self.has_class("-dragged")
+        return Strip([Segment("┃" if heavy else "│", self.rich_style)])
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Take hold."""
+        event.stop()
+        self.add_class("-dragged")
+        self.capture_mouse()
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Follow the mouse while it holds the line."""
+        if self.has_class("-dragged"):
+            event.stop()
+            self.post_message(self.Dragged(event.screen_x))
+
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """Let go."""
+        if self.has_class("-dragged"):
+            event.stop()
+            self.remove_class("-dragged")
+            self.release_mouse()
+            self.post_message(self.Dragged(event.screen_x, done=True))
+
+
 def side_width(wanted: int | None, whole: int) -> int:
     """Columns of the side on a body of `whole` columns: what the person wants, within reason."""
     width = max(_NARROWEST, min(whole * 3 // 10, _WIDEST)) if wanted is None else wanted
     return max(_LEAST, min(width, whole - _LEAST_BESIDE))
 
 
-class Body(Horizontal):
+class SideLayout(Horizontal):
     """Lays out the transcript and the side; how the person arranged them is kept in a file.
 
     The screen's classes `-narrow` and `-wide` say which layout is on. A narrow screen shows the panels in tabs, a line
@@ -48,29 +179,29 @@ class Body(Horizontal):
 
     SCOPED_CSS = False
     DEFAULT_CSS = """
-    Body {
+    SideLayout {
         height: 1fr;
         & > .main { width: 1fr; }
         & > TabRow { dock: top; display: none; }
         & > SummaryLine { dock: bottom; display: none; }
     }
-    .-wide Body.-hidden {
+    .-wide SideLayout.-hidden {
         & > Splitter, & > .side { display: none; }
         & > SummaryLine { display: block; }
     }
-    .-narrow Body {
+    .-narrow SideLayout {
         & > Splitter, & > .side { display: none; }
         & > SummaryLine { display: block; }
     }
-    .-narrow Body.-tab {
+    .-narrow SideLayout.-tab {
         & > .main { display: none; }
         & > TabRow { display: block; }
         & > .side { display: block; }
         Panel { display: none; }
     }
-    .-narrow Body.-tools ToolsPanel { display: block; }
-    .-narrow Body.-plan PlanPanel { display: block; }
-    .-narrow Body.-cost { BudgetPanel, RolesPanel { display: block; } }
+    .-narrow SideLayout.-tools ToolsPanel { display: block; }
+    .-narrow SideLayout.-plan PlanPanel { display: block; }
+    .-narrow SideLayout.-cost { BudgetPanel, RolesPanel { display: block; } }
     """
 
     def __init__(self, main: Widget, state_file: Path) -> None:
@@ -127,9 +258,9 @@ class Body(Horizontal):
 
     def hear(self, event: "Event") -> None:
         """Take an event of the session into account."""
-        before = self.side.board.plan
+        before = self.side.state.plan
         self.side.hear(event)
-        if self.side.board.plan is not before:
+        if self.side.state.plan is not before:
             self.summary.plan(self.side.planned)
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
@@ -146,7 +277,7 @@ class Body(Horizontal):
     @property
     def thinking(self) -> "Thinker | None":
         """Who thinks at this moment, and with which model."""
-        return self.side.board.thinking
+        return self.side.state.thinking
 
     async def recall(self, past: "Iterable[Event]") -> None:
         """Show another session, from its events so far."""
@@ -238,3 +369,13 @@ class Body(Horizontal):
             await asyncio.to_thread(self._file.write, arrangement)
             if self._unsaved is arrangement:
                 self._unsaved = None
+
+
+def _sane(found: dict[str, Any]) -> Arrangement:
+    width, hidden, folded = found.get("width"), found.get("hidden"), found.get("folded")
+    names = cast("list[object]", folded) if isinstance(folded, list) else []
+    return Arrangement(
+        width=width if type(width) is int and 0 < width <= _MOST_COLUMNS else None,
+        hidden=hidden is True,
+        folded=tuple(name for name in names if isinstance(name, str)),
+    )

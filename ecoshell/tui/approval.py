@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,12 +12,11 @@ from textual.message import Message
 from textual.widgets import Input, Static, TextArea
 
 from ecoshell.agent.person import Approval, Decision, parse_arguments
-from ecoshell.budget.money import counted
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted
-from ecoshell.tui.asking.questions import QUIET, Choice, Choices, Field, Foot, Question
-from ecoshell.tui.figures import money
-from ecoshell.tui.keys import act_at_once
+from ecoshell.tui.keys import Field, act_at_once
+from ecoshell.tui.questions import QUIET, Choice, Choices, Folded, Foot, Question
+from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 _FOLDED = 6
@@ -27,8 +25,6 @@ _FOLDED_BESIDE_A_DIFF = 1
 _RATIONALE = 3
 _UNFOLDED = 400
 """Lines of one argument, or of the rationale, when it is shown whole: more would hold up the screen."""
-_PER_LINE = 75
-"""Characters a folded line has room for on a narrow screen."""
 _CHOICES = (
     Choice("1", "once", "decide('once')"),
     Choice("2", "session", "decide('session')"),
@@ -222,10 +218,10 @@ class ApprovalQuestion(Question[Approval]):
         folded = self._shown_rationale().more or any(text.more for _, text in self._shown_arguments())
         return (*_CHOICES, _UNFOLD) if folded else _CHOICES
 
-    def _shown_rationale(self) -> "Folded":
+    def _shown_rationale(self) -> Folded:
         return Folded.of(self._wanted.rationale.strip(), _UNFOLDED if self._whole else _RATIONALE)
 
-    def _shown_arguments(self) -> Iterator[tuple[str, "Folded"]]:
+    def _shown_arguments(self) -> Iterator[tuple[str, Folded]]:
         lines = _FOLDED_BESIDE_A_DIFF if self._wanted.changes else _FOLDED
         for name, value in self._wanted.arguments.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -245,27 +241,6 @@ class ApprovalQuestion(Question[Approval]):
     def _consequences(self) -> str:
         price = f" One use costs {money(self._wanted.price_nano)}." if self._wanted.price_nano else ""
         return f"{visible(self._wanted.reason)}{price}"
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """The beginning of a text, made safe to show, and how much there is besides."""
-
-    text: str
-    more: str
-
-    @classmethod
-    def of(cls, text: str, lines: int) -> "Folded":
-        """So many lines of the text, and of lines without end no more than there is room for."""
-        first = "\n".join(text.split("\n", lines)[:lines])
-        shown = first[: lines * _PER_LINE]
-        beyond = text.count("\n") - shown.count("\n")
-        more = counted(beyond, "more line") if beyond else counted(len(text) - len(shown), "more character")
-        return cls(visible(shown), f"  … {more}" if len(shown) < len(text) else "")
-
-    def beside(self, indent: int) -> str:
-        """The text with its further lines indented."""
-        return self.text.replace("\n", "\n" + " " * indent)
 
 
 def _diff(changes: str) -> Content:

@@ -10,7 +10,7 @@ from ecoshell.tui.prompt.prompt import Prompt
 if TYPE_CHECKING:  # the questions are loaded when the first is asked
     from ecoshell.agent.person import Approval, CostChoice, LimitChoice, Trust
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
-    from ecoshell.tui.asking.questions import Question
+    from ecoshell.tui.questions import Question
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class QuestionSpot(Vertical):
             self.children[0].focus()
 
 
-class ScreenPerson:
+class ScreenUserInterface:
     """Asks in the spot."""
 
     def __init__(self, spot: QuestionSpot) -> None:
@@ -59,24 +59,24 @@ class ScreenPerson:
 
     async def approve(self, wanted: "ApprovalWanted") -> "Approval":
         """Ask whether a call may run, and with which arguments."""
-        from ecoshell.tui.asking.approval import ApprovalQuestion
+        from ecoshell.tui.approval import ApprovalQuestion
 
         return await self._spot.ask(ApprovalQuestion(wanted))
 
     async def at_limit(self, hit: "LimitHit") -> "LimitChoice":
         """Ask what to do at a limit."""
-        from ecoshell.tui.asking.money import LimitQuestion
+        from ecoshell.tui.questions import LimitQuestion
 
         return await self._spot.ask(LimitQuestion(hit))
 
     async def at_cost(self, wanted: "CostWanted") -> "CostChoice":
         """Ask whether an expensive step may go on."""
-        from ecoshell.tui.asking.money import CostQuestion
+        from ecoshell.tui.questions import CostQuestion
 
         return await self._spot.ask(CostQuestion(wanted))
 
     async def trust(self, wanted: "TrustWanted") -> "Trust":
         """Ask whether a project's instructions may be followed."""
-        from ecoshell.tui.asking.trust import TrustQuestion
+        from ecoshell.tui.questions import TrustQuestion
 
         return await self._spot.ask(TrustQuestion(wanted))

@@ -1,7 +1,7 @@
 """What the panels know: a session's events, past and present, and where the shell last said that it stands."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from ecoshell.budget.caps import CapState
@@ -16,26 +16,111 @@ from ecoshell.events import (
     NodeChanged,
     PlanChanged,
     StepStarted,
+    Taken,
     ToolRegistered,
     ToolsOffered,
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.messages import Usage
+from ecoshell.options import ROLES
 from ecoshell.sessions.branching import Branching
-from ecoshell.tui.side.role_use import RoleUse, Thinker, in_order
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing, ToolRow
 
+
+Thinker = tuple[str, str]
+"""A role and the model that plays it."""
+Basis = Literal["price", "tokens", "time"]
+"""What shares are shares of."""
+_ORDER = {role: place for place, role in enumerate(ROLES)}
+_MICROSECONDS = 1_000_000
 Section = Literal["budget", "plan", "tools", "roles"]
-"""A part of the board that an event may change."""
+"""A part of the state that an event may change."""
 _NOTHING: frozenset[Section] = frozenset()
 _BUDGET: frozenset[Section] = frozenset({"budget"})
 _PLAN: frozenset[Section] = frozenset({"plan"})
 _TOOLS: frozenset[Section] = frozenset({"tools"})
 _ROLES: frozenset[Section] = frozenset({"roles"})
 _EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class RoleUse:
+    """What one model has been paid and has taken in one role; an unknown price makes the sum unknown."""
+
+    role: str
+    model: str
+    calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    spent_nano: int | None = 0
+    seconds: float = 0.0
+    estimated: bool = False
+    """Whether a part of the usage is an estimate, as of calls that reported none."""
+    estimated_nano: bool = False
+    """Whether a part of the price is."""
+
+    @property
+    def thinker(self) -> Thinker:
+        return self.role, self.model
+
+    def plus(self, call: BudgetSettled) -> "RoleUse":
+        """The same with one more call."""
+        taken = Taken(self.spent_nano, self.usage, self.estimated, self.estimated_nano).plus(call)
+        return replace(
+            self,
+            calls=self.calls + 1,
+            usage=taken.usage,
+            spent_nano=taken.nano,
+            seconds=self.seconds + call.seconds,
+            estimated=taken.estimated,
+            estimated_nano=taken.estimated_nano,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares in percent, 100 together."""
+
+    basis: Basis
+    why: str
+    """Why they are not of the price; empty where they are."""
+    percent: tuple[int, ...]
+    """One for each use, in the order of the uses."""
+
+
+def in_order(uses: Iterable[RoleUse]) -> list[RoleUse]:
+    """The planner first, then the caller and the summarizer; others as they come."""
+    return sorted(uses, key=lambda use: _ORDER.get(use.role, len(_ORDER)))
+
+
+def shares(uses: Sequence[RoleUse]) -> Shares | None:
+    """Shares of the price, where it is known and not zero, else of the tokens, else of the time; None without calls."""
+    prices = [use.spent_nano for use in uses]
+    known = [price for price in prices if price is not None]
+    if len(known) == len(prices) and any(known):
+        return Shares("price", "", _in_percent(known))
+    why = "free of charge" if len(known) == len(prices) else "price unknown"
+    tokens = [use.usage.total for use in uses]
+    if any(tokens):
+        return Shares("tokens", why, _in_percent(tokens))
+    times = [round(use.seconds * _MICROSECONDS) for use in uses]
+    return Shares("time", why, _in_percent(times)) if any(times) else None
+
+
+def _in_percent(parts: Sequence[int]) -> tuple[int, ...]:
+    """Whole percent that add up to 100: what rounding down leaves goes to the largest remainders, of equals the first.
+
+    The parts are not negative, and at least one is more than nothing.
+    """
+    whole = sum(parts)
+    percent = [100 * part // whole for part in parts]
+    by_remainder = sorted(range(len(parts)), key=lambda at: -(100 * parts[at] % whole))
+    for at in by_remainder[: 100 - sum(percent)]:
+        percent[at] += 1
+    return tuple(percent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +139,7 @@ class ToolState:
         return bool(self.by)
 
 
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    tokens: int
-    by: str
-    turn: int
-    step: int
-
-
-class Board:
+class PanelState:
     """Hears every event of a session in its order and sums up what panels show; knows no screen."""
 
     def __init__(self) -> None:
@@ -91,7 +168,8 @@ class Board:
         self.plan_whole = 0
         """What the caps, as they are now, left the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}
-        self._registrations: dict[str, _Registration] = {}
+        self._registrations: dict[str, tuple[ToolRegistered, int]] = {}
+        """What was heard of registrations, and in which turn."""
 
     def rest(self) -> None:
         """Take it that nothing is under way, as after the events of a process that is gone, and its plan with it."""
@@ -123,8 +201,8 @@ class Board:
         before, self.standing = self.standing, standing
         caps_before, self.caps = self.caps, tuple(caps)
         known = {tool.name for tool in standing.tools if tool.registered}
-        for name, registration in list(self._registrations.items()):
-            if name not in known and not (self.running and registration.turn == self.turn):
+        for name, (_, turn) in list(self._registrations.items()):
+            if name not in known and not (self.running and turn == self.turn):
                 del self._registrations[name]
         planned, plan_before = standing.planned, self.plan
         if planned is not None and not self.running:
@@ -173,14 +251,15 @@ class Board:
         if self.standing is None:
             return 0
         fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
-        return self.standing.context_tokens + sum(self._registrations[row.name].tokens for row in fresh)
+        return self.standing.context_tokens + sum(self._registrations[row.name][0].tokens for row in fresh)
 
     def _state(self, row: "ToolRow") -> ToolState:
         heard = self._registrations.get(row.name)
         if heard is None:
             by = (row.by or "user") if row.registered else ""
             return ToolState(row.name, row.tokens, row.description, by)
-        return ToolState(row.name, row.tokens, row.description, heard.by, heard.turn, heard.step)
+        event, turn = heard
+        return ToolState(row.name, row.tokens, row.description, event.by, turn, event.step)
 
     def _hear_thinking(self, event: StepStarted | BudgetHeld | BudgetSettled | CallStarted) -> frozenset[Section]:
         if isinstance(event, CallStarted):
@@ -217,7 +296,7 @@ class Board:
     def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered | BranchLeft) -> frozenset[Section]:
         match event:
             case ToolRegistered():
-                self._registrations[event.name] = _Registration(event.tokens, event.by, self.turn, event.step)
+                self._registrations[event.name] = event, self.turn
             case ToolUnregistered():
                 self._registrations.pop(event.name, None)
             case BranchLeft():

@@ -1,20 +1,26 @@
-"""The roles panel: who thinks, with which model, what that has cost, and which share of the turn each role has."""
+"""The budget panel and the roles panel: what may be spent and is, who thinks, and what that has cost."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
+from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import about
 from ecoshell.models.local_models import name_parts
-from ecoshell.tui.figures import duration, money, tokens
-from ecoshell.tui.side.board import Board
-from ecoshell.tui.side.panel import Panel
-from ecoshell.tui.side.role_use import RoleUse, Shares, Thinker, shares
-from ecoshell.tui.side.sheet import Line, Piece, ends, fit, fit_middle, left, model_name, right
+from ecoshell.tui.side.bars import cap_word, tightest
+from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
+from ecoshell.tui.side.panel_state import PanelState, RoleUse, Shares, Thinker, shares
+from ecoshell.tui.text import amount, duration, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
 
+if TYPE_CHECKING:
+    from ecoshell.agent.shell import Standing
+
+
+_WORDS = 8
+_TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
 _TABLE_FROM = 72
 """Columns from which on the numbers of all roles stand below each other."""
 _ROOMY_FROM = 34
@@ -26,36 +32,104 @@ _THINKS, _SIGN_OF_WHO_THINKS = "thinking", "◦"
 _NOT_ASKED, _NONE_PAID = "not asked yet", "no call is paid yet"
 
 
-def roles_lines(board: Board, width: int, *, session: bool = False) -> list[Line]:
+def cap_lines(cap: CapState, width: int) -> list[Line]:
+    """One cap: what is left of it, a bar (full blocks are spent, half-toned ones held), and the amounts."""
+    word = cap_word(cap)
+    used = percent(cap.spent + cap.held, cap.limit)
+    drawn = bar(((cap.spent, "█"), (cap.held, "▒")), cap.limit, max(0, width - len(used) - 1 - _WORDS))
+    left = tokens(cap.left) if cap.unit == "tokens" else money(cap.left)
+    return [
+        ends((visible_line(cap.scope), "strong"), (f"{left} left of {amount(cap.limit, cap.unit)}", "text"), width),
+        ((drawn, _TONES[word]), (f" {used}", "text"), (f" {word}", _TONES[word])),
+        ((fit(f"spent {amount(cap.spent, cap.unit)} · held {amount(cap.held, cap.unit)}", width), "muted"),),
+    ]
+
+
+def budget_lines(state: PanelState, width: int) -> list[Line]:
+    """Every cap, and what the session has cost."""
+    standing = state.standing
+    if standing is None:
+        return [(("known once the session is open", "muted"),)]
+    lines: list[Line] = [line for cap in state.caps for line in cap_lines(cap, width)]
+    if not lines:
+        lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
+    held = _both(state.held_nano, state.held_tokens) if state.held_tokens or state.held_nano else "nothing"
+    return [
+        *lines,
+        row("next step", _next_step(standing.next_nano, standing.next_tokens), width),
+        row("held now", held, width),
+        row("so far", _so_far(standing), width),
+    ]
+
+
+def _so_far(standing: "Standing") -> str:
+    """What the session took; caps count more of it where calls reported no usage."""
+    spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
+    return f"{spent} · {about(tokens(standing.used_tokens), estimated=standing.estimated)} tok"
+
+
+def _next_step(nano: int | None, most: int | None) -> str:
+    if most is None:
+        return "not known yet"
+    return f"≤ {tokens(most)} tok, price unknown" if nano is None else f"≤ {_both(nano, most)}"
+
+
+def _both(nano: int | None, used: int) -> str:
+    return f"{money(nano)} · {tokens(used)} tok"
+
+
+class BudgetPanel(Panel):
+    """Every cap with what is spent, held and left of it, and what the session has cost."""
+
+    NAME = "budget"
+    HELP = (
+        "What may be spent, and what is. Held is reserved for a call that runs. "
+        "/budget sets caps, /cost shows what was paid for; enter folds the panel."
+    )
+
+    def lines(self, width: int) -> list[Line]:
+        return budget_lines(self.state, width)
+
+    def gist(self) -> str:
+        if not self.folded or self.state.standing is None:
+            return ""
+        cap = tightest(self.state.caps)
+        if cap is None:
+            return "no cap"
+        word = cap_word(cap)
+        return f"{amount(cap.left, cap.unit)} left{f' · {word}' if word else ''}"
+
+
+def roles_lines(state: PanelState, width: int, *, session: bool = False) -> list[Line]:
     """Who has thought in the turn or in the session, and who will; who does now is marked by a sign and a word."""
-    uses = board.uses(session=session)
+    uses = state.uses(session=session)
     if not uses:
         return [(("nobody has thought yet", "muted"),)]
     shared = shares(uses)
     parts = shared.percent if shared else (0,) * len(uses)
-    percent = [f"{part} %" if shared and use.calls else "" for use, part in zip(uses, parts, strict=True)]
-    lines = [_caption(board, shared, width, session=session)] if board.turn else []
+    percents = [f"{part} %" if shared and use.calls else "" for use, part in zip(uses, parts, strict=True)]
+    lines = [_caption(state, shared, width, session=session)] if state.turn else []
     if width >= _TABLE_FROM:
-        return [*lines, *_table(board, list(zip(uses, percent, strict=True)), width)]
-    entries = (_entry(use, part, width, board.thinking) for use, part in zip(uses, percent, strict=True))
+        return [*lines, *_table(state, list(zip(uses, percents, strict=True)), width)]
+    entries = (_entry(use, part, width, state.thinking) for use, part in zip(uses, percents, strict=True))
     return [*lines, *(line for entry in entries for line in entry)]
 
 
-def _caption(board: Board, shared: Shares | None, width: int, *, session: bool) -> Line:
+def _caption(state: PanelState, shared: Shares | None, width: int, *, session: bool) -> Line:
     """Of what the numbers are, and of what the shares."""
-    of = "session" if session else f"turn {board.turn}"
+    of = "session" if session else f"turn {state.turn}"
     if shared is None:
         return ends((of, "strong"), (_NONE_PAID, "muted"), width)
     why = f", {shared.why}" if shared.why and width >= _ROOMY_FROM else ""
     return ends((of, "strong"), (f"% of {shared.basis}{why}", "muted"), width)
 
 
-def _entry(use: RoleUse, percent: str, width: int, thinking: Thinker | None) -> list[Line]:
+def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> list[Line]:
     """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens."""
     thinks = use.thinker == thinking
     role = visible_line(use.role)
     model, adapter = (visible_line(part) for part in name_parts(use.model))
-    share = f" {percent:>5}" if percent else ""
+    share = f" {part:>5}" if part else ""
     room = width - 2 - cell_len(role) - len(share)
     name = left(f"  {model_name(model, room - 2)}", room)
     lines: list[Line] = [(_sign(use, thinks=thinks), (role, "strong"), (name, "text"), (share, "text"))]
@@ -80,13 +154,13 @@ def _used(use: RoleUse, width: int, *, thinks: bool) -> list[Line]:
     ]
 
 
-def _table(board: Board, rows: list[tuple[RoleUse, str]], width: int) -> list[Line]:
+def _table(state: PanelState, rows: list[tuple[RoleUse, str]], width: int) -> list[Line]:
     """Two lines for each role: its numbers below each other, and its model and adapter."""
     room = width - 2 - sum(columns for _, columns in _HEADS)
     lines: list[Line] = [((f"  {left('role', room)}{''.join(right(text, size) for text, size in _HEADS)}", "muted"),)]
-    for use, percent in rows:
-        thinks = use.thinker == board.thinking
-        numbers = _numbers(use, percent, thinks=thinks)
+    for use, part in rows:
+        thinks = use.thinker == state.thinking
+        numbers = _numbers(use, part, thinks=thinks)
         lines.append((_sign(use, thinks=thinks), (left(visible_line(use.role), room), "strong"), *numbers))
         model, adapter = (visible_line(part) for part in name_parts(use.model))
         behind = f"  {_adapter(adapter, width // 2 - 4)}" if adapter else ""
@@ -94,7 +168,7 @@ def _table(board: Board, rows: list[tuple[RoleUse, str]], width: int) -> list[Li
     return lines
 
 
-def _numbers(use: RoleUse, percent: str, *, thinks: bool) -> tuple[Piece, ...]:
+def _numbers(use: RoleUse, part: str, *, thinks: bool) -> tuple[Piece, ...]:
     """What stands in the columns; a word in the place of the time says who thinks."""
     *_, (_, time), (_, share) = _HEADS
     before = sum(columns for _, columns in _HEADS) - time - share
@@ -107,7 +181,7 @@ def _numbers(use: RoleUse, percent: str, *, thinks: bool) -> tuple[Piece, ...]:
     price = "unknown" if use.spent_nano is None else _price(use)
     cells = (str(use.calls), read, tokens(used.cached), written, price)
     numbers = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
-    return ((numbers, "text"), taken, (right(percent, share), "text"))
+    return ((numbers, "text"), taken, (right(part, share), "text"))
 
 
 def _price(use: RoleUse) -> str:
@@ -133,16 +207,16 @@ class RolesPanel(Panel):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("t", "scope", "scope")]
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, state: PanelState) -> None:
         self._session = False
         """Whether numbers are of the whole session."""
-        super().__init__(board)
+        super().__init__(state)
 
     def lines(self, width: int) -> list[Line]:
-        return roles_lines(self.board, width, session=self._session)
+        return roles_lines(self.state, width, session=self._session)
 
     def gist(self) -> str:
-        return f"{visible_line(self.board.thinking[0])} is thinking" if self.board.thinking else ""
+        return f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
 
     def action_scope(self) -> None:
         """Show the numbers of the whole session in the place of the turn's, or the other way round."""

@@ -1,1 +1,0 @@
-"""Questions to the person, asked in place."""

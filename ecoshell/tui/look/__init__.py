@@ -1,1 +1,0 @@
-"""Colours: themes and what is done without any."""

@@ -1,0 +1,69 @@
+"""Numbers as a person reads them on a screen, and texts set in the cells that a terminal gives them."""
+
+from rich.cells import cell_len, set_cell_size
+
+from ecoshell.budget.money import Unit, amount_text
+
+
+def money(nano: int | None) -> str:
+    """Nano-dollars, as everywhere; unknown says so."""
+    return "price unknown" if nano is None else amount_text(nano, "usd")
+
+
+def tokens(count: int) -> str:
+    """A count of tokens in few letters: `812`, `1.9k`, `14k`, `2.1M`."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            short = f"{count / size:.1f}" if count < 10 * size else f"{count // size}"
+            return f"{short.removesuffix('.0')}{letter}"
+    return str(count)
+
+
+def amount(value: int, unit: Unit) -> str:
+    """A part of a cap, in the cap's unit."""
+    return money(value) if unit == "usd" else f"{tokens(value)} tok"
+
+
+def duration(seconds: float) -> str:
+    """A time: `12 ms`, `2.1 s`, `3 min 20 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def fit(text: str, width: int) -> str:
+    """The text in at most `width` cells; what is cut off is told by an ellipsis."""
+    if cell_len(text) <= width:
+        return text
+    return f"{set_cell_size(text, width - 1).rstrip()}…" if width > 0 else ""
+
+
+def fit_middle(text: str, width: int) -> str:
+    """The text in at most `width` cells, its middle left out: names of tools differ at their ends."""
+    if cell_len(text) <= width:
+        return text
+    tail = max(0, (width - 1) * 2 // 5)
+    start = set_cell_size(text, max(0, width - 1 - tail)).rstrip()
+    end = set_cell_size(text[::-1], tail).strip()[::-1]
+    return f"{start}…{end}" if width > 0 else ""
+
+
+def left(text: str, width: int) -> str:
+    """The text at the left of exactly `width` cells."""
+    return set_cell_size(fit(text, width), max(0, width))
+
+
+def right(text: str, width: int) -> str:
+    """The text at the right of exactly `width` cells."""
+    shown = fit(text, width)
+    return " " * (width - cell_len(shown)) + shown
+
+
+def model_name(name: str, width: int) -> str:
+    """A model's name in at most `width` cells; of a file's path the end says the most."""
+    if cell_len(name) <= width or "/" not in name:
+        return fit(name, width)
+    kind, colon, path = name.partition(":")
+    return fit(f"{kind}:…/{path.rpartition('/')[2]}" if colon else f"…/{name.rpartition('/')[2]}", width)
