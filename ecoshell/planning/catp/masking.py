@@ -68,8 +68,8 @@ class Draft:
         kind, number = choice
         if kind == "tool":
             for tool, one in self._rules.class_of.items():
-                node = Node(tool, index=self._uses[tool] + 1)
-                if one == number and (self._problem.uses is None or node.index <= self._problem.uses):
+                if one == number and (self._problem.uses is None or self._uses[tool] < self._problem.uses):
+                    node = Node(tool, index=self._uses[tool] + 1)
                     yield f"[{token_word(node)}]", node
         else:
             yield f"<{token_word(self._nodes[number])}>" if kind == "node" else _SIGNS[kind], None

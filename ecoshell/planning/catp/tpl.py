@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from ecoshell.planning.catp.plan import (
@@ -87,6 +87,7 @@ def _waits(node: Node, words: dict[str, str], around: str = "{}", between: str =
     return between.join(around.format(words[label]) for label in node.after)
 
 
+@lru_cache(maxsize=4096)
 def token_word(node: Node) -> str:
     """A node's label within the brackets of a token: bare, or quoted where it could be taken for something else."""
     label = _written_label(node)
