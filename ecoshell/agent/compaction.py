@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ecoshell.agent.kit import Cast, Kit
+from ecoshell.agent.dependencies import Cast, Kit
 from ecoshell.agent.memory import Memory, summary_messages
 from ecoshell.budget.price import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError

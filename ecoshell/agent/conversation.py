@@ -7,10 +7,10 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ecoshell.agent.attempts import Attempts
-from ecoshell.agent.cashier import Cashier
+from ecoshell.agent.attempts import Attempts, Tally
 from ecoshell.agent.compaction import Compaction
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
+from ecoshell.agent.dependencies import Kit
 from ecoshell.agent.graph.costs import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
@@ -18,6 +18,7 @@ from ecoshell.agent.guards import (
     Approved,
     Known,
     Logged,
+    Meta,
     Paid,
     Registered,
     Repeated,
@@ -25,17 +26,14 @@ from ecoshell.agent.guards import (
     Source,
     Told,
 )
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
-from ecoshell.agent.meta import Meta
+from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import Offer, make_offer
-from ecoshell.agent.outlook import next_view
 from ecoshell.agent.plan.guard import Judged, Planned
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.recording import Recorder
-from ecoshell.agent.tally import Tally
+from ecoshell.agent.spending import Cashier
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation

@@ -1,25 +1,26 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
 Order: meta-tools → judged → told → known → not made before → in the plan → registered → affordable → approved → logged
-→ paid → the tool itself.
+→ paid → the tool itself. The two that go by the plan are in `plan.guard`.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
 
-from ecoshell.agent.approval import Approvals, Petition, Ruling
-from ecoshell.agent.deeds import Guess
-from ecoshell.agent.kit import Log
+from ecoshell.agent.approval import Approvals, Guess, Petition, Ruling
+from ecoshell.agent.dependencies import Log, Purse
 from ecoshell.agent.plan.tool_costs import Thought
-from ecoshell.agent.purse import Purse
 from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog.search import Ranker
 from ecoshell.errors import LimitReached, StoreError
-from ecoshell.events import CallFinished, CallStarted, Emit
-from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
+from ecoshell.events import CallFinished, CallStarted, Emit, ToolRegistered
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Footprint, Observation, ToolDocument
 from ecoshell.models.base import Traits
 from ecoshell.planning.catp.price import TABLE_B2
 from ecoshell.secrecy import masked
@@ -37,6 +38,9 @@ _OTHERS_NAMED = 6
 """Other tools that a model is reminded of when a call is refused."""
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
+AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
+"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
+SEARCH_RESULTS = 10
 
 
 @dataclass(slots=True)
@@ -72,10 +76,6 @@ class Scene:
     def step(self) -> int:
         """The number of the step this call belongs to, from 1."""
         return len(self.path.steps) + 1
-
-
-AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
-"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
 
 
 class Source(Protocol):
@@ -364,3 +364,74 @@ def unknown_tool(name: str, catalog: Catalog) -> str:
     closest = catalog.closest(name)
     hint = f" The closest names are {', '.join(closest)}." if closest else ""
     return f"There is no tool called {name!r}.{hint}"
+
+
+class Forbidding(Protocol):
+    """What stands in the way of tools."""
+
+    @property
+    def forbidden(self) -> Container[str]:
+        """Tools that may not be used now, whoever asks."""
+        ...
+
+    async def refusal(self, tool: str, scene: Scene) -> str:
+        """Why a tool may not be used, or registered, now; empty where it may."""
+        ...
+
+
+class Meta:
+    """Answers the meta-tools itself and passes every other call on: registering, searching, `tool_call` (SPEC §1)."""
+
+    def __init__(
+        self,
+        inner: Source,
+        *,
+        catalog: Catalog,
+        ranker: Ranker,
+        presentation: Presentation,
+        measure: Callable[[ToolDocument], tuple[int, bool]],
+        plan: Forbidding,
+    ) -> None:
+        """`measure` counts the tokens of a document and says whether the count is exact."""
+        self._plan = plan
+        self._inner = inner
+        self._catalog = catalog
+        self._ranker = ranker
+        self._presentation = presentation
+        self._measure = measure
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        if call.name == TOOL_REGISTER:
+            return await self._register(call, scene)
+        if call.name == TOOL_SEARCH:
+            found = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
+            return self._told(call, scene, found)
+        if call.name == TOOL_CALL:
+            return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
+        return await self._inner.act(call, scene)
+
+    async def _register(self, call: Call, scene: Scene) -> Observation:
+        name = str(call.arguments.get("tool_name", ""))
+        if name not in self._catalog:
+            return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
+        if name in scene.registered:
+            return self._told(call, scene, Observation(f"{name} is registered already; call it."))
+        if refusal := await self._plan.refusal(name, scene):
+            return self._told(call, scene, refuse("forbidden", refusal))
+        document = self._catalog.document(name)
+        tokens, exact = self._measure(document)
+        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))
+        return Observation(self._presentation.registration_result(document))
+
+    def _search(self, query: str) -> Observation:
+        forbidden = self._plan.forbidden
+        ranked = (name for name, _ in self._ranker.rank(query) if name not in forbidden)
+        found = list(islice(ranked, SEARCH_RESULTS))
+        if not found:
+            return Observation(f"No tool fits {query!r}.", ok=False)
+        return Observation("Tools that fit, best first: " + ", ".join(found))
+
+    def _told(self, call: Call, scene: Scene, seen: Observation) -> Observation:
+        scene.emit(CallStarted(call.id, call.name, call.arguments, role=scene.role))
+        scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+        return seen

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.errors import BudgetError, EcoshellError, ModelBroken, ModelError, StoreError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation

@@ -1,9 +1,9 @@
 """What models are told of a session, read from its events: live, resumed and after a kill it is the same."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.context import finished_messages
+from ecoshell.agent.mode import View
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import STABLE, Direct, Presentation, presentation_of
 from ecoshell.catalog.skills import Skill, SkillLibrary
@@ -28,15 +28,49 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import (
-    FINISH,
-    TOOL_REGISTER,
-    Attachment,
-    Call,
-    Message,
-    Observation,
-)
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, Observation
 from ecoshell.strategies.base import Path, Step
+
+_QUESTION = "x" * 200
+"""Stands for a question of usual length."""
+_CUT_KEEPS = 80
+"""Characters an observation keeps when it is cut."""
+_NEVER_CUT = META_TOOLS - {TOOL_CALL}
+"""Calls whose results are documents, or short."""
+
+
+def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
+    """The turn as messages: the opening, then for each step what the assistant called and what came of it."""
+    messages = [Message("user", opening)]
+    for step in path.steps:
+        messages.append(Message("assistant", step.rationale, step.call))
+        messages.append(Message("tool", step.observation.told, step.call))
+    return tuple(messages)
+
+
+def finished_messages(opening: str, path: Path, answer: str) -> tuple[Message, ...]:
+    """A turn that is over, as later turns see it."""
+    return (*path_messages(opening, path), Message("assistant", answer))
+
+
+def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
+    """The messages with the oldest observations cut until `enough` says so; documents are never cut (SPEC §4)."""
+    if enough(messages):
+        return messages
+    shortened = list(messages)
+    for index, message in enumerate(messages):
+        if message.speaker != "tool" or (message.call and message.call.name in _NEVER_CUT):
+            continue
+        shortened[index] = replace(message, text=_cut(message.text))
+        if enough(tuple(shortened)):
+            break
+    return tuple(shortened)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= 2 * _CUT_KEEPS:
+        return text
+    return f"{text[:_CUT_KEEPS]} [cut: {len(text) - _CUT_KEEPS} characters, to make room]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,3 +416,30 @@ def fenced(text: str) -> str:
     while marks in text:
         marks += "`"
     return f"{marks}\n{text}\n{marks}" if not text.endswith("\n") else f"{marks}\n{text}{marks}"
+
+
+def next_view(
+    memory: Memory,
+    catalog: Catalog,
+    question: str = _QUESTION,
+    *,
+    names: Sequence[str] | None = None,
+    context: str = "",
+) -> View:
+    """What a model would be shown if this question, or one of usual length, came now.
+
+    `names` are listed, else all; `context` is what it would be told of where it works.
+    """
+    documents = [catalog.document(name) for name in memory.library.names if name in catalog]
+    untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
+    unseen = [document for document in documents if document.name not in memory.shown.documents]
+    listing = memory.presentation.opening(untold, unseen)
+    return View(
+        path=Path(question),
+        opening=opening_text(listing, question, context=context),
+        history=memory.messages,
+        contexts=memory.contexts,
+        known=catalog.names,
+        registered=tuple(documents),
+        presentation=memory.presentation,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Kit
 from ecoshell.agent.memory import Shown
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of

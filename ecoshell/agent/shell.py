@@ -1,30 +1,141 @@
 """The shell every interface holds: the conversation of the moment, and the way to others."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
-from ecoshell.agent.dossier import Dossier, registered_since
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.outlook import of_step
+from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.mode import of_step
 from ecoshell.agent.person import Person
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, StoreError, UsageError
-from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, Notice, PlanChanged
-from ecoshell.messages import Attachment, Observation, ToolDocument
+from ecoshell.events import (
+    BudgetChanged,
+    CallMarked,
+    CommandRan,
+    ContextTold,
+    Event,
+    Notice,
+    PlanChanged,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnStarted,
+)
+from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
 from ecoshell.models.listing import ModelRow
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions.export import as_json, as_markdown, write_new
+from ecoshell.sessions.store import SessionInfo, SessionStore
 from ecoshell.tools.threads import in_thread
+from ecoshell.tools.undo import UndoLog
 from ecoshell.worker import warm_worker
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session and what it has cost, as people are shown it; `spent_nano` is None when no price of it is known."""
+
+    info: SessionInfo
+    spent_nano: int | None
+    calls: int
+    """Model calls."""
+    current: bool
+    """Whether it is the one being talked in."""
+    estimated: bool = False
+    """Whether a part of what it has cost is an estimate."""
+
+
+class Archive:
+    """All sessions of the user; `current` gives the id of the one being talked in. Raises StoreError and UsageError."""
+
+    def __init__(self, store: SessionStore, ledger: Ledger, *, undo: UndoLog, current: Callable[[], str]) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._undo = undo
+        self._current = current
+
+    async def rows(self, limit: int = 1000) -> list[SessionRow]:
+        """The sessions in which anything happened, the last used first."""
+        return await asyncio.to_thread(self._rows, limit)
+
+    async def rename(self, session: str, title: str) -> None:
+        """Give a session another title."""
+        await asyncio.to_thread(self._store.rename, session, title)
+
+    async def delete(self, session: str) -> None:
+        """Remove a session and all that happened in it; what it cost stays in the ledger."""
+        if session == self._current():
+            raise UsageError("This is the session you are in.", fix="Begin or resume another one, then delete it.")
+        await asyncio.to_thread(self._store.delete, session)
+        await asyncio.to_thread(self._undo.forget_session, session)
+
+    async def export(self, session: str, file: Path, *, running: bool = False) -> None:
+        """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
+        await asyncio.to_thread(self._export, session, file, running)
+
+    def _rows(self, limit: int) -> list[SessionRow]:
+        costs = {row.key: row for row in self._ledger.rows("session")}
+        current = self._current()
+        return [
+            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
+            if (cost := costs.get(info.id))
+            else SessionRow(info, 0, 0, info.id == current)
+            for info in self._store.list(limit)
+        ]
+
+    def _export(self, session: str, file: Path, running: bool) -> None:
+        write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
+        write_new(file, write(self._store.events(session), self._store.info(session)))
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """When a tool was registered: seconds since 1970, the turn (0 before the first) and the step in it."""
+
+    at: float
+    turn: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """A tool as a person looks it up; `why` is empty until a turn has decided on it."""
+
+    document: ToolDocument
+    effects: tuple[Effect, ...]
+    price_nano: int
+    tokens: int
+    exact: bool
+    by: str
+    """Who registered it (agent, user, upfront); empty while nobody has."""
+    since: Since | None
+    why: str
+
+
+def registered_since(name: str, events: Iterable[tuple[float, Event]]) -> Since | None:
+    """When the tool was registered, read from a session's events; None when it is not any more, or never was."""
+    found: Since | None = None
+    turn = 0
+    for at, event in events:
+        match event:
+            case TurnStarted():
+                turn = event.turn
+            case ToolRegistered() if event.name == name and found is None:
+                found = Since(at, turn, event.step)
+            case ToolUnregistered() if event.name == name:
+                found = None
+            case _:
+                pass
+    return found
 
 
 @dataclass(frozen=True, slots=True)

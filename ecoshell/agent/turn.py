@@ -1,19 +1,31 @@
-"""The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
+"""The driver: runs a strategy's requests against a mode and the guarded tools, from question to answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeVar
 
-from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.branches import Branches
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
-from ecoshell.agent.trail import Trail
+from ecoshell.agent.spending import AnswerNow, Cashier, StopNow
+from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
-from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted, TextArrived
-from ecoshell.messages import FINISH, Call, Observation
+from ecoshell.events import (
+    Answer,
+    BranchLeft,
+    Emit,
+    Event,
+    Notice,
+    Rationale,
+    Status,
+    StepProposed,
+    StepStarted,
+    TextArrived,
+)
+from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
 from ecoshell.sessions.markdown import as_it_is
 from ecoshell.strategies.base import (
     FOUND_MOST,
@@ -37,17 +49,60 @@ from ecoshell.strategies.base import (
     same,
 )
 from ecoshell.strategies.react import onward
+from ecoshell.tools.base import LASTING
 
 T = TypeVar("T")
 Reply = Thought | Observation | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
-
-
 MOST_CALLS = 16
 """Calls of one reply that are made."""
-
 TakeOver = Callable[[str, View], Awaitable[bool]]
 """Asked why a mode has given up and at which view: whether another goes on from there."""
+
+
+class Trail:
+    """The path that is followed, and the best one seen; says so when another path is followed from now on."""
+
+    def __init__(self, question: str, catalog: Catalog, emit: Emit) -> None:
+        self.path = Path(question)
+        self.best = self.path
+        """The latest of the paths with the most results: what an answer is written from when the search is over."""
+        self._catalog = catalog
+        self._emit = emit
+
+    def follow(self, path: Path) -> None:
+        """Go on along this path."""
+        self.path = path
+        if path.results >= self.best.results:
+            self.best = path
+
+    def leave(self, to: Path, reason: str) -> None:
+        """Go on from another path, if it is another."""
+        shared = _shared(self.path, to)
+        left = self.path.steps[shared:]
+        if left or len(to.steps) > shared:
+            gone = tuple(name for name in self.path.registered if name not in to.registered)
+            calls = tuple(step.call.id for step in to.steps)
+            self._emit(BranchLeft(calls, len(left), reason, gone))
+            self._warn(left)
+        self.follow(to)
+
+    def _warn(self, left: Sequence[Step]) -> None:
+        """Say which of the calls that are left behind had effects that stay."""
+        lasting = dict.fromkeys(step.call.subject for step in left if self._lasts(step))
+        if lasting:
+            self._emit(Notice(f"What {', '.join(lasting)} did on the way that was left is not undone by going back."))
+
+    def _lasts(self, step: Step) -> bool:
+        if step.observation.refused or step.call.name == TOOL_REGISTER or step.call.subject not in self._catalog:
+            return False
+        return bool(self._catalog.tool(step.call.subject).effects & LASTING)
+
+
+def _shared(one: Path, other: Path) -> int:
+    """How many steps two branches have in common, from the first one on."""
+    pairs = zip(one.steps, other.steps, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
 
 
 async def _nobody(reason: str, view: View) -> bool:

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.deeds import is_trusted
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.approval import is_trusted
+from ecoshell.agent.dependencies import Cast, Purse
 from ecoshell.agent.mode import Mode
-from ecoshell.agent.purse import Purse
 from ecoshell.assembly.inventory import Inventory, introduction
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.assembly.substitutes import Substitutes

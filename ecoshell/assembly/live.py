@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Kit
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly.parts import ask_above, presets_of, roles_of, rules_of
 from ecoshell.assembly.planning import follow_plan

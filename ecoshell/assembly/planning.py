@@ -6,8 +6,8 @@ from contextlib import closing
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.judging import Judge
-from ecoshell.agent.kit import Cast
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import StoreError

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.dependencies import AUTO, MODES, Kit, Purse
 from ecoshell.agent.environment import Environment
-from ecoshell.agent.kit import AUTO, MODES, Kit
 from ecoshell.agent.person import Nobody, Person
-from ecoshell.agent.purse import Purse
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.workbench import Workbench
+from ecoshell.agent.workspace import Workbench
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import (
     ask_above,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from agent_play import Recorder
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.assembly.shell import assemble
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.outlook import Outlook, with_room
+from ecoshell.agent.mode import Outlook, with_room
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice, enough_text
 from ecoshell.assembly.live import take_up
 from ecoshell.budget.caps import CapState

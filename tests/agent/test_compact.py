@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, finish, of, register, say, turn
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.memory import Memory
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.errors import LimitReached, ModelBroken, ModelMissing, UsageError

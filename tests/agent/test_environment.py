@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 from agent_play import Recorder, finish, of, say, turn
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.memory import Memory
 from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFinished
 from ecoshell.models.metered import MeteredModel

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, say
 
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.judging import MAX_TOKENS, Judge
-from ecoshell.agent.kit import Cast
 from ecoshell.budget.gate import Account, Ask, Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.plan.recording import remember
 from ecoshell.agent.plan.tool_costs import Thought

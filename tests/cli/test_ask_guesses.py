@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ecoshell.agent.deeds import TRUSTED_PARAMETERS
+from ecoshell.agent.approval import TRUSTED_PARAMETERS
 from ecoshell.models.gguf_header import parameters
 
 LIMIT_S = 120

@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.drafting import grammar_of_plans, planned, read_plan
 from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.running import Run

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from ecoshell.agent.context import Estimate
 from ecoshell.agent.plan.live import LivePlan
-from ecoshell.agent.steering import Estimate
 from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.messages import Attachment
 from ecoshell.planning.catp.sizes import CostTable

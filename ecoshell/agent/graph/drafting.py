@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.mode import View
 from ecoshell.events import GraphNode, GraphPlanned
 from ecoshell.messages import META_TOOLS

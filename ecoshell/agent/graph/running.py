@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.arguments import direct_call
 from ecoshell.agent.graph.finished import Finished
 from ecoshell.agent.graph.spending import Spending

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Kit
 from ecoshell.errors import ToolError
 from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
 from ecoshell.planning.catp.qop import worth

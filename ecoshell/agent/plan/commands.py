@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, Printed
-from ecoshell.agent.outlook import unpriced
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.plan.choices import PLAN_MODES
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import plan_table, standing_text

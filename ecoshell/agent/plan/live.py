@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.mode import View
-from ecoshell.agent.outlook import used
+from ecoshell.agent.context import Estimate
+from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.mode import View, used
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.forethought import Forethought
 from ecoshell.agent.plan.limits import Limits
@@ -17,7 +17,6 @@ from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.told import Told
 from ecoshell.agent.plan.tool_costs import Thought, ToolCosts
 from ecoshell.agent.printing import amount
-from ecoshell.agent.steering import Estimate
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (

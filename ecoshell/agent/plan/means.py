@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ecoshell.agent.mode import Foreseen, ForeseenCall
-from ecoshell.agent.outlook import of_aside, used
+from ecoshell.agent.mode import Foreseen, ForeseenCall, of_aside, used
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
 from ecoshell.budget.money import Unit

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.mode import Foreseen, View
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.means import Means, expected_step, means

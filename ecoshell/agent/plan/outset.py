@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Kit
 from ecoshell.agent.mode import View
 from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash

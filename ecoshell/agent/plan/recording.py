@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from ecoshell.agent.dependencies import Kit
 from ecoshell.agent.guards import Scene
-from ecoshell.agent.kit import Kit
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.errors import StoreError

@@ -5,7 +5,7 @@ import asyncio
 import sys
 from typing import Any
 
-from ecoshell.agent.outlook import unpriced
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.text import plan_table, standing_text
 from ecoshell.assembly.viewing import assemble_view, caps_of

@@ -9,7 +9,7 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.agent.purse import Purse
+from ecoshell.agent.dependencies import Purse
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate

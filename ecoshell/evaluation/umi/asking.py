@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.dependencies import Cast, Purse
 from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
-from ecoshell.agent.purse import Purse
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ecoshell.agent.dependencies import Purse
 from ecoshell.agent.mode import Mode
-from ecoshell.agent.purse import Purse
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.evaluation.umi.asking import view_of

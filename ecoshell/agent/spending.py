@@ -5,20 +5,67 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ecoshell.agent.alternatives import alternatives
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.mode import ForeseenCall, Mode, View
-from ecoshell.agent.outlook import of_conclusion, of_step, unpriced, used
+from ecoshell.agent.dependencies import Cast, Kit
+from ecoshell.agent.mode import ForeseenCall, Mode, View, of_conclusion, of_step, unpriced, used, with_room
 from ecoshell.agent.person import CostChoice, LimitChoice, Nobody
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.limits import fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
-from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, Notice
+from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, ModelOffer, Notice
 from ecoshell.messages import Usage
 
+MOST = 5
+"""Models offered at once."""
 SHORT_ANSWER = 64
 """Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
+
+
+async def alternatives(kit: Kit, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+    """Models for which the caps have room, or that are cheaper than the present one; the cheapest first."""
+    casts = await asyncio.to_thread(_others, kit)
+    try:
+        return await asyncio.to_thread(_offers, kit, casts, view, caps)
+    finally:
+        for other in casts:
+            await other.aclose()
+
+
+def _others(kit: Kit) -> list[Cast]:
+    """Other models that can be had, each to do everything there is; nothing of them is loaded.
+
+    Of several that play now, each could go on alone.
+    """
+    casts: list[Cast] = []
+    own = [model.traits.name for model in kit.cast.models] if kit.cast.players else []
+    for name in dict.fromkeys((*own, *kit.caster.substitutes(kit.model))):
+        try:
+            casts.append(kit.caster.cast(name, kit.cast.mode.name))
+        except EcoshellError:  # a file that is gone or a missing key: one offer less
+            continue
+    return casts
+
+
+def _offers(kit: Kit, casts: Sequence[Cast], view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+    present = of_step(kit.cast.mode.foresee(view)).nano
+    offers = [_offer(other, kit, view, caps) for other in casts]
+    useful = [offer for offer in offers if offer.fits or _cheaper(offer.most_nano, present)]
+    return tuple(sorted(useful, key=_rank)[:MOST])
+
+
+def _offer(other: Cast, kit: Kit, view: View, caps: Sequence[CapState]) -> ModelOffer:
+    traits, foreseen = other.model.traits, other.mode.foresee(view)
+    step = of_step(foreseen)
+    fits = with_room(caps, kit.cast.mode.aside, step + of_conclusion(foreseen))
+    return ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits)
+
+
+def _cheaper(nano: int | None, present: int | None) -> bool:
+    return nano is not None and (present is None or nano < present)
+
+
+def _rank(offer: ModelOffer) -> tuple[bool, bool, int, str]:
+    return not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name
 
 
 class AnswerNow(Exception):
