@@ -159,7 +159,7 @@ class Approvals:
     """Decides on calls; remembers what is allowed for the session, and hands on what is allowed for the project."""
 
     def __init__(
-        self, rules: Rules, person: Callable[[], Person], *, granted: Iterable[str], remember: Callable[[str], None]
+        self, rules: Rules, person: Person, *, granted: Iterable[str], remember: Callable[[str], None]
     ) -> None:
         """`granted` is what this project allowed before, `remember` keeps what it allows from now on."""
         self._rules = rules
@@ -232,7 +232,7 @@ class Approvals:
         while True:
             wanted = masked(await in_thread(functools.partial(petition.wanted, judged, fault)))
             emit(wanted)
-            approval = await self._person().approve(wanted)
+            approval = await self._person.approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
                 return approval, petition.call
             petition = replace(petition, call=replace(petition.call, arguments=dict(approval.arguments)))
@@ -246,7 +246,7 @@ class Approvals:
         """Carry out the person's word; the rules apply to a changed call as to any other."""
         edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
         if approval.decision == "no":
-            by, instead = "nobody" if isinstance(self._person(), Nobody) else "person", approval.instead.strip()
+            by, instead = "nobody" if isinstance(self._person, Nobody) else "person", approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead))
             if instead:
                 return Ruling(call, f"{call.name} was not run: the person said no. Do this instead: {instead}")

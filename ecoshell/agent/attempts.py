@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.dependencies import AUTO, Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import Mode, View, of_conclusion, used
+from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.plan.recording import now, remember
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
@@ -87,8 +88,8 @@ class Tally:
 class Attempts:
     """One turn's attempts at its question. Call `begin` first, then it hears every event."""
 
-    def __init__(self, kit: Kit, session: str, turn: int, question: str, emit: Emit) -> None:
-        self._kit = kit
+    def __init__(self, deps: Dependencies, session: str, turn: int, question: str, emit: Emit) -> None:
+        self._deps = deps
         self._session = session
         self._turn = turn
         self._question = question
@@ -105,7 +106,7 @@ class Attempts:
 
     async def begin(self) -> None:
         """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
-        if self._kit.mode == AUTO:
+        if self._deps.models.mode == AUTO:
             choice = await asyncio.to_thread(self._choice)
             if not await self._think_as(choice.mode, choice.why):
                 await self._think_as(CANDIDATES[0], "it can be had")
@@ -116,8 +117,8 @@ class Attempts:
 
         Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
         """
-        before = self._kit.cast.mode.name
-        if self._kit.mode != AUTO or self._again or self._kit.no_choice:
+        before = self._deps.models.current.mode.name
+        if self._deps.models.mode != AUTO or self._again or self._deps.models.no_choice:
             return False
         self._again = True
         other = next(mode for mode in CANDIDATES if mode != before)
@@ -133,54 +134,58 @@ class Attempts:
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
         models, self._models = self._models, ""
-        if status in _TOLD and models and models == self._kit.playing(self._kit.cast.mode.name):
-            await remember(self._kit.planning, self._attempt(models, status), self._tell)
+        if status in _TOLD and models and models == self._deps.models.playing(self._deps.models.current.mode.name):
+            await remember(self._deps.planning, self._attempt(models, status), self._tell)
 
     def _start(self) -> None:
-        self._tally, self._models = Tally(), self._kit.playing(self._kit.cast.mode.name)
+        self._tally, self._models = Tally(), self._deps.models.playing(self._deps.models.current.mode.name)
 
     def _choice(self) -> ModeChoice:
         """Reads the experience, so may block."""
-        kit, first = self._kit, CANDIDATES[0]
-        if kit.no_choice:
-            return ModeChoice(first, kit.no_choice)
-        models = {mode: kit.playing(mode) for mode in CANDIDATES}
+        deps, first = self._deps, CANDIDATES[0]
+        if deps.models.no_choice:
+            return ModeChoice(first, deps.models.no_choice)
+        models = {mode: deps.models.playing(mode) for mode in CANDIDATES}
         try:
-            return choose(kit.planning.past.modes(self._question, models), kit.planning.hour_nano)
+            return choose(deps.planning.past.modes(self._question, models), deps.planning.hour_nano)
         except (StoreError, ModelMissing) as failure:
             return ModeChoice(first, f"there is no experience to go by; {failure}")
 
     async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
         """Go over to a mode and say so; False, and a notice, where its models cannot be had."""
         try:
-            await self._kit.let_think(mode)
+            await self._deps.models.choose(mode)
             if mode != CANDIDATES[0]:
                 await self._require_prices()
         except (*_UNAVAILABLE, PriceUnknown) as failure:
             self._tell(Notice(f"{mode} cannot think. {failure}"))
             return False
-        chosen = self._kit.chosen = ModeChosen(mode, self._kit.model, why, after)
+        chosen = self._deps.models.chosen = ModeChosen(mode, self._deps.models.name, why, after)
         self._tell(chosen)
         return True
 
     async def _require_prices(self) -> None:
         """Raise PriceUnknown where a cap in dollars stands and a model that plays has no price."""
-        models = [model.traits.name for model in self._kit.cast.models if model.traits.price is None]
-        capped = [cap for cap in await self._kit.purse.caps() if cap.unit == "usd"]
+        models = [model.traits.name for model in self._deps.models.current.models if model.traits.price is None]
+        capped = [cap for cap in await self._deps.budget.caps() if cap.unit == "usd"]
         if models and capped:
             raise price_unknown(models[0], capped[0])
 
     async def _obstacle(self, mode: str, view: View) -> str:
         """Why a mode cannot go on from this view; empty when it can."""
-        kit = self._kit
+        deps = self._deps
         try:
-            caps = await kit.purse.caps()
-            name, roles, there = kit.session_model, kit.roles, (*kit.cast.models, *kit.idle)
-            cast = await asyncio.to_thread(kit.caster.cast, name, mode, roles=roles, at_hand=there)
+            caps = await deps.budget.caps()
+            name, roles, there = (
+                deps.models.session_model,
+                deps.models.roles,
+                (*deps.models.current.models, *deps.models.idle),
+            )
+            cast = await asyncio.to_thread(deps.models.factory.cast, name, mode, roles=roles, at_hand=there)
         except (*_UNAVAILABLE, StoreError) as failure:
             return str(failure)
         try:
-            await asyncio.to_thread(_require_room, cast.mode, view, caps, kit.cast.mode.aside)
+            await asyncio.to_thread(_require_room, cast.mode, view, caps, deps.models.current.mode.aside)
         except LimitReached:  # its figures are those of a moment that will not come
             return "The caps have no room for a step of it beside the answer; /budget raises them."
         except BudgetError as refused:
@@ -194,7 +199,7 @@ class Attempts:
 
     def _attempt(self, models: str, status: Status) -> Callable[[], Attempt]:
         """What is remembered of the attempt, made where its time does not count."""
-        tally, mode, strategy = self._tally, self._kit.cast.mode.name, self._kit.strategy
+        tally, mode, strategy = self._tally, self._deps.models.current.mode.name, self._deps.settings.strategy
         return lambda: Attempt(
             query=beginning(self._question, environ, QUERY),
             mode=mode,

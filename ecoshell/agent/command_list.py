@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ecoshell.agent.commands import CommandTable, Printed
 from ecoshell.agent.conversation import Stopped
-from ecoshell.agent.dependencies import AUTO, MODES, Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import PastTurn
+from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.plan.commands import PLAN_COMMAND
 from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
 from ecoshell.agent.shell import Shell, Standing
@@ -59,7 +60,7 @@ COMMANDS.include(PLAN_COMMAND)
 
 
 @COMMANDS.add(
-    "tools", "[NAME]", "what is known and registered; a tool's document", lambda shell: shell.kit.catalog.names
+    "tools", "[NAME]", "what is known and registered; a tool's document", lambda shell: shell.deps.catalog.names
 )
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
@@ -86,7 +87,7 @@ def _registered_line(standing: Standing) -> str:
 
 
 def _not_registered(shell: Shell) -> Iterable[str]:
-    return (name for name in shell.kit.catalog.names if name not in shell.conversation.library)
+    return (name for name in shell.deps.catalog.names if name not in shell.conversation.library)
 
 
 @COMMANDS.add("register", "NAME", "register a tool by hand", _not_registered)
@@ -105,46 +106,48 @@ async def _unregister(shell: Shell, argument: str) -> Printed:
 async def _model(shell: Shell, argument: str) -> Printed:
     if argument:
         with shell.conversation.occupying():
-            await shell.kit.switch(argument)
-    traits = shell.kit.cast.model.traits
+            await shell.deps.models.change(model=argument)
+    traits = shell.deps.models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    several = shell.kit.cast.players and shell.kit.roles != ALL_ONE
+    several = shell.deps.models.current.players and shell.deps.models.roles != ALL_ONE
     roles = "\nRoles have models of their own: /role." if several else ""
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
 def _role_choices(shell: Shell) -> Iterable[str]:
-    models = (SESSIONS, "embedded", "local:", "openai/", "anthropic/", *shell.kit.named_models)
-    return (*(f"{role} {model}" for role in ROLES for model in models), *shell.kit.presets, SESSIONS)
+    models = (SESSIONS, "embedded", "local:", "openai/", "anthropic/", *shell.deps.settings.named_models)
+    return (*(f"{role} {model}" for role in ROLES for model in models), *shell.deps.settings.presets, SESSIONS)
 
 
 @COMMANDS.add("role", "[ROLE MODEL|PRESET]", "show or change which model plays which role", _role_choices)
 async def _role(shell: Shell, argument: str) -> Printed:
     """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
-    kit = shell.kit
+    deps = shell.deps
     if argument:
-        wanted = _wanted_roles(kit, argument)
+        wanted = _wanted_roles(deps, argument)
         with shell.conversation.occupying():
-            await kit.give(wanted)
-    rows = await asyncio.to_thread(lambda: [_role_row(role, kit.roles.of(role), kit.session_model) for role in ROLES])
+            await deps.models.give(wanted)
+    rows = await asyncio.to_thread(
+        lambda: [_role_row(role, deps.models.roles.of(role), deps.models.session_model) for role in ROLES]
+    )
     told = table(("role", "model", "adapter", ""), rows)
-    return Printed(told if kit.cast.players else f"{told}\n\n{_ROLES_OF_UMI}")
+    return Printed(told if deps.models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
 
 
-def _wanted_roles(kit: Kit, argument: str) -> RoleModels:
+def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
     """What the roles are to be played by; raises UsageError."""
     name, _, model = argument.partition(" ")
     role = role_named(name)
     if role is not None:
         if not model.strip():
             raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
-        return kit.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
+        return deps.models.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
     if argument == SESSIONS:
         return ALL_ONE
-    if argument in kit.presets:
-        return kit.presets[argument]
-    known = (*ROLES, *kit.presets)
+    if argument in deps.settings.presets:
+        return deps.settings.presets[argument]
+    known = (*ROLES, *deps.settings.presets)
     near = difflib.get_close_matches(name, known, n=1)
     fix = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
     raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
@@ -168,36 +171,36 @@ def _parted(name: str) -> tuple[str, str]:
 
 @COMMANDS.add("mode", "[NAME]", "show or change who thinks", lambda _: MODES)
 async def _mode(shell: Shell, argument: str) -> Printed:
-    kit = shell.kit
+    deps = shell.deps
     if argument:
         if argument not in MODES:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
         with shell.conversation.occupying():
-            await kit.think_as(argument)
-    rows = [("›" if name == kit.mode else "", name, about) for name, about in MODES.items()]
+            await deps.models.change(mode=argument)
+    rows = [("›" if name == deps.models.mode else "", name, about) for name, about in MODES.items()]
     told = table(("", "mode", "who thinks"), rows)
-    return Printed(f"{told}\n\n{_last_choice(kit)}" if kit.mode == AUTO else told)
+    return Printed(f"{told}\n\n{_last_choice(deps)}" if deps.models.mode == AUTO else told)
 
 
-def _last_choice(kit: Kit) -> str:
+def _last_choice(deps: Dependencies) -> str:
     """Who has thought last in the mode auto, and why."""
-    if kit.no_choice:
-        return f"There is nothing to choose: {visible(kit.no_choice)}."
-    if kit.chosen is None:
+    if deps.models.no_choice:
+        return f"There is nothing to choose: {visible(deps.models.no_choice)}."
+    if deps.models.chosen is None:
         return "Nothing was chosen yet: that is done, and told, when a question comes."
-    return f"Chosen last: {mode_line(kit.chosen)}"
+    return f"Chosen last: {mode_line(deps.models.chosen)}"
 
 
-@COMMANDS.add("strategy", "[NAME]", "show or change how it thinks", lambda shell: shell.kit.strategies)
+@COMMANDS.add("strategy", "[NAME]", "show or change how it thinks", lambda shell: shell.deps.strategies)
 async def _strategy(shell: Shell, argument: str) -> Printed:
-    kit = shell.kit
+    deps = shell.deps
     if argument:
-        if argument not in kit.strategies:
-            names = ", ".join(kit.strategies)
+        if argument not in deps.strategies:
+            names = ", ".join(deps.strategies)
             raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
         shell.conversation.require_free()
-        kit.strategy = argument
-    rows = [("›" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
+        deps.settings.strategy = argument
+    rows = [("›" if way is deps.strategy else "", way.name, way.about) for way in deps.strategies.values()]
     return Printed(table(("", "strategy", "what it does"), rows))
 
 
@@ -294,7 +297,7 @@ def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Seque
     wrote = turn.ran & RESTORABLE
     if wrote and not undone.restored and not undone.kept:
         lines.append(f"No file was restored: what {_listed(sorted(wrote))} did had no effect left, or is too long ago.")
-    others = _beyond(turn.ran, shell.kit.catalog)
+    others = _beyond(turn.ran, shell.deps.catalog)
     if others:
         lines.append(f"What {_listed(others)} may have changed cannot be restored.")
     if turn.registered:

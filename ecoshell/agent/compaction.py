@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ecoshell.agent.dependencies import Cast, Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Memory, summary_messages
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.price import UNBOUNDED
 from ecoshell.errors import EcoshellError, ModelBroken, UsageError
 from ecoshell.events import BudgetSettled, Compacted, Emit, Event, Taken, TextArrived
@@ -25,10 +26,10 @@ _QUOTED = 240
 class Compaction:
     """One compaction of one session's memory; `keep` takes what happens, to be kept whatever comes of it."""
 
-    def __init__(self, kit: Kit, memory: Memory, keep: Emit) -> None:
+    def __init__(self, deps: Dependencies, memory: Memory, keep: Emit) -> None:
         self._keep = keep
         self._taken = Taken()
-        self._kit = kit
+        self._deps = deps
         self._memory = memory
         self._history = memory.messages
 
@@ -58,15 +59,15 @@ class Compaction:
 
     def _name(self, model: str) -> None:
         """Name a model that is not the session's before it reads the conversation, once; raises UsageError then."""
-        if model not in self._kit.readers:
-            self._kit.readers.add(model)
+        if model not in self._deps.settings.readers:
+            self._deps.settings.readers.add(model)
             raise UsageError(
                 f"{model}, which [agent] compact_model names, would read the whole conversation to summarise it.",
                 kept="Nothing was sent.",
                 fix="Type /compact again to have it so, or change the setting.",
             )
 
-    async def _written(self, writer: Cast) -> str:
+    async def _written(self, writer: ModelSet) -> str:
         reply = await writer.model.ask(_request(self._history), self._hear, role=ROLE)
         if not reply.text.strip():
             raise ModelBroken(
@@ -92,36 +93,36 @@ class Compaction:
 
     def _sizes(self, summary: str) -> tuple[int, int]:
         """Tokens of what came before, and of the summary, for the session's model."""
-        model = self._kit.cast.model
+        model = self._deps.models.current.model
         return model.size(Request(self._history)).count, model.size(Request(summary_messages(summary))).count
 
-    def _own(self) -> list[Cast]:
+    def _own(self) -> list[ModelSet]:
         """The model that leads, and those that play beside it."""
-        leading = self._kit.cast
-        return [leading, *(Cast(model, leading.mode) for model in leading.models[1:])]
+        leading = self._deps.models.current
+        return [leading, *(ModelSet(model, leading.mode) for model in leading.models[1:])]
 
-    def _named(self) -> Cast | None:
+    def _named(self) -> ModelSet | None:
         """The model that `compact_model` names, where it is not the session's and can be had; nothing is loaded."""
-        name = self._kit.compact_model
-        if not name or name in {model.traits.name for model in self._kit.cast.models}:
+        name = self._deps.settings.compact_model
+        if not name or name in {model.traits.name for model in self._deps.models.current.models}:
             return None
         try:
-            return self._kit.caster.cast(name)
+            return self._deps.models.factory.cast(name)
         except EcoshellError:  # no key, no file: it cannot be reached
             return None
 
-    def _writer(self, casts: Sequence[Cast]) -> Cast | None:
+    def _writer(self, casts: Sequence[ModelSet]) -> ModelSet | None:
         """The first model that will do, the cheapest of the session's; None where only an extract is left.
 
         Raises UsageError when no model can take the whole conversation.
         """
-        barred = self._kit.purse.gate.ledger.barred()
+        barred = self._deps.budget.gate.ledger.barred()
         able = [cast for cast in casts if not cast.model.traits.small and cast.model.traits.name not in barred]
         costs = {at: cost for at, cast in enumerate(able) if (cost := self._most(cast)) is not None}
-        own = {model.traits.name for model in self._kit.cast.models}
+        own = {model.traits.name for model in self._deps.models.current.models}
         if costs:
             return able[min(costs, key=lambda at: (able[at].model.traits.name in own, costs[at]))]
-        if self._kit.cast.model.traits.small:
+        if self._deps.models.current.model.traits.small:
             return None
         raise UsageError(
             "No model can take the whole conversation to summarise it.",
@@ -129,7 +130,7 @@ class Compaction:
             fix="Name one with a larger context in [agent] compact_model, or go on in a /new session.",
         )
 
-    def _most(self, cast: Cast) -> int | None:
+    def _most(self, cast: ModelSet) -> int | None:
         """What the summary may cost at most; None for a model that will not do.
 
         One whose price is unknown will do where there is no other: the gate knows what to say of it.

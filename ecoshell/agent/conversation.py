@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ecoshell.agent.attempts import Attempts, Tally
 from ecoshell.agent.compaction import Compaction
 from ecoshell.agent.context import Frame
-from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.graph.costs import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
@@ -98,17 +98,17 @@ class Asked:
 class Conversation:
     """A session being talked in. One turn at a time; every event is on disk before anybody sees it."""
 
-    def __init__(self, kit: Kit, session: str, past: Sequence[Event] = ()) -> None:
+    def __init__(self, deps: Dependencies, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
-        self.memory = Memory(kit.catalog, past)
-        self._scorer = Scorer(kit, session, past)
+        self.memory = Memory(deps.catalog, past)
+        self._scorer = Scorer(deps, session, past)
         self.decision: Decision | None = None
         self.plan: LivePlan | None = None
         """Of the turn that runs, or ran last."""
         self._fault = ""
         """Why experience cannot be read, as far as the person has been told."""
-        self._kit = kit
-        self._cashier = Cashier(kit)
+        self._deps = deps
+        self._cashier = Cashier(deps)
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
@@ -121,7 +121,7 @@ class Conversation:
         """Whether something goes on that is short and cannot be stopped."""
         self._arrived: asyncio.Queue[Event | None] = asyncio.Queue()
         """What the turn that runs has said and its reader has not taken; None ends the stream."""
-        kit.purse.enter(session, self._turns)
+        deps.budget.enter(session, self._turns)
 
     @property
     def busy(self) -> bool:
@@ -153,14 +153,14 @@ class Conversation:
         asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
         self._turns += 1
-        self._kit.purse.enter(self.session, self._turns)
-        self._copies = self._kit.bench.undo.enter(self.session, self._turns)
+        self._deps.budget.enter(self.session, self._turns)
+        self._copies = self._deps.workspace.undo.enter(self.session, self._turns)
         self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, question, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
                 async for batch in batches:
-                    await self._kit.log.flush()
+                    await self._deps.log.flush()
                     for event in batch:
                         yield event
         except StoreError as failure:  # a further try would only wait for the same lock once more
@@ -169,13 +169,13 @@ class Conversation:
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:
             if await self._settle_down(arrived):
-                await self._kit.log.flush()
+                await self._deps.log.flush()
 
     @property
     def ahead(self) -> View:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
-        return next_view(self.memory, self._kit.catalog) if turn is None else turn.view
+        return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
 
     def require_ready(self, question: str) -> None:
         """Raise UsageError for an empty question and while something is under way."""
@@ -201,7 +201,7 @@ class Conversation:
         _drain(self._arrived)
         self._arrived.put_nowait(None)
         with suppress(StoreError):  # they are in memory, and the next write takes them along
-            await self._kit.log.flush()
+            await self._deps.log.flush()
 
     async def alone(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that no turn may run beside; raises UsageError when one runs, and Stopped at `stop`."""
@@ -228,9 +228,9 @@ class Conversation:
         """
         with self.occupying():
             turn = self.memory.last_turn
-            log = self._kit.bench.undo
+            log = self._deps.workspace.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
-            if wrote and self._kit.approvals.read_only:
+            if wrote and self._deps.approvals.read_only:
                 raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
@@ -249,9 +249,9 @@ class Conversation:
         with self.occupying():
             if path not in self._left:
                 raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
-            if self._kit.approvals.read_only:
+            if self._deps.approvals.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
-            log, copies = self._kit.bench.undo, self._left[path]
+            log, copies = self._deps.workspace.undo, self._left[path]
             restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)
             if path not in restored.kept:
                 del self._left[path]
@@ -263,13 +263,13 @@ class Conversation:
         Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
         has changed. `stop` stops it.
         """
-        compaction = Compaction(self._kit, self.memory, lambda event: self._kit.log.keep(self.session, [event]))
+        compaction = Compaction(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
         try:
             compacted = await self.alone(compaction.run())
         finally:
-            await self._kit.log.flush()
+            await self._deps.log.flush()
         await self.note(compacted)
-        await self.note(BudgetChanged(await self._kit.purse.caps()))
+        await self.note(BudgetChanged(await self._deps.budget.caps()))
         return compacted, compaction.spent_nano
 
     async def register(self, name: str) -> Event:
@@ -286,9 +286,9 @@ class Conversation:
 
     def known(self, name: str) -> ToolDocument:
         """The document of a known tool; raises UsageError with the closest names."""
-        if name in self._kit.catalog:
-            return self._kit.catalog.document(name)
-        closest = self._kit.catalog.closest(name)
+        if name in self._deps.catalog:
+            return self._deps.catalog.document(name)
+        closest = self._deps.catalog.closest(name)
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
@@ -304,7 +304,7 @@ class Conversation:
         self._scorer.see(event)
         if self.plan is not None:
             self.plan.see(event)
-        await self._kit.log.record(self.session, [event])
+        await self._deps.log.record(self.session, [event])
         if isinstance(event, BudgetChanged) and self.plan is not None and self._emit is not None:
             await self.plan.follow(self._tell)
         return event
@@ -348,19 +348,19 @@ class Conversation:
                 self._scorer.see(happened)
                 self._say(happened, arrived)
 
-        question, kit = asked.question, self._kit
+        question, deps = asked.question, self._deps
         ended = Ended("error", "", Path(question), 0)
         try:
             started = TurnStarted(
                 self._turns,
                 question,
-                kit.model,
-                kit.mode,
-                kit.strategy,
+                deps.models.name,
+                deps.models.mode,
+                deps.settings.strategy,
                 asked.attachments,
                 self._copies,
-                kit.session_model,
-                tuple(kit.roles.of(role) for role in ROLES),
+                deps.models.session_model,
+                tuple(deps.models.roles.of(role) for role in ROLES),
             )
             emit(started)
             for text in asked.notices:
@@ -372,7 +372,7 @@ class Conversation:
             emit(ErrorHappened.of(failure))
         finally:
             try:
-                emit(BudgetChanged(await kit.purse.caps()))
+                emit(BudgetChanged(await deps.budget.caps()))
                 await self._scorer.end(self._turns, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
@@ -381,12 +381,12 @@ class Conversation:
 
     def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
         """Put an event where the reader takes it, which is once it is on disk."""
-        self._kit.log.keep(self.session, [event])
+        self._deps.log.keep(self.session, [event])
         arrived.put_nowait(event)
 
     def _consequences(self, event: Event) -> list[Notice]:
         """What is to be told after an event: of files that were changed and that /undo will not restore."""
-        lost = self._kit.bench.undo.take_lost() if isinstance(event, CallFinished) else []
+        lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else []
         return [Notice(text) for text in lost]
 
     def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
@@ -397,10 +397,10 @@ class Conversation:
         arrived.put_nowait(None)
 
     async def _turn(self, asked: Asked, emit: Emit) -> Ended:
-        kit, memory = self._kit, self.memory
+        deps, memory = self._deps, self.memory
         history = memory.messages
         self._cashier.begin()
-        attempts = Attempts(kit, self.session, self._turns, asked.question, emit)
+        attempts = Attempts(deps, self.session, self._turns, asked.question, emit)
         await attempts.begin()
         context = await self._context(emit)
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
@@ -409,7 +409,7 @@ class Conversation:
         if plan.outset.fault and plan.outset.fault != self._fault:
             emit(Notice(plan.outset.fault))
         self._fault = plan.outset.fault
-        offer = await asyncio.to_thread(make_offer, plan, kit, library=memory.library, shown=memory.shown, told=told)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=memory.library, shown=memory.shown, told=told)
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
@@ -419,13 +419,13 @@ class Conversation:
             along=asked.along,
             contexts=memory.contexts,
             history=history,
-            catalog=kit.catalog,
+            catalog=deps.catalog,
             names=offer.listed,
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,
-            searching=kit.way.searches,
-            costs=await asyncio.to_thread(self._costs, asked, plan, offer) if kit.way.branches else "",
+            searching=deps.strategy.searches,
+            costs=await asyncio.to_thread(self._costs, asked, plan, offer) if deps.strategy.branches else "",
             plan=plan,
         )
         await plan.settle(frame.view(Path(asked.question)), offer.names)
@@ -434,15 +434,15 @@ class Conversation:
             emit(Notice(_PENNILESS))
         turn = self._turn_now = Turn(
             frame,
-            mode=kit.cast.mode,
-            strategy=kit.way.strategy,
+            mode=deps.models.current.mode,
+            strategy=deps.strategy.strategy,
             source=self._source(offer, plan),
             cashier=self._cashier,
             emit=emit,
         )
         self._emit = emit
         try:
-            ended = await turn.run(asked.question, kit.max_steps, attempts.take_over)
+            ended = await turn.run(asked.question, deps.settings.max_steps, attempts.take_over)
         finally:
             self._turn_now = self._emit = None
             plan.end()
@@ -451,18 +451,20 @@ class Conversation:
 
     def _costs(self, asked: Asked, plan: LivePlan, offer: Offer) -> str:
         """What whoever plans branches is told of costs; may block."""
-        size = input_size(asked.attachments, self._kit.bench.size_of_named(asked.question))
-        return costs_text(plan, self._kit.planning.profiled(), offer.names, size)
+        size = input_size(asked.attachments, self._deps.workspace.size_of_named(asked.question))
+        return costs_text(plan, self._deps.planning.profiled(), offer.names, size)
 
     async def _context(self, emit: Emit) -> str:
         """What this turn tells of where the agent works; nothing where that stands in the session, or to small models.
 
         A session that goes on in another workspace is told of that.
         """
-        kit, told = self._kit, self.memory.shown.context
-        if kit.cast.model.traits.small or (told is not None and told.workspace == kit.environment.workspace):
+        deps, told = self._deps, self.memory.shown.context
+        if deps.models.current.model.traits.small or (
+            told is not None and told.workspace == deps.environment.workspace
+        ):
             return ""
-        event = await kit.environment.read(kit.cast.model, kit.person, emit)
+        event = await deps.environment.read(deps.models.current.model, deps.user, emit)
         if event is None:
             return ""
         emit(event)
@@ -470,27 +472,31 @@ class Conversation:
 
     async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> LivePlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        view = next_view(self.memory, self._kit.catalog, question, names=(), context=context)
-        outset = await asyncio.to_thread(Outset.of, question, self._kit, view)
-        plan = LivePlan(outset, self._kit, caps)
+        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
+        outset = await asyncio.to_thread(Outset.of, question, self._deps, view)
+        plan = LivePlan(outset, self._deps, caps)
         await plan.renew()
         return plan
 
     def _source(self, offer: Offer, plan: LivePlan) -> Source:
         """The row of guards, built from the innermost."""
-        kit = self._kit
-        row: Source = Logged(Paid(Runner(kit.catalog), kit.catalog, kit.purse), kit.catalog, kit.log)
+        deps = self._deps
+        row: Source = Logged(Paid(Runner(deps.catalog), deps.catalog, deps.budget), deps.catalog, deps.log)
         row = Approved(
-            row, kit.catalog, kit.approvals, caller=lambda: kit.cast.caller.traits, searching=kit.way.searches
+            row,
+            deps.catalog,
+            deps.approvals,
+            caller=lambda: deps.models.current.caller.traits,
+            searching=deps.strategy.searches,
         )
-        row = Affordable(row, kit.catalog, kit.purse, self._ask_for_money)
+        row = Affordable(row, deps.catalog, deps.budget, self._ask_for_money)
         planned = Planned(Registered(row), plan, self._ask_for_money)
-        row = Known(Repeated(planned, kit.catalog), kit.catalog)
-        recorder = Recorder(kit, self.session, self._turns, plan.outset.question)
+        row = Known(Repeated(planned, deps.catalog), deps.catalog)
+        recorder = Recorder(deps, self.session, self._turns, plan.outset.question)
         return Meta(
-            Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),
-            catalog=kit.catalog,
-            ranker=kit.ranker,
+            Judged(Told(row), plan=plan, judge=deps.planning.judge, recorder=recorder),
+            catalog=deps.catalog,
+            ranker=deps.ranker,
             presentation=offer.presentation,
             measure=self._measure,
             plan=planned,
@@ -501,7 +507,7 @@ class Conversation:
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
-        return self._kit.cast.measure(document, self.presentation)
+        return self._deps.models.current.measure(document, self.presentation)
 
 
 def _hearing(plan: LivePlan, emit: Emit) -> Emit:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Protocol, cast
 
 from ecoshell.agent.approval import Approvals, Guess, Petition, Ruling
-from ecoshell.agent.dependencies import Log, Purse
+from ecoshell.agent.dependencies import Log, SessionBudget
 from ecoshell.agent.plan.tool_costs import Thought
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
@@ -217,7 +217,7 @@ class Affordable:
     The person may make room; nodes of a parallel plan are refused unasked.
     """
 
-    def __init__(self, inner: Source, catalog: Catalog, purse: Purse, ask: AskForMoney) -> None:
+    def __init__(self, inner: Source, catalog: Catalog, purse: SessionBudget, ask: AskForMoney) -> None:
         self._inner = inner
         self._catalog = catalog
         self._purse = purse
@@ -299,7 +299,7 @@ class Logged:
 class Paid:
     """Pays for a tool that has a price of its own, at the last moment before it runs."""
 
-    def __init__(self, inner: Source, catalog: Catalog, purse: Purse) -> None:
+    def __init__(self, inner: Source, catalog: Catalog, purse: SessionBudget) -> None:
         self._inner = inner
         self._catalog = catalog
         self._purse = purse

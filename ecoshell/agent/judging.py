@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from ecoshell.agent.dependencies import Cast
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.errors import BudgetError, EcoshellError, ModelBroken, ModelError, StoreError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
@@ -40,7 +40,7 @@ class Judge:
     """Judges as `kind` says at the moment, with the model of the moment (`cast`) or the classifier in `file`."""
 
     def __init__(
-        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], Cast], file: Path
+        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], ModelSet], file: Path
     ) -> None:
         self._kind = kind
         self._cast = cast

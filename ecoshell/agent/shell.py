@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
-from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import of_step
-from ecoshell.agent.person import Person
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
@@ -190,12 +189,18 @@ class Shell:
     """Sessions, the one being talked in, and what they share. Call `open` before anything else."""
 
     def __init__(
-        self, kit: Kit, *, store: SessionStore, ledger: Ledger, workspace: str, commands: "CommandTable[Shell]"
+        self,
+        deps: Dependencies,
+        *,
+        store: SessionStore,
+        ledger: Ledger,
+        workspace: str,
+        commands: "CommandTable[Shell]",
     ) -> None:
-        self.kit = kit
+        self.deps = deps
         self.store = store
         self.ledger = ledger
-        self.archive = Archive(store, ledger, undo=kit.bench.undo, current=lambda: self.session)
+        self.archive = Archive(store, ledger, undo=deps.workspace.undo, current=lambda: self.session)
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
@@ -215,32 +220,28 @@ class Shell:
     def session(self) -> str:
         return self.conversation.session
 
-    @property
-    def person(self) -> Person:
-        return self.kit.person
-
-    @person.setter
-    def person(self, person: Person) -> None:
-        self.kit.person = person
-
     async def open(self, session: str | None = None) -> None:
         """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
         if session is None:
-            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.kit.model)
+            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.deps.models.name)
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self._conversation is not None:
             await self._conversation.leave()
         self._past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
-        self._conversation = await asyncio.to_thread(Conversation, self.kit, opened, self._past)
+        self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self._past)
 
     async def bring_back(self) -> None:
         """Go on with the model, the mode and the roles that the session was last asked with, if they can be had."""
-        kit, was = self.kit, await asyncio.to_thread(self.store.choices, self.session)
+        deps, was = self.deps, await asyncio.to_thread(self.store.choices, self.session)
         told: list[str] = []
-        if was.mode and (was.model, was.mode, was.roles) != (kit.session_model, kit.mode, kit.roles):
+        if was.mode and (was.model, was.mode, was.roles) != (
+            deps.models.session_model,
+            deps.models.mode,
+            deps.models.roles,
+        ):
             try:
-                await kit.go_on_as(was.model, was.mode, was.roles)
+                await deps.models.change(model=was.model, mode=was.mode, roles=was.roles)
             except EcoshellError as error:
                 told.append(f"It was asked with {was.model}, which cannot be had: {error}")
         if was.workspace not in ("", self.workspace):
@@ -249,8 +250,10 @@ class Shell:
 
     def goes_on(self, told: str, otherwise: str) -> None:
         """Have it said, after what was said before, with what the session goes on."""
-        thinks = self.kit.playing(self.kit.cast.mode.name)
-        said = f"Session {self.session} goes on with {thinks}, in the mode {self.kit.mode}, in {self.workspace}."
+        thinks = self.deps.models.playing(self.deps.models.current.mode.name)
+        said = (
+            f"Session {self.session} goes on with {thinks}, in the mode {self.deps.models.mode}, in {self.workspace}."
+        )
         self.resumed = Notice(" ".join(filter(None, (said, told, otherwise))))
 
     @property
@@ -273,7 +276,7 @@ class Shell:
         """Have models and worker loaded by the time it is asked, because a question is on its way; returns at once."""
         if self.read_only is None:
             await in_thread(warm_worker)
-            await self.kit.cast.warm()
+            await self.deps.models.current.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files that the question mentions with `@` go along with it.
@@ -285,7 +288,7 @@ class Shell:
             raise unwritable
         conversation = self.conversation
         conversation.require_ready(question)
-        found = await self.kit.bench.mentioned(question, attachments)
+        found = await self.deps.workspace.mentioned(question, attachments)
         if conversation is not self._conversation:
             return
         turn = conversation.ask(question, (*found.attachments, *attachments), found.notices)
@@ -302,13 +305,13 @@ class Shell:
         """
         if (unwritable := self.read_only) is not None:
             raise unwritable
-        if self.kit.approvals.read_only:
+        if self.deps.approvals.read_only:
             raise UsageError("Nothing is run: the shell is read-only.", fix="Start it without --read-only.")
         if not command.strip():
             raise UsageError("There is nothing to run.", fix="Say, for instance, !git status.")
         conversation = self.conversation
         try:
-            seen = await conversation.alone(self.kit.bench.run(command))
+            seen = await conversation.alone(self.deps.workspace.run(command))
         except Stopped:
             seen = Observation("[stopped]", ok=False)
         ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
@@ -316,7 +319,7 @@ class Shell:
 
     async def files(self) -> list[str]:
         """Files and folders (these end in a slash) of the workspace, for completing a mention."""
-        return await self.kit.bench.files()
+        return await self.deps.workspace.files()
 
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
@@ -341,7 +344,7 @@ class Shell:
 
     async def caps(self) -> tuple[CapState, ...]:
         """The caps over the session as they stand."""
-        return await self.kit.purse.caps()
+        return await self.deps.budget.caps()
 
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
         """Keep the person's word on a call's result; None takes it back. Raises StoreError.
@@ -349,17 +352,17 @@ class Shell:
         Gives what has happened: the mark, and the new score of the plan of branches that the call belongs to.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
-        await asyncio.to_thread(self.kit.planning.records.mark, self.session, turn, call, helpful)
+        await asyncio.to_thread(self.deps.planning.records.mark, self.session, turn, call, helpful)
         return (marked, *await self.conversation.score(turn))
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
-        await self.kit.purse.set_cap(scope, cap)
+        await self.deps.budget.set_cap(scope, cap)
         await self.conversation.note(BudgetChanged(await self.caps()))
 
     async def adopt_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Take over a day's or a month's cap from the settings, where it is new there or has changed."""
-        await self.kit.purse.gate.adopt_cap(scope, cap)
+        await self.deps.budget.gate.adopt_cap(scope, cap)
 
     def document(self, name: str) -> ToolDocument:
         """The document of a known tool; raises UsageError."""
@@ -371,20 +374,20 @@ class Shell:
 
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""
-        return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
+        return await asyncio.to_thread(lambda: self.deps.models.factory.models(self.ledger.barred()))
 
     async def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
-        await asyncio.to_thread(self.kit.caster.keep_key, provider, key)
+        await asyncio.to_thread(self.deps.models.factory.keep_key, provider, key)
 
     async def introduction(self) -> str:
         """Which model answers, and how to get a better one."""
-        return await asyncio.to_thread(self.kit.caster.introduction, self.kit.model)
+        return await asyncio.to_thread(self.deps.models.factory.introduction, self.deps.models.name)
 
     def _dossier(self, document: ToolDocument) -> Dossier:
-        talk, tool = self.conversation, self.kit.catalog.tool(document.name)
+        talk, tool = self.conversation, self.deps.catalog.tool(document.name)
         skill = talk.library.get(document.name)
-        tokens, exact = self.kit.cast.measure(document, talk.presentation)
+        tokens, exact = self.deps.models.current.measure(document, talk.presentation)
         return Dossier(
             document=document,
             effects=tuple(sorted(tool.effects)),
@@ -402,29 +405,31 @@ class Shell:
         return replace(standing, planned=await self.conversation.planned())
 
     def _standing(self) -> Standing:
-        kit, library, session = self.kit, self.conversation.library, self.session
-        counted, exact = kit.cast.sizes_at_hand(map(self.conversation.presentation.shown, kit.catalog.documents))
-        sizes = dict(zip(kit.catalog.names, counted, strict=True))
-        names_tokens = sum(kit.cast.sizes_at_hand(f", {name}" for name in kit.catalog.names)[0])
+        deps, library, session = self.deps, self.conversation.library, self.session
+        counted, exact = deps.models.current.sizes_at_hand(
+            map(self.conversation.presentation.shown, deps.catalog.documents)
+        )
+        sizes = dict(zip(deps.catalog.names, counted, strict=True))
+        names_tokens = sum(deps.models.current.sizes_at_hand(f", {name}" for name in deps.catalog.names)[0])
         spent = self.ledger.session_row(session)
-        ahead = of_step(kit.cast.mode.foresee(self.conversation.ahead))
+        ahead = of_step(deps.models.current.mode.foresee(self.conversation.ahead))
         return Standing(
             session=session,
             title=self.store.title(session),
-            model=kit.model,
-            mode=kit.thinks,
-            strategy=kit.strategy,
+            model=deps.models.name,
+            mode=deps.models.thinks,
+            strategy=deps.settings.strategy,
             caps=self.ledger.caps(session, self.conversation.turn),
             spent_nano=spent.shown_nano if spent else 0,
             used_tokens=spent.shown_usage.total if spent else 0,
-            tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
+            tools=tuple(_row(document, sizes, library) for document in deps.catalog.documents),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
             exact=exact,
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
-            plan=kit.planning.mode,
-            players=kit.cast.seats,
+            plan=deps.planning.mode,
+            players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
             estimated=spent is not None and spent.estimate is not None,
             estimated_nano=spent is not None and spent.estimate_nano is not None,
@@ -433,7 +438,7 @@ class Shell:
     async def write_down(self) -> StoreError | None:
         """Write what could not be written before; gives why it still cannot be, None when all is on disk."""
         try:
-            await self.kit.log.flush()
+            await self.deps.log.flush()
         except StoreError as failure:
             return failure
         return None
@@ -447,11 +452,11 @@ class Shell:
         if self._conversation is not None:
             await self._conversation.stop()
             unwritten = await self.write_down()
-            await asyncio.to_thread(self.kit.planning.keep)
-        await self.kit.aclose()
+            await asyncio.to_thread(self.deps.planning.keep)
+        await self.deps.models.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
-        await asyncio.to_thread(self.kit.planning.records.close)
+        await asyncio.to_thread(self.deps.planning.records.close)
         if unwritten is not None:
             raise StoreError(
                 f"What happened last could not be written down, and is lost: {unwritten.message}",

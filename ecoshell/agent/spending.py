@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ecoshell.agent.dependencies import Cast, Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import ForeseenCall, Mode, View, of_conclusion, of_step, unpriced, used, with_room
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.person import CostChoice, LimitChoice, Nobody
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.limits import fitting_output
@@ -21,42 +22,44 @@ SHORT_ANSWER = 64
 """Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
 
 
-async def alternatives(kit: Kit, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+async def alternatives(deps: Dependencies, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
     """Models for which the caps have room, or that are cheaper than the present one; the cheapest first."""
-    casts = await asyncio.to_thread(_others, kit)
+    casts = await asyncio.to_thread(_others, deps)
     try:
-        return await asyncio.to_thread(_offers, kit, casts, view, caps)
+        return await asyncio.to_thread(_offers, deps, casts, view, caps)
     finally:
         for other in casts:
             await other.aclose()
 
 
-def _others(kit: Kit) -> list[Cast]:
+def _others(deps: Dependencies) -> list[ModelSet]:
     """Other models that can be had, each to do everything there is; nothing of them is loaded.
 
     Of several that play now, each could go on alone.
     """
-    casts: list[Cast] = []
-    own = [model.traits.name for model in kit.cast.models] if kit.cast.players else []
-    for name in dict.fromkeys((*own, *kit.caster.substitutes(kit.model))):
+    casts: list[ModelSet] = []
+    own = [model.traits.name for model in deps.models.current.models] if deps.models.current.players else []
+    for name in dict.fromkeys((*own, *deps.models.factory.substitutes(deps.models.name))):
         try:
-            casts.append(kit.caster.cast(name, kit.cast.mode.name))
+            casts.append(deps.models.factory.cast(name, deps.models.current.mode.name))
         except EcoshellError:  # a file that is gone or a missing key: one offer less
             continue
     return casts
 
 
-def _offers(kit: Kit, casts: Sequence[Cast], view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-    present = of_step(kit.cast.mode.foresee(view)).nano
-    offers = [_offer(other, kit, view, caps) for other in casts]
+def _offers(
+    deps: Dependencies, casts: Sequence[ModelSet], view: View, caps: Sequence[CapState]
+) -> tuple[ModelOffer, ...]:
+    present = of_step(deps.models.current.mode.foresee(view)).nano
+    offers = [_offer(other, deps, view, caps) for other in casts]
     useful = [offer for offer in offers if offer.fits or _cheaper(offer.most_nano, present)]
     return tuple(sorted(useful, key=_rank)[:MOST])
 
 
-def _offer(other: Cast, kit: Kit, view: View, caps: Sequence[CapState]) -> ModelOffer:
+def _offer(other: ModelSet, deps: Dependencies, view: View, caps: Sequence[CapState]) -> ModelOffer:
     traits, foreseen = other.model.traits, other.mode.foresee(view)
     step = of_step(foreseen)
-    fits = with_room(caps, kit.cast.mode.aside, step + of_conclusion(foreseen))
+    fits = with_room(caps, deps.models.current.mode.aside, step + of_conclusion(foreseen))
     return ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits)
 
 
@@ -88,8 +91,8 @@ class _Cost:
 class Cashier:
     """Carries questions of money to the person, and the choices back into the turn. One session has one cashier."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
+    def __init__(self, deps: Dependencies) -> None:
+        self._deps = deps
         self._trusted: set[str] = set()
         """Models whose expensive steps go on unasked in this session."""
         self._asking = asyncio.Lock()
@@ -103,7 +106,7 @@ class Cashier:
     @property
     def mode(self) -> Mode:
         """Who thinks from now on: another than before, once the person has chosen another model."""
-        return self._kit.cast.mode
+        return self._deps.models.current.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
         """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown."""
@@ -112,7 +115,7 @@ class Cashier:
         await self._require_prices(view)
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
-            choice = await self._kit.person.at_cost(wanted)
+            choice = await self._deps.user.at_cost(wanted)
             emit(CostChosen(choice.kind))
             if choice.kind == "always":
                 self._trusted.add(wanted.model)
@@ -122,20 +125,20 @@ class Cashier:
 
     async def at_limit(self, hit: LimitReached, view: View, emit: Emit) -> None:
         """Ask what to do, and do it; raises AnswerNow or StopNow."""
-        caps = await self._kit.purse.caps()
+        caps = await self._deps.budget.caps()
         wanted = LimitHit(
             hit.scope,
             cast("Unit", hit.unit),
             hit.need,
             hit.left,
             str(hit),
-            offers=await alternatives(self._kit, view, caps),
+            offers=await alternatives(self._deps, view, caps),
             enough=await asyncio.to_thread(self._enough, hit, view, caps),
         )
         done = False
         while not done:
             emit(wanted)
-            choice = await self._kit.person.at_limit(wanted)
+            choice = await self._deps.user.at_limit(wanted)
             emit(LimitChosen(choice.kind))
             done = await self._carry_out(choice, emit, scope=cast("Scope", wanted.scope))
 
@@ -146,7 +149,7 @@ class Cashier:
         the turn under the others: the next step does.
         """
         async with self._asking:
-            if isinstance(self._kit.person, Nobody) or self._ending is not None or hit.left <= 0:
+            if isinstance(self._deps.user, Nobody) or self._ending is not None or hit.left <= 0:
                 return False
             try:
                 await self.at_limit(hit, view, emit)
@@ -163,13 +166,13 @@ class Cashier:
             raise StopNow
         try:
             if choice.kind == "model":
-                several = len(self._kit.cast.models) > 1
-                await self._kit.go_on_alone_with(choice.value)
+                several = len(self._deps.models.current.models) > 1
+                await self._deps.models.use_only(choice.value)
                 if several:
-                    emit(Notice(f"{self._kit.model} plays every role from now on."))
+                    emit(Notice(f"{self._deps.models.name} plays every role from now on."))
             else:
-                await self._kit.purse.set_cap(scope, parse_amount(choice.value))
-                emit(BudgetChanged(await self._kit.purse.caps()))
+                await self._deps.budget.set_cap(scope, parse_amount(choice.value))
+                emit(BudgetChanged(await self._deps.budget.caps()))
         except EcoshellError as refused:  # a mistyped amount or model is no reason to lose the turn
             emit(Notice(str(refused)))
             return False
@@ -177,23 +180,23 @@ class Cashier:
 
     async def _require_prices(self, view: View) -> None:
         """Refuse before anything is paid where a later call of the step would be refused: its price is not known."""
-        foreseen = self._kit.cast.mode.foresee(view)
+        foreseen = self._deps.models.current.mode.foresee(view)
         if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
-            refused = unpriced(foreseen, await self._kit.purse.caps())
+            refused = unpriced(foreseen, await self._deps.budget.caps())
             if refused is not None:
                 raise refused
 
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
-        kit, above = self._kit, self._kit.ask_above_nano
+        deps, above = self._deps, self._deps.settings.ask_above_nano
         if above is None:
             return None
-        calls = [call for call in kit.cast.mode.foresee(view).steps if call.traits.name not in self._trusted]
-        caps = await kit.purse.caps()
+        calls = [call for call in deps.models.current.mode.foresee(view).steps if call.traits.name not in self._trusted]
+        caps = await deps.budget.caps()
         cost = await asyncio.to_thread(self._cost, calls, caps)
         if cost is None or cost.high <= above:
             return None
-        offers = await alternatives(kit, view, caps)
+        offers = await alternatives(deps, view, caps)
         cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < cost.high)
         return CostWanted(cost.call.role, cost.call.traits.name, cost.low, cost.high, above, cheaper)
 
@@ -219,7 +222,7 @@ class Cashier:
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is None:
             return 0
-        mode = self._kit.cast.mode
+        mode = self._deps.models.current.mode
         foreseen = mode.foresee(view)
         wanted = (of_step(foreseen) + of_conclusion(foreseen)).in_unit_of(cap) or 0
         return rounded_up(max(used(cap, mode.aside) + wanted, cap.limit - cap.left + hit.need))

@@ -40,7 +40,7 @@ def run(
 
 def desk(person, rules=NO_RULES, granted=()):
     kept: list[str] = []
-    return Approvals(rules, lambda: person, granted=granted, remember=kept.append), kept
+    return Approvals(rules, person, granted=granted, remember=kept.append), kept
 
 
 async def ruling(approvals, call, effects, emit=lambda _: None, **known):
@@ -197,7 +197,7 @@ def endless(path: str) -> str:
 
 async def main():
     tool = FunctionTool(run, effects=("write",), preview=endless)
-    approvals = Approvals(Rules(), Nobody, granted=(), remember=print)
+    approvals = Approvals(Rules(), Nobody(), granted=(), remember=print)
     asking = asyncio.create_task(approvals.rule(Petition(Call("run", {"path": "a"}), tool, tool.document), print))
     while not blocked.is_set():
         await asyncio.sleep(0.01)

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, say
 
-from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.judging import MAX_TOKENS, Judge
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.gate import Account, Ask, Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
@@ -69,7 +69,7 @@ def bench(tmp_path, ledger):
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         player = model(script, price=PRICE, **more)
         metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, pauses=())
-        cast = Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        cast = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         return Judge(kind=lambda: kind, cast=lambda: cast, file=tmp_path / "judge.json"), player
 
     return made

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ecoshell.agent.dependencies import Cast
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.plan.choices import Planning
 from ecoshell.agent.plan.recording import remember
 from ecoshell.agent.plan.tool_costs import Thought
@@ -45,12 +45,12 @@ class Paced(Single):
 async def planned(play):
     """A plan under a cap, made once, and the mode that paces the making of others."""
     async with play([], registration="all", budget="90000tok") as shell:
-        model = shell.kit.cast.model
+        model = shell.deps.models.current.model
         mode = Paced(model, max_tokens=200, answer_tokens=100)
-        shell.kit.cast = Cast(model, mode)
-        shell.kit.planning.strict = True
+        shell.deps.models.current = ModelSet(model, mode)
+        shell.deps.planning.strict = True
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
-        await plan.settle(plan.outset.view, shell.kit.catalog.names)
+        await plan.settle(plan.outset.view, shell.deps.catalog.names)
         yield plan, mode
 
 

@@ -35,7 +35,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     word, _, rest = argument.partition(" ")
     for mode in PLAN_MODES:
         if argument == mode:
-            shell.kit.planning.mode = mode
+            shell.deps.planning.mode = mode
             return Printed(f"Plan {mode}. {_MODES[mode]}")
     if word == "why" and rest.strip():
         tool = shell.conversation.known(rest.strip()).name
@@ -50,7 +50,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
         )
     plan = await _present(shell)
     told = plan.event()
-    head = "" if shell.kit.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
+    head = "" if shell.deps.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
     head = f"{head}{_fault(plan)}{await _refusal(shell, plan)}"
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
     return Printed(f"{head}{standing_text(told)}\n\n{rows}{_others(told.others)}")
@@ -94,7 +94,7 @@ def _fault(plan: LivePlan) -> str:
 async def _refusal(shell: Shell, plan: LivePlan) -> str:
     """A line that says why no step can be taken, where a price is missing; empty where one can."""
     with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.kit.cast.mode.foresee(plan.outset.view), await shell.caps())
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.outset.view), await shell.caps())
         return f"{refused}\n" if refused else ""
     return ""
 
@@ -104,7 +104,7 @@ def _others(count: int) -> str:
 
 
 def _choices(shell: Shell) -> Iterable[str]:
-    return (*PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.kit.catalog.names))
+    return (*PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names))
 
 
 PLAN_COMMAND: Command[Shell] = Command(

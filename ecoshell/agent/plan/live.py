@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from ecoshell.agent.context import Estimate
-from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import View, used
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.forethought import Forethought
@@ -33,23 +33,23 @@ from ecoshell.planning.btp.plan import TaskPlan
 class LivePlan:
     """One turn's plan. Call `renew` first; after `settle` it is the turn's steering, and hears every event."""
 
-    def __init__(self, outset: Outset, kit: Kit, caps: Sequence[CapState] | None = None) -> None:
+    def __init__(self, outset: Outset, deps: Dependencies, caps: Sequence[CapState] | None = None) -> None:
         """`caps` are to be planned under in the place of the purse's."""
         self.outset = outset
-        self._kit = kit
+        self._deps = deps
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
         self._view = outset.view
-        planning = kit.planning
+        planning = deps.planning
         self._strict = planning.strict
         self._task = TaskPlan([], threshold=planning.threshold, strict=planning.strict, earned=planning.earned)
         self._tools = ToolCosts(
-            kit.catalog,
+            deps.catalog,
             outset.evidence,
             (one.name for one in outset.view.registered),
-            resources=kit.planning.resources,
+            resources=deps.planning.resources,
         )
-        self._forethought = Forethought(registers_freely=kit.registers_freely)
+        self._forethought = Forethought(registers_freely=deps.models.current.registers_freely)
         self._limits = Limits()
         self._told = Told()
         self._solved = Solved()
@@ -77,7 +77,7 @@ class LivePlan:
     @property
     def enforced(self) -> bool:
         """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
-        return self._kit.planning.binds and self.draft.means is not None
+        return self._deps.planning.binds and self.draft.means is not None
 
     @property
     def forbidden(self) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ class LivePlan:
         draft, found, cost = self.draft, self.draft.means, self.draft.costs.get(tool)
         if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
-        aside = self._kit.cast.mode.aside
+        aside = self._deps.models.current.mode.aside
         caps = [cap for cap in self._caps if cap.unit == found.unit]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
         better = draft.plan.better(tool)
@@ -138,7 +138,7 @@ class LivePlan:
         block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(price, self._kit.planning.profiled().seconds(tool, size) if seconds is None else seconds)
+        return Estimate(price, self._deps.planning.profiled().seconds(tool, size) if seconds is None else seconds)
 
     @property
     def penniless(self) -> bool:
@@ -150,7 +150,7 @@ class LivePlan:
     @property
     def threshold(self) -> float:
         """τ, as the plan was made with it."""
-        return self._kit.planning.threshold if self._made_of is None else self._made_of.threshold
+        return self._deps.planning.threshold if self._made_of is None else self._made_of.threshold
 
     async def renew(self) -> None:
         """Plan with what is known now; tells nobody.
@@ -160,7 +160,7 @@ class LivePlan:
         async with self._renewing:
             if self._given is None:
                 with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                    self._caps = await self._kit.purse.caps_at_rest()
+                    self._caps = await self._deps.budget.caps_at_rest()
                     self._limits.follow(self._caps)
             moment = self._moment()
             if moment != self._made_of:
@@ -203,8 +203,8 @@ class LivePlan:
         """Plan anew; tell of it where something has happened, or where it changes what is planned."""
         before = self._unplanned
         await self.renew()
-        if self._mode != self._kit.planning.mode:
-            self._pending = f"plan {self._kit.planning.mode}"
+        if self._mode != self._deps.planning.mode:
+            self._pending = f"plan {self._deps.planning.mode}"
         if self._pending or self._limits.change:
             self.tell(emit, self._pending)
         elif self._unplanned != before:
@@ -220,11 +220,11 @@ class LivePlan:
         self._tools.learn(call.name, thought, price=price, seconds=seconds)
         await self.renew()
         fresh, back = self._told.news(call.id, self.forbidden)
-        return after_result(self.draft, self.forbidden, fresh, back, tells=self._kit.planning.tells)
+        return after_result(self.draft, self.forbidden, fresh, back, tells=self._deps.planning.tells)
 
     def advice(self, offered: Sequence[str]) -> str:
         """What the model reads before the question, beside the names that are offered."""
-        registered, tells = self._tools.registered, self._kit.planning.tells
+        registered, tells = self._tools.registered, self._deps.planning.tells
         return before_question(self.draft, self.forbidden, offered, registered=registered, tells=tells)
 
     def tell(self, emit: Emit, reason: str) -> None:
@@ -232,8 +232,8 @@ class LivePlan:
         self._pending = ""
         self._reason = " and ".join(filter(None, (self._limits.change, reason)))
         self._limits.tell()
-        if self._mode != "off" or self._kit.planning.mode != "off":
-            self._mode = self._kit.planning.mode
+        if self._mode != "off" or self._deps.planning.mode != "off":
+            self._mode = self._deps.planning.mode
             self._number += 1
             emit(self.event())
 
@@ -243,7 +243,7 @@ class LivePlan:
         answer = expected_answer(self._solved.foreseen)
         low, high = self.draft.price_range(self.outset.chances, answer, enforced=self.enforced)
         return PlanChanged(
-            mode=self._kit.planning.mode,
+            mode=self._deps.planning.mode,
             reason=self._limits.change or self._reason,
             number=self._number,
             rows=self._solved.shown,
@@ -261,16 +261,16 @@ class LivePlan:
         )
 
     def _moment(self) -> Moment:
-        kit = self._kit
+        deps = self._deps
         return Moment(
             caps=tuple(self._caps),
-            cast=kit.cast,
-            aside=kit.cast.mode.aside,
+            cast=deps.models.current,
+            aside=deps.models.current.mode.aside,
             view=self._view,
             ahead=self._forethought.ahead,
-            threshold=kit.planning.threshold,
+            threshold=deps.planning.threshold,
             strict=self._strict,
-            hour_nano=kit.planning.hour_nano,
+            hour_nano=deps.planning.hour_nano,
             uses=dict(self._task.uses),
             registered=self._tools.registered,
             outset=self.outset,

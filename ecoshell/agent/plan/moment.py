@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ecoshell.agent.dependencies import Cast
 from ecoshell.agent.mode import Foreseen, View
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.plan.draft import Draft
 from ecoshell.agent.plan.means import Means, expected_step, means
 from ecoshell.agent.plan.outset import Outset
@@ -37,7 +37,7 @@ class Moment:
     """All that a plan is made of and that changes in a turn; of equal moments the plans are the same."""
 
     caps: tuple[CapState, ...]
-    cast: Cast
+    cast: ModelSet
     aside: Hold | None
     view: View
     ahead: Thought

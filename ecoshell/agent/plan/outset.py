@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ecoshell.agent.dependencies import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import View
 from ecoshell.errors import ModelMissing, StoreError
 from ecoshell.planning.btp.base import NO_EVIDENCE, Evidence, document_hash
@@ -27,19 +27,19 @@ class Outset:
     """Why experience could not be read; then the plan is made without it."""
 
     @classmethod
-    def of(cls, question: str, kit: Kit, view: View) -> "Outset":
+    def of(cls, question: str, deps: Dependencies, view: View) -> "Outset":
         """Everything known before the first step; reads the experience, so may block."""
-        hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
+        hashes = {document.name: document_hash(document) for document in deps.catalog.documents}
         evidence: Mapping[str, Evidence] = {}
         record, fault = NOTHING_KNOWN, ""
         try:
-            evidence = kit.planning.past.evidence(question, hashes, kit.model)
-            mode = kit.cast.mode.name
-            record = kit.planning.past.modes(question, {mode: kit.playing(mode)})[mode]
+            evidence = deps.planning.past.evidence(question, hashes, deps.models.name)
+            mode = deps.models.current.mode.name
+            record = deps.planning.past.modes(question, {mode: deps.models.playing(mode)})[mode]
         except (StoreError, ModelMissing) as failure:
             fault = f"This turn is planned without experience. {failure}"
-        fits = kit.ranker.chances(question)
+        fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
-        kinds = {document.name: document.server for document in kit.catalog.documents}
+        kinds = {document.name: document.server for document in deps.catalog.documents}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)

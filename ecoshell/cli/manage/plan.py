@@ -36,7 +36,7 @@ async def _planned(options: Options, question: str) -> LivePlan:
     try:
         caps = await caps_of(shell, options)
         plan = await shell.conversation.foresee(question, caps)
-        refused = unpriced(shell.kit.cast.mode.foresee(plan.outset.view), caps)
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.outset.view), caps)
         if refused is not None:
             raise refused
         return plan

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from ecoshell.agent.dependencies import Cast, Purse
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES
@@ -62,7 +63,7 @@ Asked = tuple[Trajectory, int]
 class Examinee:
     """A model in a mode, asked for steps; made by `examinee`."""
 
-    def __init__(self, casting: "_Examining", cast: Callable[[], Cast], purse: Purse) -> None:
+    def __init__(self, casting: "_Examining", cast: Callable[[], ModelSet], purse: SessionBudget) -> None:
         self._casting = casting
         self._cast = cast
         self._purse = purse
@@ -132,7 +133,7 @@ async def examinee(players: Players, budget: str | None) -> AsyncGenerator[Exami
     settings = await asyncio.to_thread(load_settings, paths)
     ledger = await asyncio.to_thread(open_ledger, paths)
     try:
-        purse = Purse(Gate(ledger))
+        purse = SessionBudget(Gate(ledger))
         casting = _Examining(settings, Options(model=players.model), purse)
         one = Examinee(casting, lambda: casting.cast(players.model, players.mode, roles=players.roles), purse)
         await one.set_caps(settings, budget)
@@ -195,7 +196,7 @@ def _taken(step: ReferenceStep, place: int) -> Step:
 class _Examining(Casting):
     """Casts for the tools of task after task, and makes each model once."""
 
-    def __init__(self, settings: Settings, options: Options, purse: Purse) -> None:
+    def __init__(self, settings: Settings, options: Options, purse: SessionBudget) -> None:
         super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=purse)
         self._made: dict[str, Model] = {}
         self._task: Trajectory | None = None

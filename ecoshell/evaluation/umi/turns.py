@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ecoshell.agent.dependencies import Purse
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.mode import Mode
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
@@ -47,7 +47,7 @@ async def replay(
         ledger = Ledger(Path(folder) / "ledger.sqlite")
         try:
             for number, trajectory in enumerate(trajectories, start=1):
-                purse = Purse(Gate(ledger))
+                purse = SessionBudget(Gate(ledger))
                 purse.enter("bench", number)
                 played = {mode: RecordedModel(trajectory, count, form) for mode in CASTS}
                 turns.append({mode: await _turn(trajectory, mode, model, purse) for mode, model in played.items()})
@@ -57,7 +57,7 @@ async def replay(
     return turns
 
 
-async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: Purse) -> Turn:
+async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: SessionBudget) -> Turn:
     calls: list[Usage] = []
 
     def emit(event: Event) -> None:
