@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import Mode, View, of_conclusion, used
@@ -39,7 +40,7 @@ _UNAVAILABLE = (ModelMissing, ModelBroken, UsageError)
 
 
 @dataclass(slots=True)
-class Tally:
+class TurnUsage:
     """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
 
     started: float = field(default_factory=time.monotonic)
@@ -94,14 +95,14 @@ class Attempts:
         self._turn = turn
         self._question = question
         self._tell = emit
-        self._tally = Tally()
-        self._models = ""
+        self._usage = TurnUsage()
+        self._names = ""
         self._again = False
         """Whether the other mode has taken over already."""
 
     def emit(self, event: Event) -> None:
         """Count what happened, and tell it."""
-        self._tally.see(event)
+        self._usage.see(event)
         self._tell(event)
 
     async def begin(self) -> None:
@@ -117,10 +118,10 @@ class Attempts:
 
         Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
         """
-        before = self._deps.models.current.mode.name
-        if self._deps.models.mode != AUTO or self._again or self._deps.models.no_choice:
+        models = self._deps.models
+        if models.mode != AUTO or self._again or models.no_choice:
             return False
-        self._again = True
+        self._again, before = True, models.current.mode.name
         other = next(mode for mode in CANDIDATES if mode != before)
         await self.end("gave_up")
         fault = await self._obstacle(other, view)
@@ -133,59 +134,74 @@ class Attempts:
 
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
-        models, self._models = self._models, ""
-        if status in _TOLD and models and models == self._deps.models.playing(self._deps.models.current.mode.name):
-            await remember(self._deps.planning, self._attempt(models, status), self._tell)
+        names, self._names = self._names, ""
+        usage, mode, strategy = self._usage, self._deps.models.current.mode.name, self._deps.settings.strategy
+        if status not in _TOLD or not names or names != self._deps.models.playing(mode):
+            return
+
+        def made() -> Attempt:  # where its time does not count
+            return Attempt(
+                query=beginning(self._question, environ, QUERY),
+                mode=mode,
+                models=names,
+                strategy=strategy,
+                outcome=status,
+                price_nano=usage.spent_nano,
+                tokens=usage.usage.total,
+                seconds=usage.worked,
+                session=self._session,
+                turn=self._turn,
+                at=now(),
+            )
+
+        await remember(self._deps.planning, made, self._tell)
 
     def _start(self) -> None:
-        self._tally, self._models = Tally(), self._deps.models.playing(self._deps.models.current.mode.name)
+        models = self._deps.models
+        self._usage, self._names = TurnUsage(), models.playing(models.current.mode.name)
 
     def _choice(self) -> ModeChoice:
         """Reads the experience, so may block."""
-        deps, first = self._deps, CANDIDATES[0]
-        if deps.models.no_choice:
-            return ModeChoice(first, deps.models.no_choice)
-        models = {mode: deps.models.playing(mode) for mode in CANDIDATES}
+        models, planning, first = self._deps.models, self._deps.planning, CANDIDATES[0]
+        if models.no_choice:
+            return ModeChoice(first, models.no_choice)
+        playing = {mode: models.playing(mode) for mode in CANDIDATES}
         try:
-            return choose(deps.planning.past.modes(self._question, models), deps.planning.hour_nano)
+            return choose(planning.past.modes(self._question, playing), planning.hour_nano)
         except (StoreError, ModelMissing) as failure:
             return ModeChoice(first, f"there is no experience to go by; {failure}")
 
     async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
-        """Go over to a mode and say so; False, and a notice, where its models cannot be had."""
+        """Go over to a mode and say so.
+
+        False, and a notice, where its models cannot be had, or one has no price and a cap in dollars stands.
+        """
+        models = self._deps.models
         try:
-            await self._deps.models.choose(mode)
+            await models.choose(mode)
             if mode != CANDIDATES[0]:
-                await self._require_prices()
+                unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
+                capped = [cap for cap in await self._deps.budget.caps() if cap.unit == "usd"]
+                if unpriced and capped:
+                    raise price_unknown(unpriced[0], capped[0])
         except (*_UNAVAILABLE, PriceUnknown) as failure:
             self._tell(Notice(f"{mode} cannot think. {failure}"))
             return False
-        chosen = self._deps.models.chosen = ModeChosen(mode, self._deps.models.name, why, after)
+        chosen = models.chosen = ModeChosen(mode, models.name, why, after)
         self._tell(chosen)
         return True
 
-    async def _require_prices(self) -> None:
-        """Raise PriceUnknown where a cap in dollars stands and a model that plays has no price."""
-        models = [model.traits.name for model in self._deps.models.current.models if model.traits.price is None]
-        capped = [cap for cap in await self._deps.budget.caps() if cap.unit == "usd"]
-        if models and capped:
-            raise price_unknown(models[0], capped[0])
-
     async def _obstacle(self, mode: str, view: View) -> str:
         """Why a mode cannot go on from this view; empty when it can."""
-        deps = self._deps
+        models, there = self._deps.models, (*self._deps.models.current.models, *self._deps.models.idle)
+        make = partial(models.factory.cast, models.session_model, mode, roles=models.roles, at_hand=there)
         try:
-            caps = await deps.budget.caps()
-            name, roles, there = (
-                deps.models.session_model,
-                deps.models.roles,
-                (*deps.models.current.models, *deps.models.idle),
-            )
-            cast = await asyncio.to_thread(deps.models.factory.cast, name, mode, roles=roles, at_hand=there)
+            caps = await self._deps.budget.caps()
+            other = await asyncio.to_thread(make)
         except (*_UNAVAILABLE, StoreError) as failure:
             return str(failure)
         try:
-            await asyncio.to_thread(_require_room, cast.mode, view, caps, deps.models.current.mode.aside)
+            await asyncio.to_thread(_require_room, other.mode, view, caps, models.current.mode.aside)
         except LimitReached:  # its figures are those of a moment that will not come
             return "The caps have no room for a step of it beside the answer; /budget raises them."
         except BudgetError as refused:
@@ -193,26 +209,9 @@ class Attempts:
         else:
             return ""
         finally:
-            for model in cast.models:
+            for model in other.models:
                 if model not in there:
                     await model.aclose()
-
-    def _attempt(self, models: str, status: Status) -> Callable[[], Attempt]:
-        """What is remembered of the attempt, made where its time does not count."""
-        tally, mode, strategy = self._tally, self._deps.models.current.mode.name, self._deps.settings.strategy
-        return lambda: Attempt(
-            query=beginning(self._question, environ, QUERY),
-            mode=mode,
-            models=models,
-            strategy=strategy,
-            outcome=status,
-            price_nano=tally.spent_nano,
-            tokens=tally.usage.total,
-            seconds=tally.worked,
-            session=self._session,
-            turn=self._turn,
-            at=now(),
-        )
 
 
 def _require_room(mode: Mode, view: View, caps: Sequence[CapState], aside: Hold | None) -> None:

@@ -14,10 +14,9 @@ from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.plan.commands import PLAN_COMMAND
 from ecoshell.agent.printing import caps_table, context_line, dollars, mode_line, roles_table, spent_text, table
-from ecoshell.agent.shell import Shell, Standing
+from ecoshell.agent.shell import Shell
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
-from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import EcoshellError, UsageError
 from ecoshell.events import TurnUndone
 from ecoshell.messages import Effect
@@ -75,22 +74,20 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
     told = standing.context
     besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
-    return Printed(f"{table(head, rows)}\n\n{_registered_line(standing)}{besides}")
-
-
-def _registered_line(standing: Standing) -> str:
-    registered = sum(tool.registered for tool in standing.tools)
-    return (
-        f"{registered} of {len(standing.tools)} registered; the context carries {standing.context_tokens:,} tokens of "
-        f"names and documents, everything registered would be {standing.everything_tokens:,}."
+    registered = (
+        f"{sum(tool.registered for tool in standing.tools)} of {len(standing.tools)} registered; the context carries "
+        f"{standing.context_tokens:,} tokens of names and documents, everything registered would be "
+        f"{standing.everything_tokens:,}."
     )
+    return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
 
 
-def _not_registered(shell: Shell) -> Iterable[str]:
-    return (name for name in shell.deps.catalog.names if name not in shell.conversation.library)
-
-
-@COMMANDS.add("register", "NAME", "register a tool by hand", _not_registered)
+@COMMANDS.add(
+    "register",
+    "NAME",
+    "register a tool by hand",
+    lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.library),
+)
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
     return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
@@ -123,16 +120,18 @@ def _role_choices(shell: Shell) -> Iterable[str]:
 @COMMANDS.add("role", "[ROLE MODEL|PRESET]", "show or change which model plays which role", _role_choices)
 async def _role(shell: Shell, argument: str) -> Printed:
     """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
-    deps = shell.deps
+    models = shell.deps.models
     if argument:
-        wanted = _wanted_roles(deps, argument)
+        wanted = _wanted_roles(shell.deps, argument)
         with shell.conversation.occupying():
-            await deps.models.give(wanted)
-    rows = await asyncio.to_thread(
-        lambda: [_role_row(role, deps.models.roles.of(role), deps.models.session_model) for role in ROLES]
-    )
+            await models.give(wanted)
+    rows: list[tuple[str, str, str, str]] = []
+    for role in ROLES:
+        own = models.roles.of(role)
+        model, adapter = await asyncio.to_thread(_parted, own or models.session_model)
+        rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
     told = table(("role", "model", "adapter", ""), rows)
-    return Printed(told if deps.models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
+    return Printed(told if models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
 
 
 def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
@@ -153,11 +152,6 @@ def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
     raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
 
 
-def _role_row(role: str, own: str | None, sessions: str) -> tuple[str, str, str, str]:
-    model, adapter = _parted(sessions if own is None else own)
-    return role, visible_line(model), visible_line(adapter), "the session's" if own is None else ""
-
-
 def _parted(name: str) -> tuple[str, str]:
     """A model's name without its adapter, and the adapter's file; empty where it has none."""
     try:
@@ -171,24 +165,22 @@ def _parted(name: str) -> tuple[str, str]:
 
 @COMMANDS.add("mode", "[NAME]", "show or change who thinks", lambda _: MODES)
 async def _mode(shell: Shell, argument: str) -> Printed:
-    deps = shell.deps
+    models = shell.deps.models
     if argument:
         if argument not in MODES:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
         with shell.conversation.occupying():
-            await deps.models.change(mode=argument)
-    rows = [("›" if name == deps.models.mode else "", name, about) for name, about in MODES.items()]
+            await models.change(mode=argument)
+    rows = [("›" if name == models.mode else "", name, about) for name, about in MODES.items()]
     told = table(("", "mode", "who thinks"), rows)
-    return Printed(f"{told}\n\n{_last_choice(deps)}" if deps.models.mode == AUTO else told)
-
-
-def _last_choice(deps: Dependencies) -> str:
-    """Who has thought last in the mode auto, and why."""
-    if deps.models.no_choice:
-        return f"There is nothing to choose: {visible(deps.models.no_choice)}."
-    if deps.models.chosen is None:
-        return "Nothing was chosen yet: that is done, and told, when a question comes."
-    return f"Chosen last: {mode_line(deps.models.chosen)}"
+    if models.mode != AUTO:
+        return Printed(told)
+    last = "Nothing was chosen yet: that is done, and told, when a question comes."
+    if models.no_choice:
+        last = f"There is nothing to choose: {visible(models.no_choice)}."
+    elif models.chosen is not None:
+        last = f"Chosen last: {mode_line(models.chosen)}"
+    return Printed(f"{told}\n\n{last}")
 
 
 @COMMANDS.add("strategy", "[NAME]", "show or change how it thinks", lambda shell: shell.deps.strategies)
@@ -297,19 +289,15 @@ def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Seque
     wrote = turn.ran & RESTORABLE
     if wrote and not undone.restored and not undone.kept:
         lines.append(f"No file was restored: what {_listed(sorted(wrote))} did had no effect left, or is too long ago.")
-    others = _beyond(turn.ran, shell.deps.catalog)
-    if others:
+    catalog = shell.deps.catalog
+    beyond = (name for name in turn.ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _BEYOND)
+    if others := sorted(beyond):
         lines.append(f"What {_listed(others)} may have changed cannot be restored.")
     if turn.registered:
         lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
     if turn.spent_nano != 0:
         lines.append(f"What it cost stays spent: {dollars(turn.spent_nano)}.")
     return "\n".join(lines)
-
-
-def _beyond(ran: frozenset[str], catalog: Catalog) -> list[str]:
-    """Tools that may have changed something no copy is kept of."""
-    return sorted(name for name in ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _BEYOND)
 
 
 def _named(question: str) -> str:

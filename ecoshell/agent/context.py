@@ -1,7 +1,7 @@
 """What stands still during a turn, and what a mode sees of it from a path."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from ecoshell.agent.mode import View
@@ -49,26 +49,6 @@ class Steering(Protocol):
         ...
 
 
-class Unsteered:
-    """No plan: nothing is forbidden."""
-
-    @property
-    def forbidden(self) -> Mapping[str, str]:
-        return {}
-
-    def refusal(self, tool: str) -> str:
-        return ""
-
-    def allows(self, tool: str) -> int | None:
-        return None
-
-    def expected(self, tool: str) -> Estimate:
-        return Estimate()
-
-    async def refresh(self, emit: Emit) -> None:
-        """Nothing can have changed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What stands still during a turn: the opening, what came before, and what is known."""
@@ -80,16 +60,16 @@ class Frame:
     base: SkillLibrary
     """What was registered before the turn's first step."""
     presentation: Presentation
-    large: bool = False
-    along: str = ""
+    large: bool
+    along: str
     """What goes along with the question: attachments, and what commands put out."""
-    searching: bool = False
+    searching: bool
     """Whether the strategy goes back and tries another way."""
-    contexts: tuple[str, ...] = ()
+    contexts: tuple[str, ...]
     """What questions of the history have at their head of where the agent works."""
-    costs: str = ""
+    costs: str
     """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
-    plan: Steering = field(default_factory=Unsteered)
+    plan: Steering
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""

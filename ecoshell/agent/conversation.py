@@ -7,14 +7,15 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ecoshell.agent.attempts import Attempts, Tally
-from ecoshell.agent.compaction import Compaction
+from ecoshell.agent.attempts import Attempts, TurnUsage
+from ecoshell.agent.compaction import compact
 from ecoshell.agent.context import Frame
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.graph.costs import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
     Affordable,
+    Announced,
     Approved,
     Known,
     Logged,
@@ -24,16 +25,15 @@ from ecoshell.agent.guards import (
     Repeated,
     Runner,
     Source,
-    Told,
 )
 from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
-from ecoshell.agent.offer import Offer, make_offer
+from ecoshell.agent.offer import ToolOffer, make_offer
 from ecoshell.agent.plan.guard import Judged, Planned
 from ecoshell.agent.plan.live import LivePlan
 from ecoshell.agent.plan.outset import Outset
 from ecoshell.agent.plan.recording import Recorder
-from ecoshell.agent.spending import Cashier
+from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.budget.caps import CapState
 from ecoshell.catalog.presentation import Presentation
@@ -108,7 +108,7 @@ class Conversation:
         self._fault = ""
         """Why experience cannot be read, as far as the person has been told."""
         self._deps = deps
-        self._cashier = Cashier(deps)
+        self._spending = SpendApproval(deps)
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
@@ -263,14 +263,14 @@ class Conversation:
         Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
         has changed. `stop` stops it.
         """
-        compaction = Compaction(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
+        work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
         try:
-            compacted = await self.alone(compaction.run())
+            compacted, spent = await self.alone(work)
         finally:
             await self._deps.log.flush()
         await self.note(compacted)
         await self.note(BudgetChanged(await self._deps.budget.caps()))
-        return compacted, compaction.spent_nano
+        return compacted, spent
 
     async def register(self, name: str) -> Event:
         """Register a tool by the user's hand; raises UsageError for an unknown name."""
@@ -339,11 +339,12 @@ class Conversation:
 
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
-        tally = Tally()
+        usage = TurnUsage()
 
         def emit(event: Event) -> None:
-            for happened in masked((event, *self._consequences(event))):
-                tally.see(happened)
+            lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
+            for happened in masked((event, *map(Notice, lost))):
+                usage.see(happened)
                 self.memory.see(happened)
                 self._scorer.see(happened)
                 self._say(happened, arrived)
@@ -367,7 +368,7 @@ class Conversation:
                 emit(Notice(text))
             ended = await self._turn(asked, emit)
         except asyncio.CancelledError:
-            ended = Ended("interrupted", "", Path(question), tally.steps)
+            ended = Ended("interrupted", "", Path(question), usage.steps)
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
             emit(ErrorHappened.of(failure))
         finally:
@@ -377,35 +378,34 @@ class Conversation:
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
-                emit(_finished(self._turns, ended, tally))
+                emit(_finished(self._turns, ended, usage))
 
     def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
         """Put an event where the reader takes it, which is once it is on disk."""
         self._deps.log.keep(self.session, [event])
         arrived.put_nowait(event)
 
-    def _consequences(self, event: Event) -> list[Notice]:
-        """What is to be told after an event: of files that were changed and that /undo will not restore."""
-        lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else []
-        return [Notice(text) for text in lost]
-
     def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
             ended = Ended("interrupted", "", Path(question), 0)
-            self._say(_finished(self._turns, ended, Tally()), arrived)
+            self._say(_finished(self._turns, ended, TurnUsage()), arrived)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, emit: Emit) -> Ended:
+    async def _turn(self, asked: Asked, tell: Emit) -> Ended:
         deps, memory = self._deps, self.memory
         history = memory.messages
-        self._cashier.begin()
-        attempts = Attempts(deps, self.session, self._turns, asked.question, emit)
+        self._spending.begin()
+        attempts = Attempts(deps, self.session, self._turns, asked.question, tell)
         await attempts.begin()
-        context = await self._context(emit)
+        context = await self._context(tell)
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
         plan = self.plan = await self.foresee(asked.question, context=context)
-        emit = _hearing(plan, attempts.emit)
+
+        def emit(event: Event) -> None:
+            plan.see(event)
+            attempts.emit(event)
+
         if plan.outset.fault and plan.outset.fault != self._fault:
             emit(Notice(plan.outset.fault))
         self._fault = plan.outset.fault
@@ -414,6 +414,11 @@ class Conversation:
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
+
+        def costs() -> str:
+            size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
+            return costs_text(plan, deps.planning.profiled(), offer.names, size)
+
         frame = Frame(
             opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
@@ -425,7 +430,7 @@ class Conversation:
             presentation=offer.presentation,
             large=offer.large,
             searching=deps.strategy.searches,
-            costs=await asyncio.to_thread(self._costs, asked, plan, offer) if deps.strategy.branches else "",
+            costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
             plan=plan,
         )
         await plan.settle(frame.view(Path(asked.question)), offer.names)
@@ -437,7 +442,7 @@ class Conversation:
             mode=deps.models.current.mode,
             strategy=deps.strategy.strategy,
             source=self._source(offer, plan),
-            cashier=self._cashier,
+            spending=self._spending,
             emit=emit,
         )
         self._emit = emit
@@ -448,11 +453,6 @@ class Conversation:
             plan.end()
         await attempts.end(ended.status)
         return ended
-
-    def _costs(self, asked: Asked, plan: LivePlan, offer: Offer) -> str:
-        """What whoever plans branches is told of costs; may block."""
-        size = input_size(asked.attachments, self._deps.workspace.size_of_named(asked.question))
-        return costs_text(plan, self._deps.planning.profiled(), offer.names, size)
 
     async def _context(self, emit: Emit) -> str:
         """What this turn tells of where the agent works; nothing where that stands in the session, or to small models.
@@ -478,46 +478,28 @@ class Conversation:
         await plan.renew()
         return plan
 
-    def _source(self, offer: Offer, plan: LivePlan) -> Source:
+    def _source(self, offer: ToolOffer, plan: LivePlan) -> Source:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: Source = Logged(Paid(Runner(deps.catalog), deps.catalog, deps.budget), deps.catalog, deps.log)
-        row = Approved(
-            row,
-            deps.catalog,
-            deps.approvals,
-            caller=lambda: deps.models.current.caller.traits,
-            searching=deps.strategy.searches,
-        )
-        row = Affordable(row, deps.catalog, deps.budget, self._ask_for_money)
-        planned = Planned(Registered(row), plan, self._ask_for_money)
-        row = Known(Repeated(planned, deps.catalog), deps.catalog)
+        row: Source = Logged(Paid(Runner(deps.catalog), deps), deps)
+        row = Affordable(Approved(row, deps), deps, self._ask_for_money)
+        planned = Planned(Registered(row, deps), plan, self._ask_for_money)
+        row = Announced(Known(Repeated(planned, deps), deps), deps)
         recorder = Recorder(deps, self.session, self._turns, plan.outset.question)
         return Meta(
-            Judged(Told(row), plan=plan, judge=deps.planning.judge, recorder=recorder),
-            catalog=deps.catalog,
-            ranker=deps.ranker,
+            Judged(row, plan=plan, judge=deps.planning.judge, recorder=recorder),
+            deps,
             presentation=offer.presentation,
             measure=self._measure,
             plan=planned,
         )
 
     async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
-        return await self._cashier.for_tool(short, self.ahead, emit)
+        return await self._spending.for_tool(short, self.ahead, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
         return self._deps.models.current.measure(document, self.presentation)
-
-
-def _hearing(plan: LivePlan, emit: Emit) -> Emit:
-    """An emit that the plan hears too."""
-
-    def heard(event: Event) -> None:
-        plan.see(event)
-        emit(event)
-
-    return heard
 
 
 async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:
@@ -535,17 +517,17 @@ def _drain(arrived: "asyncio.Queue[Event | None]") -> list[Event | None]:
     return [arrived.get_nowait() for _ in range(arrived.qsize())]
 
 
-def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
+def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:
     return TurnFinished(
         turn=number,
         status=ended.status,
         answer=ended.answer,
-        spent_nano=tally.spent_nano,
-        usage=tally.usage,
-        steps=tally.steps,
-        registered=tuple(dict.fromkeys(tally.registered)),
-        seconds=time.monotonic() - tally.started,
-        saved_tokens=tally.saved_tokens,
-        estimate=tally.taken.usage if tally.taken.estimated else None,
-        estimate_nano=tally.taken.nano if tally.taken.estimated_nano else None,
+        spent_nano=usage.spent_nano,
+        usage=usage.usage,
+        steps=usage.steps,
+        registered=tuple(dict.fromkeys(usage.registered)),
+        seconds=time.monotonic() - usage.started,
+        saved_tokens=usage.saved_tokens,
+        estimate=usage.taken.usage if usage.taken.estimated else None,
+        estimate_nano=usage.taken.nano if usage.taken.estimated_nano else None,
     )

@@ -22,7 +22,7 @@ from ecoshell.catalog.registration import (
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, Usage
 from ecoshell.planning.mode_choice import ModeEvidence
 
 _DOCUMENTS_SHARE = 2
@@ -38,7 +38,7 @@ _SMALL = "Names only: a small model is asked one thing at a time, so registering
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """The tools' side of a turn's beginning; token counts are this model's."""
 
     listing: str
@@ -76,7 +76,7 @@ class Offer:
 
 def make_offer(
     plan: LivePlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]
-) -> Offer:
+) -> ToolOffer:
     """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
 
     Only the context shortens the names, and a strict plan. `told` is all the model reads besides: earlier turns, and
@@ -85,13 +85,20 @@ def make_offer(
     question = plan.outset.question
     cast, catalog = deps.models.current, deps.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    listed = shortlist(question, deps.ranker, name_sizes, _names_room(deps))
+    room = 1 << 30 if cast.context is None else int(cast.context * deps.settings.names_share)
+    listed = shortlist(question, deps.ranker, name_sizes, room)
     names = tuple(name for name in listed if name in library or name not in plan.hidden)
     whole, large = len(listed) == len(catalog), len(names) < len(catalog)
 
     callable_now = (name for name in names if name not in library and name not in plan.forbidden)
     unregistered = [catalog.document(name) for name in callable_now]
-    decision = _decide(plan, deps, unregistered, _policy(plan, deps, shown, whole=whole), told)
+    work = Workload()
+    work = replace(work, base=work.base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
+    candidates = candidates_of(unregistered, plan.outset.chances, lambda text: cast.sizes([text])[0])
+    policy = _policy(plan, deps, shown, whole=whole)
+    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
+    if _registers_by_itself(deps):
+        decision = replace(decision, summary=_SMALL)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
@@ -99,7 +106,7 @@ def make_offer(
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
-    return Offer(
+    return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, about=about),
         listed=listed,
         names=names,
@@ -112,19 +119,6 @@ def make_offer(
         decision=decision,
         advice=plan.advice(names),
     )
-
-
-def _decide(
-    plan: LivePlan, deps: Dependencies, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
-) -> Decision:
-    """Whose documents are worth having from the start, at this model's prices."""
-    cast = deps.models.current
-    characters = sum(len(message.text) for message in told)
-    usual = Workload()
-    work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(documents, plan.outset.chances, lambda text: cast.sizes([text])[0])
-    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
-    return replace(decision, summary=_SMALL) if _registers_by_itself(deps) else decision
 
 
 def _policy(plan: LivePlan, deps: Dependencies, shown: Shown, *, whole: bool) -> Policy:
@@ -182,16 +176,7 @@ def _presentation(deps: Dependencies, shown: Shown, decision: Decision, register
         return before if deps.models.current.calls_undeclared else decision.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
-    if (
-        deps.settings.presentation == "auto"
-        and deps.models.current.calls_undeclared
-        and not deps.models.current.registers_freely
-    ):
+    models = deps.models.current
+    if deps.settings.presentation == "auto" and models.calls_undeclared and not models.registers_freely:
         return presentation_of("direct", registered, deps.catalog.names) or decision.presentation
     return decision.presentation
-
-
-def _names_room(deps: Dependencies) -> int:
-    """Tokens that names may take before only a shortlist is shown: as many as the context has room for."""
-    context = deps.models.current.context
-    return 1 << 30 if context is None else int(context * deps.settings.names_share)

@@ -14,7 +14,6 @@ from ecoshell.agent.mode import of_step
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
-from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
@@ -411,6 +410,11 @@ class Shell:
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
         names_tokens = sum(deps.models.current.sizes_at_hand(f", {name}" for name in deps.catalog.names)[0])
+        tools: list[ToolRow] = []
+        for document in deps.catalog.documents:
+            name, skill = document.name, library.get(document.name)
+            by = "" if skill is None else skill.by
+            tools.append(ToolRow(name, sizes[name], skill is not None, by, document.description))
         spent = self.ledger.session_row(session)
         ahead = of_step(deps.models.current.mode.foresee(self.conversation.ahead))
         return Standing(
@@ -422,7 +426,7 @@ class Shell:
             caps=self.ledger.caps(session, self.conversation.turn),
             spent_nano=spent.shown_nano if spent else 0,
             used_tokens=spent.shown_usage.total if spent else 0,
-            tools=tuple(_row(document, sizes, library) for document in deps.catalog.documents),
+            tools=tuple(tools),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
             exact=exact,
@@ -463,9 +467,3 @@ class Shell:
                 kept=f"What stands of session {self.session} on the disk is kept.",
                 fix=unwritten.fix,
             ) from unwritten
-
-
-def _row(document: ToolDocument, sizes: dict[str, int], library: SkillLibrary) -> ToolRow:
-    skill = library.get(document.name)
-    by = "" if skill is None else skill.by
-    return ToolRow(document.name, sizes[document.name], skill is not None, by, document.description)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from ecoshell.agent.dependencies import Dependencies
@@ -13,62 +12,22 @@ from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.limits import fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
-from ecoshell.events import BudgetChanged, CostChosen, CostWanted, Emit, LimitChosen, LimitHit, ModelOffer, Notice
+from ecoshell.events import (
+    BudgetChanged,
+    CostChosen,
+    CostWanted,
+    Emit,
+    LimitChosen,
+    LimitHit,
+    ModelOffer,
+    Notice,
+)
 from ecoshell.messages import Usage
 
 MOST = 5
 """Models offered at once."""
 SHORT_ANSWER = 64
 """Tokens of output in the low end of an estimate: a call with its arguments, or a sentence."""
-
-
-async def alternatives(deps: Dependencies, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
-    """Models for which the caps have room, or that are cheaper than the present one; the cheapest first."""
-    casts = await asyncio.to_thread(_others, deps)
-    try:
-        return await asyncio.to_thread(_offers, deps, casts, view, caps)
-    finally:
-        for other in casts:
-            await other.aclose()
-
-
-def _others(deps: Dependencies) -> list[ModelSet]:
-    """Other models that can be had, each to do everything there is; nothing of them is loaded.
-
-    Of several that play now, each could go on alone.
-    """
-    casts: list[ModelSet] = []
-    own = [model.traits.name for model in deps.models.current.models] if deps.models.current.players else []
-    for name in dict.fromkeys((*own, *deps.models.factory.substitutes(deps.models.name))):
-        try:
-            casts.append(deps.models.factory.cast(name, deps.models.current.mode.name))
-        except EcoshellError:  # a file that is gone or a missing key: one offer less
-            continue
-    return casts
-
-
-def _offers(
-    deps: Dependencies, casts: Sequence[ModelSet], view: View, caps: Sequence[CapState]
-) -> tuple[ModelOffer, ...]:
-    present = of_step(deps.models.current.mode.foresee(view)).nano
-    offers = [_offer(other, deps, view, caps) for other in casts]
-    useful = [offer for offer in offers if offer.fits or _cheaper(offer.most_nano, present)]
-    return tuple(sorted(useful, key=_rank)[:MOST])
-
-
-def _offer(other: ModelSet, deps: Dependencies, view: View, caps: Sequence[CapState]) -> ModelOffer:
-    traits, foreseen = other.model.traits, other.mode.foresee(view)
-    step = of_step(foreseen)
-    fits = with_room(caps, deps.models.current.mode.aside, step + of_conclusion(foreseen))
-    return ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits)
-
-
-def _cheaper(nano: int | None, present: int | None) -> bool:
-    return nano is not None and (present is None or nano < present)
-
-
-def _rank(offer: ModelOffer) -> tuple[bool, bool, int, str]:
-    return not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name
 
 
 class AnswerNow(Exception):
@@ -79,17 +38,8 @@ class StopNow(Exception):
     """Stop without an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What a call may cost, in nano-dollars."""
-
-    call: ForeseenCall
-    low: int
-    high: int
-
-
-class Cashier:
-    """Carries questions of money to the person, and the choices back into the turn. One session has one cashier."""
+class SpendApproval:
+    """Carries questions of money to the person, and the choices back into the turn. One session has one."""
 
     def __init__(self, deps: Dependencies) -> None:
         self._deps = deps
@@ -109,10 +59,17 @@ class Cashier:
         return self._deps.models.current.mode
 
     async def before_step(self, view: View, emit: Emit) -> None:
-        """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown."""
+        """Ask before the next step where it is expensive; raises AnswerNow, StopNow or PriceUnknown.
+
+        A step one of whose later calls would be refused, as its price is not known, is refused before anything is paid.
+        """
         if self._ending is not None:
             raise self._ending
-        await self._require_prices(view)
+        foreseen = self.mode.foresee(view)
+        if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
+            refused = unpriced(foreseen, await self._deps.budget.caps())
+            if refused is not None:
+                raise refused
         while (wanted := await self._costly(view)) is not None:
             emit(wanted)
             choice = await self._deps.user.at_cost(wanted)
@@ -132,7 +89,7 @@ class Cashier:
             hit.need,
             hit.left,
             str(hit),
-            offers=await alternatives(self._deps, view, caps),
+            offers=await self._offers(view, caps),
             enough=await asyncio.to_thread(self._enough, hit, view, caps),
         )
         done = False
@@ -164,65 +121,95 @@ class Cashier:
             raise AnswerNow
         if choice.kind == "stop":
             raise StopNow
+        models, budget = self._deps.models, self._deps.budget
         try:
             if choice.kind == "model":
-                several = len(self._deps.models.current.models) > 1
-                await self._deps.models.use_only(choice.value)
+                several = len(models.current.models) > 1
+                await models.use_only(choice.value)
                 if several:
-                    emit(Notice(f"{self._deps.models.name} plays every role from now on."))
+                    emit(Notice(f"{models.name} plays every role from now on."))
             else:
-                await self._deps.budget.set_cap(scope, parse_amount(choice.value))
-                emit(BudgetChanged(await self._deps.budget.caps()))
+                await budget.set_cap(scope, parse_amount(choice.value))
+                emit(BudgetChanged(await budget.caps()))
         except EcoshellError as refused:  # a mistyped amount or model is no reason to lose the turn
             emit(Notice(str(refused)))
             return False
         return True
 
-    async def _require_prices(self, view: View) -> None:
-        """Refuse before anything is paid where a later call of the step would be refused: its price is not known."""
-        foreseen = self._deps.models.current.mode.foresee(view)
-        if any(call.traits.price is None for call in foreseen.steps):  # else the ledger need not be asked
-            refused = unpriced(foreseen, await self._deps.budget.caps())
-            if refused is not None:
-                raise refused
-
     async def _costly(self, view: View) -> CostWanted | None:
         """The question that the next step is worth; None when it goes on unasked, as where no price is known."""
-        deps, above = self._deps, self._deps.settings.ask_above_nano
+        above = self._deps.settings.ask_above_nano
         if above is None:
             return None
-        calls = [call for call in deps.models.current.mode.foresee(view).steps if call.traits.name not in self._trusted]
-        caps = await deps.budget.caps()
-        cost = await asyncio.to_thread(self._cost, calls, caps)
-        if cost is None or cost.high <= above:
+        calls = [call for call in self.mode.foresee(view).steps if call.traits.name not in self._trusted]
+        caps = await self._deps.budget.caps()
+        dearest = await asyncio.to_thread(_dearest, calls, caps)
+        if dearest is None or dearest[2] <= above:
             return None
-        offers = await alternatives(deps, view, caps)
-        cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < cost.high)
-        return CostWanted(cost.call.role, cost.call.traits.name, cost.low, cost.high, above, cheaper)
-
-    def _cost(self, calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> _Cost | None:
-        """What the dearest of these calls may cost; None when the gate would refuse them, which is for it to say."""
-        costs: list[_Cost] = []
-        for call in calls:
-            if call.traits.price is None:
-                continue
-            ask = call.model.reservation(call.request, call.role)
-            try:
-                output = fitting_output(ask, caps)
-            except BudgetError:
-                return None
-            prompt = call.model.size(call.request).count
-            short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
-            low, high = call.traits.price.cost(short), call.traits.price.worst(ask.prompt_tokens, output)
-            costs.append(_Cost(call, low, high))
-        return max(costs, key=lambda cost: cost.high, default=None)
+        call, low, high = dearest
+        offers = await self._offers(view, caps)
+        cheaper = tuple(offer for offer in offers if offer.most_nano is not None and offer.most_nano < high)
+        return CostWanted(call.role, call.traits.name, low, high, above, cheaper)
 
     def _enough(self, hit: LimitReached, view: View, caps: Sequence[CapState]) -> int:
         """A cap under which the step fits at its longest, and the answer after it."""
         cap = next((cap for cap in caps if (cap.scope, cap.unit) == (hit.scope, hit.unit)), None)
         if cap is None:
             return 0
-        mode = self._deps.models.current.mode
-        foreseen = mode.foresee(view)
+        foreseen = self.mode.foresee(view)
         wanted = (of_step(foreseen) + of_conclusion(foreseen)).in_unit_of(cap) or 0
-        return rounded_up(max(used(cap, mode.aside) + wanted, cap.limit - cap.left + hit.need))
+        return rounded_up(max(used(cap, self.mode.aside) + wanted, cap.limit - cap.left + hit.need))
+
+    async def _offers(self, view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+        """Models for which the caps have room, or that are cheaper than the present one; the cheapest first."""
+        sets = await asyncio.to_thread(self._other_models)
+        try:
+            return await asyncio.to_thread(self._useful, sets, view, caps)
+        finally:
+            for other in sets:
+                await other.aclose()
+
+    def _other_models(self) -> list[ModelSet]:
+        """Other models that can be had, each to do everything there is; nothing of them is loaded.
+
+        Of several that play now, each could go on alone.
+        """
+        models, sets = self._deps.models, list[ModelSet]()
+        own = [model.traits.name for model in models.current.models] if models.current.players else []
+        for name in dict.fromkeys((*own, *models.factory.substitutes(models.name))):
+            try:
+                sets.append(models.factory.cast(name, self.mode.name))
+            except EcoshellError:  # a file that is gone or a missing key: one offer less
+                continue
+        return sets
+
+    def _useful(self, sets: Sequence[ModelSet], view: View, caps: Sequence[CapState]) -> tuple[ModelOffer, ...]:
+        present, offers = of_step(self.mode.foresee(view)).nano, list[ModelOffer]()
+        for other in sets:
+            traits, foreseen = other.model.traits, other.mode.foresee(view)
+            step = of_step(foreseen)
+            fits = with_room(caps, self.mode.aside, step + of_conclusion(foreseen))
+            if fits or (step.nano is not None and (present is None or step.nano < present)):
+                offers.append(ModelOffer(traits.name, traits.local, step.nano, step.tokens, fits))
+        offers.sort(key=lambda offer: (not offer.fits, offer.most_nano is None, offer.most_nano or 0, offer.name))
+        return tuple(offers[:MOST])
+
+
+def _dearest(calls: Sequence[ForeseenCall], caps: Sequence[CapState]) -> tuple[ForeseenCall, int, int] | None:
+    """The call that may cost most, with the nano-dollars it takes if it is short and at most.
+
+    None where no price is known, and when the gate would refuse a call, which is for it to say.
+    """
+    costs: list[tuple[ForeseenCall, int, int]] = []
+    for call in calls:
+        if call.traits.price is None:
+            continue
+        ask = call.model.reservation(call.request, call.role)
+        try:
+            output = fitting_output(ask, caps)
+        except BudgetError:
+            return None
+        prompt = call.model.size(call.request).count
+        short = Usage(input=prompt, output=min(SHORT_ANSWER, output), cached=prompt)
+        costs.append((call, call.traits.price.cost(short), call.traits.price.worst(ask.prompt_tokens, output)))
+    return max(costs, key=lambda cost: cost[2], default=None)
