@@ -198,7 +198,8 @@ def endless(path: str) -> str:
 async def main():
     tool = FunctionTool(run, effects=("write",), preview=endless)
     approvals = Approvals(Rules(), Nobody(), granted=(), remember=print)
-    asking = asyncio.create_task(approvals.rule(Petition(Call("run", {"path": "a"}), tool, tool.document), print))
+    wanted = Petition(Call("run", {"path": "a"}), tool, tool.document)
+    asking = asyncio.create_task(approvals.rule(wanted, print))
     while not blocked.is_set():
         await asyncio.sleep(0.01)
     asking.cancel()
