@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ecoshell.errors import ToolError
@@ -13,7 +14,7 @@ from ecoshell.messages import Attachment, Observation
 from ecoshell.tools.builtin.checking import passes
 from ecoshell.tools.builtin.commands import CommandTools
 from ecoshell.tools.builtin.options import ToolOptions
-from ecoshell.tools.builtin.walk import CLOSED, Entry, walk
+from ecoshell.tools.builtin.walk import CLOSED, walk
 from ecoshell.tools.listing import files_of
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace
@@ -69,7 +70,8 @@ class _Mention:
 def attach(workspace: Workspace, question: str, given: Iterable[Attachment] = ()) -> Mentioned:
     """Read what the question mentions, each thing once, and nothing that is `given` already; may block."""
     reader = _Reader(workspace, {attachment.name for attachment in given})
-    for mention in _mentions(question):
+    found = (_Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question))
+    for mention in dict.fromkeys(found):
         try:
             reader.read(mention)
         except ToolError as error:
@@ -99,7 +101,8 @@ class _Reader:
 
     def read(self, mention: _Mention) -> None:
         """Attach what is mentioned; raises ToolError when that cannot be done."""
-        path = _existing(self._workspace, mention.path)
+        candidates = dict.fromkeys((mention.path, mention.path.rstrip(_TRAILING)))  # without a sentence's signs
+        path = next((one for one in candidates if one and self._workspace.exists(one)), None)
         if path is None:
             raise ToolError("there is no such file or folder in the workspace.")
         real = self._workspace.resolve(path)
@@ -127,32 +130,17 @@ def _matches(question: str) -> Iterator[re.Match[str]]:
     return _MENTION.finditer(_CODE.sub(lambda code: " " * len(code.group()), question))
 
 
-def _mentions(question: str) -> list[_Mention]:
-    found = (_Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question))
-    return list(dict.fromkeys(found))
-
-
-def _existing(workspace: Workspace, path: str) -> str | None:
-    """The path, or without the sentence's signs at its end, as far as there is such a thing."""
-    for candidate in dict.fromkeys((path, path.rstrip(_TRAILING))):
-        if candidate and workspace.exists(candidate):
-            return candidate
-    return None
-
-
 def _listing(workspace: Workspace, path: str) -> str:
     with workspace.folder(path) as (descriptor, _):
-        entries = sorted(_line(entry) for entry in itertools.islice(walk(descriptor, _DEPTH), _LISTED + 1))
+        found = list(itertools.islice(walk(descriptor, _DEPTH), _LISTED + 1))
+    entries: list[str] = []
+    for entry in found:
+        closed = "  (not entered)" if entry.name in CLOSED else ""
+        entries.append(f"{entry.path}/{closed}" if entry.is_folder else entry.path)
     if not entries:
         return "(an empty folder)"
     more = ["[there is more]"] if len(entries) > _LISTED else []
-    return "\n".join([*entries[:_LISTED], *more])
-
-
-def _line(entry: Entry) -> str:
-    if entry.is_folder:
-        return f"{entry.path}/" + ("  (not entered)" if entry.name in CLOSED else "")
-    return entry.path
+    return "\n".join([*sorted(entries)[:_LISTED], *more])
 
 
 class Workbench:
@@ -184,15 +172,11 @@ class Workbench:
     def size_of_named(self, question: str) -> int | None:
         """Bytes of the largest file that the question names; None when it names none. May block."""
         words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split())
-        sizes = [self._size(word) for word in itertools.islice((word for word in words if _NAME.search(word)), _NAMED)]
-        return max((size for size in sizes if size is not None), default=None)
-
-    def _size(self, path: str) -> int | None:
-        try:
-            with self._workspace.reading(path) as (file, _):
-                return os.fstat(file.fileno()).st_size
-        except ToolError:
-            return None
+        sizes: list[int] = []
+        for word in itertools.islice((word for word in words if _NAME.search(word)), _NAMED):
+            with suppress(ToolError), self._workspace.reading(word) as (file, _):
+                sizes.append(os.fstat(file.fileno()).st_size)
+        return max(sizes, default=None)
 
     async def files(self) -> list[str]:
         """Files and folders (these end in a slash) that a question could mention, at most some 20,000."""
