@@ -1,13 +1,19 @@
-"""Who may do what: rules from the settings, decisions of this session and project, and the person for the rest."""
+"""Who may do what: rules from the settings, what small models may guess, what was allowed before, and the person.
+
+What a model may write and run that is too small to be trusted with it is what the request plainly names. That goes by
+what a tool does and by where the words of a call stand, never by how requests are phrased.
+"""
 
 import asyncio
 import functools
 import json
+import posixpath
+import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from ecoshell.agent.deeds import Guess, is_trusted
 from ecoshell.agent.person import Approval, Nobody, Person
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
@@ -15,16 +21,81 @@ from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.base import Traits
 from ecoshell.models.protocol import call_fault
 from ecoshell.secrecy import masked
-from ecoshell.tools.base import LASTING, Previewing, Tool
+from ecoshell.strategies.base import Step
+from ecoshell.tools.base import LASTING, Previewing, Subject, Tool, subjects_of
 from ecoshell.tools.containing import in_thread
 from ecoshell.tools.project import why_not_plain
 
+TRUSTED_PARAMETERS = 3_000_000_000
+"""A model with fewer weights is not trusted with what the request does not name; one of unknown size is."""
+_LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
     "execute": "run a program",
     "network": "reach the network",
 }
+
+
+def is_trusted(traits: Traits, said: bool | None = None) -> bool:
+    """Whether a model may write and run what it sees fit; `said` is what the settings say of it."""
+    return said if said is not None else traits.parameters is None or traits.parameters >= TRUSTED_PARAMETERS
+
+
+def verbs(documents: Iterable[ToolDocument]) -> frozenset[str]:
+    """The verbs by which tools are called for: those their names and descriptions begin with."""
+    words: set[str] = set()
+    for document in documents:
+        named, described = document.name.partition("_"), _LEADING_VERBS.match(document.description)
+        words.update((named[0] if named[1] else "", *re.findall(r"\w+", described.group() if described else "")))
+    return frozenset(word.lower() for word in words if len(word) > 1 and word.isalpha()) - {"or", "the", "an"}
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a call of a model that is not trusted is held against."""
+
+    asked: str
+    """The question."""
+    steps: Sequence[Step]
+    """What was done before in the turn."""
+    alike: Sequence[ToolDocument]
+    """The tools that leave behind the same kind of thing as the one that is called."""
+    small: bool
+    """Whether the model is of the smallest, which word nothing: all of a call stands in the question or in results."""
+
+    def strange(self, call: Call, tool: Tool, workspace: Path) -> str:
+        """What of a call is not in the request; empty where nothing is, and for a tool that leaves nothing behind.
+
+        Looks at the disk: only a file that is there must be named, or have been read.
+        """
+        if not tool.effects & LASTING:
+            return ""
+        wanted = verbs([tool.document] if self.small else self.alike)
+        if wanted.isdisjoint(re.findall(r"\w+", self.asked.lower())):
+            return f"the request does not say so ({' or '.join(sorted(verbs([tool.document])))})"
+        done = [step for step in self.steps if step.observation.ok]
+        if self.small:
+            source = [step.observation.text for step in done]
+            values = _texts(call, call.arguments)
+        else:
+            source = [text for step in done for text in _texts(step.call, step.call.arguments)]
+            places = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
+            values = [path for path in _texts(call, places) if posixpath.exists(workspace / path)]
+        missing = [one for one in values if not _stands(one, "\n".join((self.asked, *source)))]
+        return f"“{missing[0][:80]}” is neither in the request nor was it read" if missing else ""
+
+
+def _stands(text: str, source: str) -> bool:
+    """Whether the source has this text in it, as words of its own."""
+    wanted = " ".join(text.removeprefix("./").split())
+    return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", " ".join(source.split())))
+
+
+def _texts(call: Call, names: Iterable[str]) -> list[str]:
+    """The values of these arguments, as texts."""
+    values = [call.arguments[name] for name in names if name in call.arguments]
+    return [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +159,7 @@ class Approvals:
     """Decides on calls; remembers what is allowed for the session, and hands on what is allowed for the project."""
 
     def __init__(
-        self, rules: Rules, person: Callable[[], Person], *, granted: Iterable[str], remember: Callable[[str], None]
+        self, rules: Rules, person: Person, *, granted: Iterable[str], remember: Callable[[str], None]
     ) -> None:
         """`granted` is what this project allowed before, `remember` keeps what it allows from now on."""
         self._rules = rules
@@ -161,7 +232,7 @@ class Approvals:
         while True:
             wanted = masked(await in_thread(functools.partial(petition.wanted, judged, fault)))
             emit(wanted)
-            approval = await self._person().approve(wanted)
+            approval = await self._person.approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
                 return approval, petition.call
             petition = replace(petition, call=replace(petition.call, arguments=dict(approval.arguments)))
@@ -175,7 +246,7 @@ class Approvals:
         """Carry out the person's word; the rules apply to a changed call as to any other."""
         edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
         if approval.decision == "no":
-            by, instead = "nobody" if isinstance(self._person(), Nobody) else "person", approval.instead.strip()
+            by, instead = "nobody" if isinstance(self._person, Nobody) else "person", approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead))
             if instead:
                 return Ruling(call, f"{call.name} was not run: the person said no. Do this instead: {instead}")

@@ -1,27 +1,34 @@
 """The attempts of one turn: who makes them where that is left to experience, and what each has come to."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from ecoshell.agent.kit import AUTO, Kit
-from ecoshell.agent.mode import Mode, View
-from ecoshell.agent.outlook import of_conclusion, used
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.mode import Mode, View, of_conclusion, used
+from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.planning import now, remember
-from ecoshell.agent.tally import Tally
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
 from ecoshell.budget.limits import fitting_output, price_unknown
-from ecoshell.errors import (
-    BudgetError,
-    LimitReached,
-    ModelBroken,
-    ModelMissing,
-    PriceUnknown,
-    StoreError,
-    UsageError,
+from ecoshell.errors import BudgetError, LimitReached, ModelBroken, ModelMissing, PriceUnknown, StoreError, UsageError
+from ecoshell.events import (
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    Emit,
+    Event,
+    ModeChosen,
+    Notice,
+    Status,
+    StepStarted,
+    Taken,
+    ToolRegistered,
+    ToolsOffered,
 )
-from ecoshell.events import Emit, Event, ModeChosen, Notice, Status
+from ecoshell.messages import Usage
 from ecoshell.planning.btp.experience import Attempt
 from ecoshell.planning.btp.redaction import QUERY, beginning
 from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
@@ -32,28 +39,75 @@ _TOLD: frozenset[Status] = frozenset({"answered", "gave_up", "limit"})
 _UNAVAILABLE = (ModelMissing, ModelBroken, UsageError)
 
 
+@dataclass(slots=True)
+class TurnUsage:
+    """Adds up what a turn costs from its events; money becomes unknown once any part of it is."""
+
+    started: float = field(default_factory=time.monotonic)
+    spent_nano: int | None = 0
+    usage: Usage = field(default_factory=Usage)
+    taken: Taken = field(default_factory=Taken)
+    """The same as people are shown it."""
+    steps: int = 0
+    worked: float = 0.0
+    """Seconds of models and tools, one after another; the person's own are not in it."""
+    saved_tokens: int = 0
+    registered: list[str] = field(default_factory=list[str])
+    _sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Tokens of what the agent registered."""
+    _carried: int = 0
+    _everything: int = 0
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+        match event:
+            case BudgetSettled():
+                unknown = self.spent_nano is None or event.spent_nano is None
+                self.spent_nano = None if unknown else (self.spent_nano or 0) + (event.spent_nano or 0)
+                self.usage += event.usage
+                self.taken = self.taken.plus(event)
+                self.worked += event.seconds
+            case CallFinished():
+                self.spent_nano = None if self.spent_nano is None else self.spent_nano + event.spent_nano
+                self.taken = self.taken.paid(event.spent_nano)
+                self.worked += event.seconds
+            case StepStarted():
+                self.steps = event.step
+                self.saved_tokens += max(0, self._everything - self._carried)
+            case ToolsOffered():
+                self._carried, self._everything = event.context_tokens, event.everything_tokens
+            case ToolRegistered():
+                self._sizes[event.name] = event.tokens if event.by == "agent" else 0
+                self._carried += self._sizes[event.name]
+                self.registered.append(event.name)
+            case BranchLeft():
+                self._carried -= sum(self._sizes.get(name, 0) for name in event.unregistered)
+            case _:
+                pass
+
+
 class Attempts:
     """One turn's attempts at its question. Call `begin` first, then it hears every event."""
 
-    def __init__(self, kit: Kit, session: str, turn: int, question: str, emit: Emit) -> None:
-        self._kit = kit
+    def __init__(self, deps: Dependencies, session: str, turn: int, question: str, emit: Emit) -> None:
+        self._deps = deps
         self._session = session
         self._turn = turn
         self._question = question
         self._tell = emit
-        self._tally = Tally()
-        self._models = ""
+        self._usage = TurnUsage()
+        self._names = ""
         self._again = False
         """Whether the other mode has taken over already."""
 
     def emit(self, event: Event) -> None:
         """Count what happened, and tell it."""
-        self._tally.see(event)
+        self._usage.see(event)
         self._tell(event)
 
     async def begin(self) -> None:
         """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""
-        if self._kit.mode == AUTO:
+        if self._deps.models.mode == AUTO:
             choice = await asyncio.to_thread(self._choice)
             if not await self._think_as(choice.mode, choice.why):
                 await self._think_as(CANDIDATES[0], "it can be had")
@@ -64,10 +118,10 @@ class Attempts:
 
         Once in a turn, in the mode AUTO alone, and only where every cap has room for a step and the answer.
         """
-        before = self._kit.cast.mode.name
-        if self._kit.mode != AUTO or self._again or self._kit.no_choice:
+        models = self._deps.models
+        if models.mode != AUTO or self._again or models.no_choice:
             return False
-        self._again = True
+        self._again, before = True, models.current.mode.name
         other = next(mode for mode in CANDIDATES if mode != before)
         await self.end("gave_up")
         fault = await self._obstacle(other, view)
@@ -80,55 +134,74 @@ class Attempts:
 
     async def end(self, status: Status) -> None:
         """Remember what the attempt has come to, unless another model took part in it or it is remembered already."""
-        models, self._models = self._models, ""
-        if status in _TOLD and models and models == self._kit.playing(self._kit.cast.mode.name):
-            await remember(self._kit.planning, self._attempt(models, status), self._tell)
+        names, self._names = self._names, ""
+        usage, mode, strategy = self._usage, self._deps.models.current.mode.name, self._deps.settings.strategy
+        if status not in _TOLD or not names or names != self._deps.models.playing(mode):
+            return
+
+        def made() -> Attempt:  # where its time does not count
+            return Attempt(
+                query=beginning(self._question, environ, QUERY),
+                mode=mode,
+                models=names,
+                strategy=strategy,
+                outcome=status,
+                price_nano=usage.spent_nano,
+                tokens=usage.usage.total,
+                seconds=usage.worked,
+                session=self._session,
+                turn=self._turn,
+                at=now(),
+            )
+
+        await remember(self._deps.planning, made, self._tell)
 
     def _start(self) -> None:
-        self._tally, self._models = Tally(), self._kit.playing(self._kit.cast.mode.name)
+        models = self._deps.models
+        self._usage, self._names = TurnUsage(), models.playing(models.current.mode.name)
 
     def _choice(self) -> ModeChoice:
         """Reads the experience, so may block."""
-        kit, first = self._kit, CANDIDATES[0]
-        if kit.no_choice:
-            return ModeChoice(first, kit.no_choice)
-        models = {mode: kit.playing(mode) for mode in CANDIDATES}
+        models, planning, first = self._deps.models, self._deps.planning, CANDIDATES[0]
+        if models.no_choice:
+            return ModeChoice(first, models.no_choice)
+        playing = {mode: models.playing(mode) for mode in CANDIDATES}
         try:
-            return choose(kit.planning.past.modes(self._question, models), kit.planning.hour_nano)
+            return choose(planning.past.modes(self._question, playing), planning.hour_nano)
         except (StoreError, ModelMissing) as failure:
             return ModeChoice(first, f"there is no experience to go by; {failure}")
 
     async def _think_as(self, mode: str, why: str, after: str = "") -> bool:
-        """Go over to a mode and say so; False, and a notice, where its models cannot be had."""
+        """Go over to a mode and say so.
+
+        False, and a notice, where its models cannot be had, or one has no price and a cap in dollars stands.
+        """
+        models = self._deps.models
         try:
-            await self._kit.let_think(mode)
+            await models.choose(mode)
             if mode != CANDIDATES[0]:
-                await self._require_prices()
+                unpriced = [model.traits.name for model in models.current.models if model.traits.price is None]
+                capped = [cap for cap in await self._deps.budget.caps() if cap.unit == "usd"]
+                if unpriced and capped:
+                    raise price_unknown(unpriced[0], capped[0])
         except (*_UNAVAILABLE, PriceUnknown) as failure:
             self._tell(Notice(f"{mode} cannot think. {failure}"))
             return False
-        chosen = self._kit.chosen = ModeChosen(mode, self._kit.model, why, after)
+        chosen = models.chosen = ModeChosen(mode, models.name, why, after)
         self._tell(chosen)
         return True
 
-    async def _require_prices(self) -> None:
-        """Raise PriceUnknown where a cap in dollars stands and a model that plays has no price."""
-        models = [model.traits.name for model in self._kit.cast.models if model.traits.price is None]
-        capped = [cap for cap in await self._kit.purse.caps() if cap.unit == "usd"]
-        if models and capped:
-            raise price_unknown(models[0], capped[0])
-
     async def _obstacle(self, mode: str, view: View) -> str:
         """Why a mode cannot go on from this view; empty when it can."""
-        kit = self._kit
+        models, there = self._deps.models, (*self._deps.models.current.models, *self._deps.models.idle)
+        make = partial(models.factory.cast, models.session_model, mode, roles=models.roles, at_hand=there)
         try:
-            caps = await kit.purse.caps()
-            name, roles, there = kit.session_model, kit.roles, (*kit.cast.models, *kit.idle)
-            cast = await asyncio.to_thread(kit.caster.cast, name, mode, roles=roles, at_hand=there)
+            caps = await self._deps.budget.caps()
+            other = await asyncio.to_thread(make)
         except (*_UNAVAILABLE, StoreError) as failure:
             return str(failure)
         try:
-            await asyncio.to_thread(_require_room, cast.mode, view, caps, kit.cast.mode.aside)
+            await asyncio.to_thread(_require_room, other.mode, view, caps, models.current.mode.aside)
         except LimitReached:  # its figures are those of a moment that will not come
             return "The caps have no room for a step of it beside the answer; /budget raises them."
         except BudgetError as refused:
@@ -136,26 +209,9 @@ class Attempts:
         else:
             return ""
         finally:
-            for model in cast.models:
+            for model in other.models:
                 if model not in there:
                     await model.aclose()
-
-    def _attempt(self, models: str, status: Status) -> Callable[[], Attempt]:
-        """What is remembered of the attempt, made where its time does not count."""
-        tally, mode, strategy = self._tally, self._kit.cast.mode.name, self._kit.strategy
-        return lambda: Attempt(
-            query=beginning(self._question, environ, QUERY),
-            mode=mode,
-            models=models,
-            strategy=strategy,
-            outcome=status,
-            price_nano=tally.spent_nano,
-            tokens=tally.usage.total,
-            seconds=tally.worked,
-            session=self._session,
-            turn=self._turn,
-            at=now(),
-        )
 
 
 def _require_room(mode: Mode, view: View, caps: Sequence[CapState], aside: Hold | None) -> None:

@@ -1,32 +1,46 @@
-"""The commands of the chats, one short function each."""
+"""The commands of the chats: one function each, which says how it is typed, what it does and what completes it."""
 
 import asyncio
+import difflib
 import itertools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ecoshell.agent.commands import Command, CommandTable, Printed
-from ecoshell.agent.kit import AUTO, MODES, Kit
+from ecoshell.agent.commands import CommandTable, Printed
+from ecoshell.agent.conversation import Stopped
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.memory import PastTurn
+from ecoshell.agent.model_set import AUTO, MODES
 from ecoshell.agent.plan_command import PLAN_COMMAND
 from ecoshell.agent.printing import caps_table, dollars, roles_table, spent_text, table
-from ecoshell.agent.role_command import ROLE_COMMAND
-from ecoshell.agent.shell import Shell, Standing
-from ecoshell.agent.turn_commands import TURN_COMMANDS
+from ecoshell.agent.shell import Shell
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
-from ecoshell.errors import UsageError
+from ecoshell.errors import EcoshellError, UsageError
+from ecoshell.events import TurnUndone
 from ecoshell.events.describe import context_line, describe
-from ecoshell.options import ALL_ONE
-from ecoshell.untrusted import visible
+from ecoshell.messages import Effect
+from ecoshell.models.local_models import LOCAL, is_embedded, local_files
+from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
+from ecoshell.tools.builtin.files import RESTORABLE
+from ecoshell.tools.restore import Changed
+from ecoshell.untrusted import visible, visible_line
 
+COMMANDS: CommandTable[Shell] = CommandTable()
 _UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."
+_ROLES_OF_UMI = "Only the mode umi has these roles: /mode umi."
+_BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
+_NAMED = 60
+"""Characters of a question by which a turn is named."""
 
 
+@COMMANDS.add("help", "", "list the commands")
 async def _help(shell: Shell, argument: str) -> Printed:
     return Printed(table(("command", "what it does"), COMMANDS.overview()))
 
 
+@COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
 async def _budget(shell: Shell, argument: str) -> Printed:
     """`/budget`, `/budget 0.50`, `/budget 20k tok`, `/budget day`, `/budget day 2`, `/budget day off`."""
     first, _, rest = argument.partition(" ")
@@ -42,6 +56,12 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     return Printed(caps_table(caps))
 
 
+COMMANDS.include(PLAN_COMMAND)
+
+
+@COMMANDS.add(
+    "tools", "[NAME]", "what is known and registered; a tool's document", lambda shell: shell.deps.catalog.names
+)
 async def _tools(shell: Shell, argument: str) -> Printed:
     if argument:
         decision = shell.conversation.decision
@@ -55,72 +75,129 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     head = ("  tool", "tokens" if standing.exact else "≈ tokens", "registered by", "what it does")
     told = standing.context
     besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
-    return Printed(f"{table(head, rows)}\n\n{_registered_line(standing)}{besides}")
-
-
-def _registered_line(standing: Standing) -> str:
-    registered = sum(tool.registered for tool in standing.tools)
-    return (
-        f"{registered} of {len(standing.tools)} registered; the context carries {standing.context_tokens:,} tokens of "
-        f"names and documents, everything registered would be {standing.everything_tokens:,}."
+    registered = (
+        f"{sum(tool.registered for tool in standing.tools)} of {len(standing.tools)} registered; the context carries "
+        f"{standing.context_tokens:,} tokens of names and documents, everything registered would be "
+        f"{standing.everything_tokens:,}."
     )
+    return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
 
 
+@COMMANDS.add(
+    "register",
+    "NAME",
+    "register a tool by hand",
+    lambda shell: (name for name in shell.deps.catalog.names if name not in shell.conversation.library),
+)
 async def _register(shell: Shell, argument: str) -> Printed:
     event = await shell.conversation.register(_wanted(argument, "/register read_file"))
     return Printed(f"+ registered {argument}  +{counted(getattr(event, 'tokens', 0), 'token')}")
 
 
+@COMMANDS.add("unregister", "NAME", "take a tool out again", lambda shell: shell.conversation.library.names)
 async def _unregister(shell: Shell, argument: str) -> Printed:
     await shell.conversation.unregister(_wanted(argument, "/unregister read_file"))
     return Printed(f"− unregistered {argument}")
 
 
+@COMMANDS.add("model", "[NAME]", "show or change the model", lambda _: ("embedded", "local:", "openai/", "anthropic/"))
 async def _model(shell: Shell, argument: str) -> Printed:
     if argument:
         with shell.conversation.occupying():
-            await shell.kit.switch(argument)
-    traits = shell.kit.cast.model.traits
+            await shell.deps.models.change(model=argument)
+    traits = shell.deps.models.current.model.traits
     price = "unknown" if traits.price is None else traits.price.summary()
     context = "unknown" if traits.context is None else f"{traits.context:,} tokens"
-    several = shell.kit.cast.players and shell.kit.roles != ALL_ONE
+    several = shell.deps.models.current.players and shell.deps.models.roles != ALL_ONE
     roles = "\nRoles have models of their own: /role." if several else ""
     return Printed(f"model {traits.name}\nprice {price}\ncontext {context}{roles}")
 
 
+def _role_choices(shell: Shell) -> Iterable[str]:
+    models = (SESSIONS, "embedded", "local:", "openai/", "anthropic/", *shell.deps.settings.named_models)
+    return (*(f"{role} {model}" for role in ROLES for model in models), *shell.deps.settings.presets, SESSIONS)
+
+
+@COMMANDS.add("role", "[ROLE MODEL|PRESET]", "show or change which model plays which role", _role_choices)
+async def _role(shell: Shell, argument: str) -> Printed:
+    """`/role`, `/role caller local:FILE.gguf`, `/role caller -`, `/role frugal`, `/role -`."""
+    models = shell.deps.models
+    if argument:
+        wanted = _wanted_roles(shell.deps, argument)
+        with shell.conversation.occupying():
+            await models.give(wanted)
+    rows: list[tuple[str, str, str, str]] = []
+    for role in ROLES:
+        own = models.roles.of(role)
+        model, adapter = await asyncio.to_thread(_parted, own or models.session_model)
+        rows.append((role, visible_line(model), visible_line(adapter), "" if own else "the session's"))
+    told = table(("role", "model", "adapter", ""), rows)
+    return Printed(told if models.current.players else f"{told}\n\n{_ROLES_OF_UMI}")
+
+
+def _wanted_roles(deps: Dependencies, argument: str) -> RoleModels:
+    """What the roles are to be played by; raises UsageError."""
+    name, _, model = argument.partition(" ")
+    role = role_named(name)
+    if role is not None:
+        if not model.strip():
+            raise UsageError(f"The {role} needs a model.", fix=f"Say /role {role} embedded, or /role {role} -.")
+        return deps.models.roles.giving(role, None if model.strip() == SESSIONS else model.strip())
+    if argument == SESSIONS:
+        return ALL_ONE
+    if argument in deps.settings.presets:
+        return deps.settings.presets[argument]
+    known = (*ROLES, *deps.settings.presets)
+    near = difflib.get_close_matches(name, known, n=1)
+    fix = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+    raise UsageError(f"There is no role and no preset called {name!r}.", fix=fix)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """A model's name without its adapter, and the adapter's file; empty where it has none."""
+    try:
+        files = local_files(name)
+    except EcoshellError:  # it is gone since it was named
+        return name, ""
+    if files is None or files.adapter is None:
+        return name, ""
+    return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(files.adapter)
+
+
+@COMMANDS.add("mode", "[NAME]", "show or change who thinks", lambda _: MODES)
 async def _mode(shell: Shell, argument: str) -> Printed:
-    kit = shell.kit
+    models = shell.deps.models
     if argument:
         if argument not in MODES:
             raise UsageError(f"There is no mode called {argument!r}.", fix=f"There are {', '.join(MODES)}.")
         with shell.conversation.occupying():
-            await kit.think_as(argument)
-    rows = [("›" if name == kit.mode else "", name, about) for name, about in MODES.items()]
+            await models.change(mode=argument)
+    rows = [("›" if name == models.mode else "", name, about) for name, about in MODES.items()]
     told = table(("", "mode", "who thinks"), rows)
-    return Printed(f"{told}\n\n{_last_choice(kit)}" if kit.mode == AUTO else told)
+    if models.mode != AUTO:
+        return Printed(told)
+    last = "Nothing was chosen yet: that is done, and told, when a question comes."
+    if models.no_choice:
+        last = f"There is nothing to choose: {visible(models.no_choice)}."
+    elif models.chosen is not None:
+        last = f"Chosen last: {describe(models.chosen)}"
+    return Printed(f"{told}\n\n{last}")
 
 
-def _last_choice(kit: Kit) -> str:
-    """Who has thought last in the mode auto, and why."""
-    if kit.no_choice:
-        return f"There is nothing to choose: {visible(kit.no_choice)}."
-    if kit.chosen is None:
-        return "Nothing was chosen yet: that is done, and told, when a question comes."
-    return f"Chosen last: {describe(kit.chosen)}"
-
-
+@COMMANDS.add("strategy", "[NAME]", "show or change how it thinks", lambda shell: shell.deps.strategies)
 async def _strategy(shell: Shell, argument: str) -> Printed:
-    kit = shell.kit
+    deps = shell.deps
     if argument:
-        if argument not in kit.strategies:
-            names = ", ".join(kit.strategies)
+        if argument not in deps.strategies:
+            names = ", ".join(deps.strategies)
             raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
         shell.conversation.require_free()
-        kit.strategy = argument
-    rows = [("›" if way is kit.way else "", way.name, way.about) for way in kit.strategies.values()]
+        deps.settings.strategy = argument
+    rows = [("›" if way is deps.strategy else "", way.name, way.about) for way in deps.strategies.values()]
     return Printed(table(("", "strategy", "what it does"), rows))
 
 
+@COMMANDS.add("cost", "[last]", "what was spent; the last call's arithmetic", lambda _: ("last",))
 async def _cost(shell: Shell, argument: str) -> Printed:
     if argument == "last":
         entry = await asyncio.to_thread(shell.ledger.last, shell.session)
@@ -140,24 +217,33 @@ async def _cost(shell: Shell, argument: str) -> Printed:
     return Printed("\n\n".join(part for part in parts if part))
 
 
+@COMMANDS.add("sessions", "", "earlier sessions")
 async def _sessions(shell: Shell, argument: str) -> Printed:
     listed = await asyncio.to_thread(shell.store.list, 20)
     rows = [(one.id, one.updated_text, visible(one.title), one.model) for one in listed]
     return Printed(table(("session", "last used", "title", "model"), rows))
 
 
+@COMMANDS.add("resume", "ID", "go on with an earlier session", lambda shell: (one.id for one in shell.store.list(20)))
 async def _resume(shell: Shell, argument: str) -> Printed:
     await shell.open(_wanted(argument, "/resume ID (see /sessions)"))
     await shell.bring_back()
     return Printed("", effect="session")
 
 
+@COMMANDS.add("new", "", "begin a new session")
 async def _new(shell: Shell, argument: str) -> Printed:
     await shell.open()
     old = "The old one is kept; /sessions lists it." if await shell.write_down() is None else _UNWRITTEN
     return Printed(f"A new session: {shell.session}. {old}", effect="session")
 
 
+@COMMANDS.add(
+    "export",
+    "[FILE]",
+    "this session into a new file: Markdown, or JSON where FILE ends in .json",
+    lambda shell: (f"{shell.session}.md", f"{shell.session}.json"),
+)
 async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
     file = Path(os.path.expanduser(argument)) if argument else await asyncio.to_thread(_free, shell)  # noqa: ASYNC240, PTH111 - looks at no file
@@ -172,10 +258,93 @@ def _free(shell: Shell) -> Path:
     return next(file for file in files if not file.exists())
 
 
+@COMMANDS.add("undo", "[FILE]", "take the last turn back: its files, and what models know of it")
+async def _undo(shell: Shell, argument: str) -> Printed:
+    """`/undo`, or `/undo FILE` for a file that it has left alone."""
+    if argument:
+        restored = await shell.conversation.undo_over(argument)
+        name = visible_line(argument)
+        return Printed(f"Restored: {name}." if restored else f"{name} could not be restored, or is so already.")
+    turn, undone, changed = await shell.conversation.undo()
+    return Printed(_taken_back(shell, turn, undone, changed))
+
+
+@COMMANDS.add("retry", "", "take the last turn back and ask its question again")
+async def _retry(shell: Shell, argument: str) -> Printed:
+    turn, undone, changed = await shell.conversation.undo()
+    told = _taken_back(shell, turn, undone, changed)
+    return Printed(told, effect="ask", value=turn.question, attachments=turn.attachments)
+
+
+def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
+    """What was taken back, what was not, and why."""
+    lines = [f"Turn {turn.number} is taken back: “{_named(turn.question)}”. Models are not told of it any more."]
+    if undone.restored:
+        lines.append(f"Restored: {_listed(undone.restored)}.")
+    if undone.kept:
+        lines.append(f"Left alone, because they were changed since or no copy was kept: {_listed(undone.kept)}.")
+    for one in changed:
+        name = visible_line(one.path)
+        lines.append(f"{name} was changed since. Restore it all the same? /undo {name} does this to it:")
+        lines.append(visible(one.changes) or "(It is long or no text, so this is not shown.)")
+    wrote = turn.ran & RESTORABLE
+    if wrote and not undone.restored and not undone.kept:
+        lines.append(f"No file was restored: what {_listed(sorted(wrote))} did had no effect left, or is too long ago.")
+    catalog = shell.deps.catalog
+    beyond = (name for name in turn.ran - RESTORABLE if name in catalog and catalog.tool(name).effects & _BEYOND)
+    if others := sorted(beyond):
+        lines.append(f"What {_listed(others)} may have changed cannot be restored.")
+    if turn.registered:
+        lines.append(f"Registered tools stay registered: {_listed(turn.registered)}.")
+    if turn.spent_nano != 0:
+        lines.append(f"What it cost stays spent: {dollars(turn.spent_nano)}.")
+    return "\n".join(lines)
+
+
+def _named(question: str) -> str:
+    line = visible_line(question)
+    return line if len(line) <= _NAMED else f"{line[:_NAMED].rstrip()}…"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(visible_line, names))
+
+
+@COMMANDS.add("compact", "", "have a short summary told to models in the place of all turns")
+async def _compact(shell: Shell, argument: str) -> Printed:
+    try:
+        compacted, spent = await shell.conversation.compact()
+    except Stopped:
+        return Printed("Stopped. Everything stays as it was; what the call has cost is in /cost.")
+    turns = f"{compacted.turns} turn{'' if compacted.turns == 1 else 's'}"
+    sizes = f"{compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} now"
+    if not compacted.model:
+        by = "This model is too small for summaries, so an extract that no model has written is told from now on."
+        return Printed(f"Compacted {turns}: {sizes}. {by} The transcript is kept whole.")
+    by = f"{compacted.model} wrote the summary for {dollars(spent)}"
+    return Printed(f"Compacted {turns}: {sizes}. {by}. The transcript is kept whole.")
+
+
+@COMMANDS.add("copy", "[N]", "copy the last answer, or the Nth from the end", lambda _: ("1", "2", "3"))
+async def _copy(shell: Shell, argument: str) -> Printed:
+    """`/copy`, or `/copy 2` for the answer before the last."""
+    answers = shell.conversation.memory.answers
+    if argument and (not argument.isdecimal() or int(argument) < 1):
+        raise UsageError(f"/copy {argument} cannot be read.", fix="Say /copy, or /copy 2 for the answer before.")
+    back = int(argument or 1)
+    if back > len(answers):
+        raise UsageError(f"There are {len(answers)} answers in this session.", fix="Ask something first.")
+    answer = answers[-back]
+    which = "The last answer" if back == 1 else f"Answer {back} from the end"
+    return Printed(f"{which} is copied: {len(answer):,} characters.", effect="copy", value=answer)
+
+
+@COMMANDS.add("clear", "", "clear the screen; the session is kept")
 async def _clear(shell: Shell, argument: str) -> Printed:
     return Printed("", effect="clear")
 
 
+@COMMANDS.add("quit", "", "leave; everything is kept")
 async def _quit(shell: Shell, argument: str) -> Printed:
     return Printed("" if await shell.write_down() is None else _UNWRITTEN, effect="quit")
 
@@ -184,47 +353,3 @@ def _wanted(argument: str, example: str) -> str:
     if not argument:
         raise UsageError("A name is missing.", fix=f"Say {example}.")
     return argument
-
-
-def _unregistered(shell: Shell) -> Iterable[str]:
-    return (name for name in shell.kit.catalog.names if name not in shell.conversation.library)
-
-
-COMMANDS: CommandTable[Shell] = CommandTable(
-    [
-        Command("help", "", "list the commands", _help),
-        Command("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", _budget, lambda _: (*SCOPES, "off")),
-        PLAN_COMMAND,
-        Command(
-            "tools", "[NAME]", "what is known and registered; a tool's document", _tools, lambda s: s.kit.catalog.names
-        ),
-        Command("register", "NAME", "register a tool by hand", _register, _unregistered),
-        Command("unregister", "NAME", "take a tool out again", _unregister, lambda s: s.conversation.library.names),
-        Command(
-            "model",
-            "[NAME]",
-            "show or change the model",
-            _model,
-            lambda s: ("embedded", "local:", "openai/", "anthropic/"),
-        ),
-        ROLE_COMMAND,
-        Command("mode", "[NAME]", "show or change who thinks", _mode, lambda _: MODES),
-        Command("strategy", "[NAME]", "show or change how it thinks", _strategy, lambda s: s.kit.strategies),
-        Command("cost", "[last]", "what was spent; the last call's arithmetic", _cost, lambda _: ("last",)),
-        Command("sessions", "", "earlier sessions", _sessions),
-        Command(
-            "resume", "ID", "go on with an earlier session", _resume, lambda s: (one.id for one in s.store.list(20))
-        ),
-        Command("new", "", "begin a new session", _new),
-        Command(
-            "export",
-            "[FILE]",
-            "this session into a new file: Markdown, or JSON where FILE ends in .json",
-            _export,
-            lambda s: (f"{s.session}.md", f"{s.session}.json"),
-        ),
-        *TURN_COMMANDS,
-        Command("clear", "", "clear the screen; the session is kept", _clear),
-        Command("quit", "", "leave; everything is kept", _quit),
-    ]
-)

@@ -32,6 +32,10 @@ class Printed:
     """What goes along with the question to ask."""
 
 
+Run = Callable[[Host, str], Awaitable[Printed]]
+"""Carries a command out, with what was typed after its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command(Generic[Host]):
     """One slash command; `choices` completes its argument."""
@@ -39,15 +43,30 @@ class Command(Generic[Host]):
     name: str
     usage: str
     help: str
-    run: Callable[[Host, str], Awaitable[Printed]]
+    run: Run[Host]
     choices: Callable[[Host], Iterable[str]] = lambda _: ()
 
 
 class CommandTable(Generic[Host]):
     """Commands by name."""
 
-    def __init__(self, commands: Iterable[Command[Host]]) -> None:
+    def __init__(self, commands: Iterable[Command[Host]] = ()) -> None:
         self._commands = {command.name: command for command in commands}
+
+    def add(
+        self, name: str, usage: str, about: str, choices: Callable[[Host], Iterable[str]] = lambda _: ()
+    ) -> Callable[[Run[Host]], Run[Host]]:
+        """Make the function below a command, after those before it."""
+
+        def added(run: Run[Host]) -> Run[Host]:
+            self.include(Command(name, usage, about, run, choices))
+            return run
+
+        return added
+
+    def include(self, command: Command[Host]) -> None:
+        """Take a command in, after those before it."""
+        self._commands[command.name] = command
 
     def knows(self, line: str) -> bool:
         """Whether a line is one of these commands, with or without an argument."""

@@ -1,46 +1,59 @@
-"""What a model is shown: earlier turns, the opening of this one, and the path so far, cut only where it may be cut."""
+"""What stands still during a turn, and what a mode sees of it from a path."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
-from ecoshell.messages import META_TOOLS, TOOL_CALL, Message
-from ecoshell.strategies.base import Path
-
-_CUT_KEEPS = 80
-"""Characters an observation keeps when it is cut."""
-_NEVER_CUT = META_TOOLS - {TOOL_CALL}
-"""Calls whose results are documents, or short."""
-
-
-def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
-    """The turn as messages: the opening, then for each step what the assistant called and what came of it."""
-    messages = [Message("user", opening)]
-    for step in path.steps:
-        messages.append(Message("assistant", step.rationale, step.call))
-        messages.append(Message("tool", step.observation.told, step.call))
-    return tuple(messages)
+from ecoshell.agent.mode import View
+from ecoshell.agent.planning import PlanPolicy
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.catalog.skills import SkillLibrary
+from ecoshell.messages import Message
+from ecoshell.strategies.base import Path, Tried
 
 
-def finished_messages(opening: str, path: Path, answer: str) -> tuple[Message, ...]:
-    """A turn that is over, as later turns see it."""
-    return (*path_messages(opening, path), Message("assistant", answer))
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What stands still during a turn: the opening, what came before, and what is known."""
 
+    opening: str
+    history: tuple[Message, ...]
+    catalog: Catalog
+    names: tuple[str, ...]
+    base: SkillLibrary
+    """What was registered before the turn's first step."""
+    presentation: Presentation
+    large: bool
+    along: str
+    """What goes along with the question: attachments, and what commands put out."""
+    searching: bool
+    """Whether the strategy goes back and tries another way."""
+    contexts: tuple[str, ...]
+    """What questions of the history have at their head of where the agent works."""
+    costs: str
+    """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
+    plan: PlanPolicy
 
-def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
-    """The messages with the oldest observations cut until `enough` says so; documents are never cut (SPEC §4)."""
-    if enough(messages):
-        return messages
-    shortened = list(messages)
-    for index, message in enumerate(messages):
-        if message.speaker != "tool" or (message.call and message.call.name in _NEVER_CUT):
-            continue
-        shortened[index] = replace(message, text=_cut(message.text))
-        if enough(tuple(shortened)):
-            break
-    return tuple(shortened)
+    def registered(self, path: Path) -> tuple[str, ...]:
+        """Names the path may call, in the order of registration."""
+        names = dict.fromkeys((*self.base.names, *path.registered))
+        return tuple(name for name in names if name in self.catalog)
 
-
-def _cut(text: str) -> str:
-    if len(text) <= 2 * _CUT_KEEPS:
-        return text
-    return f"{text[:_CUT_KEEPS]} [cut: {len(text) - _CUT_KEEPS} characters, to make room]"
+    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
+        """What a mode sees on this path, and beside siblings that were tried."""
+        documents = tuple(self.catalog.document(name) for name in self.registered(path))
+        forbidden = frozenset(self.plan.forbidden)
+        return View(
+            path=path,
+            opening=self.opening,
+            history=self.history,
+            known=self.names,
+            registered=documents,
+            presentation=self.presentation,
+            large=self.large,
+            along=self.along,
+            contexts=self.contexts,
+            forbidden=forbidden,
+            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
+            searching=self.searching,
+            tried=tried,
+        )

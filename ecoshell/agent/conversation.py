@@ -7,32 +7,30 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ecoshell.agent.attempts import Attempts
-from ecoshell.agent.cashier import Cashier
-from ecoshell.agent.compaction import Compaction
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.attempts import Attempts, TurnUsage
+from ecoshell.agent.compaction import compact
+from ecoshell.agent.context import Frame
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.graph.parallel import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
     Affordable,
+    Announced,
     Approved,
     Known,
     Logged,
+    Meta,
     Paid,
     Registered,
     Repeated,
     Runner,
     Source,
-    Told,
 )
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, opening_text
-from ecoshell.agent.meta import Meta
+from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
-from ecoshell.agent.offer import Offer, make_offer
-from ecoshell.agent.outlook import next_view
+from ecoshell.agent.offer import ToolOffer, make_offer
 from ecoshell.agent.plan_checks import Judged, Planned, Recorder
-from ecoshell.agent.tally import Tally
+from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
 from ecoshell.budget.caps import CapState
@@ -98,17 +96,17 @@ class Asked:
 class Conversation:
     """A session being talked in. One turn at a time; every event is on disk before anybody sees it."""
 
-    def __init__(self, kit: Kit, session: str, past: Sequence[Event] = ()) -> None:
+    def __init__(self, deps: Dependencies, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
-        self.memory = Memory(kit.catalog, past)
-        self._scorer = Scorer(kit, session, past)
+        self.memory = Memory(deps.catalog, past)
+        self._scorer = Scorer(deps, session, past)
         self.decision: Decision | None = None
         self.plan: TurnPlan | None = None
         """Of the turn that runs, or ran last."""
         self._fault = ""
         """Why experience cannot be read, as far as the person has been told."""
-        self._kit = kit
-        self._cashier = Cashier(kit)
+        self._deps = deps
+        self._spending = SpendApproval(deps)
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
@@ -121,7 +119,7 @@ class Conversation:
         """Whether something goes on that is short and cannot be stopped."""
         self._arrived: asyncio.Queue[Event | None] = asyncio.Queue()
         """What the turn that runs has said and its reader has not taken; None ends the stream."""
-        kit.purse.enter(session, self._turns)
+        deps.budget.enter(session, self._turns)
 
     @property
     def busy(self) -> bool:
@@ -153,14 +151,14 @@ class Conversation:
         asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
         self._turns += 1
-        self._kit.purse.enter(self.session, self._turns)
-        self._copies = self._kit.bench.undo.enter(self.session, self._turns)
+        self._deps.budget.enter(self.session, self._turns)
+        self._copies = self._deps.workspace.undo.enter(self.session, self._turns)
         self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, question, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
                 async for batch in batches:
-                    await self._kit.log.flush()
+                    await self._deps.log.flush()
                     for event in batch:
                         yield event
         except StoreError as failure:  # a further try would only wait for the same lock once more
@@ -169,13 +167,13 @@ class Conversation:
             raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         finally:
             if await self._settle_down(arrived):
-                await self._kit.log.flush()
+                await self._deps.log.flush()
 
     @property
     def ahead(self) -> View:
         """What a model is shown next: of the turn that runs, or of a question that would come now."""
         turn = self._turn_now
-        return next_view(self.memory, self._kit.catalog) if turn is None else turn.view
+        return next_view(self.memory, self._deps.catalog) if turn is None else turn.view
 
     def require_ready(self, question: str) -> None:
         """Raise UsageError for an empty question and while something is under way."""
@@ -201,7 +199,7 @@ class Conversation:
         _drain(self._arrived)
         self._arrived.put_nowait(None)
         with suppress(StoreError):  # they are in memory, and the next write takes them along
-            await self._kit.log.flush()
+            await self._deps.log.flush()
 
     async def alone(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that no turn may run beside; raises UsageError when one runs, and Stopped at `stop`."""
@@ -228,9 +226,9 @@ class Conversation:
         """
         with self.occupying():
             turn = self.memory.last_turn
-            log = self._kit.bench.undo
+            log = self._deps.workspace.undo
             wrote = bool(await asyncio.to_thread(log.writes, self.session, turn.copies))
-            if wrote and self._kit.approvals.read_only:
+            if wrote and self._deps.approvals.read_only:
                 raise UsageError("This turn changed files, and the shell is read-only.", fix=_NOT_READ_ONLY)
             restored = await asyncio.to_thread(restore, log, self.session, turn.copies)
             event = TurnUndone(turn.number, restored.restored, restored.kept)
@@ -249,9 +247,9 @@ class Conversation:
         with self.occupying():
             if path not in self._left:
                 raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
-            if self._kit.approvals.read_only:
+            if self._deps.approvals.read_only:
                 raise UsageError("The shell is read-only.", fix=_NOT_READ_ONLY)
-            log, copies = self._kit.bench.undo, self._left[path]
+            log, copies = self._deps.workspace.undo, self._left[path]
             restored = await asyncio.to_thread(restore, log, self.session, copies, over=path)
             if path not in restored.kept:
                 del self._left[path]
@@ -263,14 +261,14 @@ class Conversation:
         Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
         has changed. `stop` stops it.
         """
-        compaction = Compaction(self._kit, self.memory, lambda event: self._kit.log.keep(self.session, [event]))
+        work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
         try:
-            compacted = await self.alone(compaction.run())
+            compacted, spent = await self.alone(work)
         finally:
-            await self._kit.log.flush()
+            await self._deps.log.flush()
         await self.note(compacted)
-        await self.note(BudgetChanged(await self._kit.purse.caps()))
-        return compacted, compaction.spent_nano
+        await self.note(BudgetChanged(await self._deps.budget.caps()))
+        return compacted, spent
 
     async def register(self, name: str) -> Event:
         """Register a tool by the user's hand; raises UsageError for an unknown name."""
@@ -286,9 +284,9 @@ class Conversation:
 
     def known(self, name: str) -> ToolDocument:
         """The document of a known tool; raises UsageError with the closest names."""
-        if name in self._kit.catalog:
-            return self._kit.catalog.document(name)
-        closest = self._kit.catalog.closest(name)
+        if name in self._deps.catalog:
+            return self._deps.catalog.document(name)
+        closest = self._deps.catalog.closest(name)
         fix = f"Did you mean {' or '.join(closest)}?" if closest else "/tools lists all names."
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
@@ -304,7 +302,7 @@ class Conversation:
         self._scorer.see(event)
         if self.plan is not None:
             self.plan.see(event)
-        await self._kit.log.record(self.session, [event])
+        await self._deps.log.record(self.session, [event])
         if isinstance(event, BudgetChanged) and self.plan is not None and self._emit is not None:
             await self.plan.follow(self._tell)
         return event
@@ -339,93 +337,98 @@ class Conversation:
 
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
-        tally = Tally()
+        usage = TurnUsage()
 
         def emit(event: Event) -> None:
-            for happened in masked((event, *self._consequences(event))):
-                tally.see(happened)
+            lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
+            for happened in masked((event, *map(Notice, lost))):
+                usage.see(happened)
                 self.memory.see(happened)
                 self._scorer.see(happened)
                 self._say(happened, arrived)
 
-        question, kit = asked.question, self._kit
+        question, deps = asked.question, self._deps
         ended = Ended("error", "", Path(question), 0)
         try:
             started = TurnStarted(
                 self._turns,
                 question,
-                kit.model,
-                kit.mode,
-                kit.strategy,
+                deps.models.name,
+                deps.models.mode,
+                deps.settings.strategy,
                 asked.attachments,
                 self._copies,
-                kit.session_model,
-                tuple(kit.roles.of(role) for role in ROLES),
+                deps.models.session_model,
+                tuple(deps.models.roles.of(role) for role in ROLES),
             )
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
             ended = await self._turn(asked, emit)
         except asyncio.CancelledError:
-            ended = Ended("interrupted", "", Path(question), tally.steps)
+            ended = Ended("interrupted", "", Path(question), usage.steps)
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
             emit(ErrorHappened.of(failure))
         finally:
             try:
-                emit(BudgetChanged(await kit.purse.caps()))
+                emit(BudgetChanged(await deps.budget.caps()))
                 await self._scorer.end(self._turns, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
-                emit(_finished(self._turns, ended, tally))
+                emit(_finished(self._turns, ended, usage))
 
     def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
         """Put an event where the reader takes it, which is once it is on disk."""
-        self._kit.log.keep(self.session, [event])
+        self._deps.log.keep(self.session, [event])
         arrived.put_nowait(event)
-
-    def _consequences(self, event: Event) -> list[Notice]:
-        """What is to be told after an event: of files that were changed and that /undo will not restore."""
-        lost = self._kit.bench.undo.take_lost() if isinstance(event, CallFinished) else []
-        return [Notice(text) for text in lost]
 
     def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
             ended = Ended("interrupted", "", Path(question), 0)
-            self._say(_finished(self._turns, ended, Tally()), arrived)
+            self._say(_finished(self._turns, ended, TurnUsage()), arrived)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, emit: Emit) -> Ended:
-        kit, memory = self._kit, self.memory
+    async def _turn(self, asked: Asked, tell: Emit) -> Ended:
+        deps, memory = self._deps, self.memory
         history = memory.messages
-        self._cashier.begin()
-        attempts = Attempts(kit, self.session, self._turns, asked.question, emit)
+        self._spending.begin()
+        attempts = Attempts(deps, self.session, self._turns, asked.question, tell)
         await attempts.begin()
-        context = await self._context(emit)
+        context = await self._context(tell)
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
         plan = self.plan = await self.foresee(asked.question, context=context)
-        emit = _hearing(plan, attempts.emit)
+
+        def emit(event: Event) -> None:
+            plan.see(event)
+            attempts.emit(event)
+
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
-        offer = await asyncio.to_thread(make_offer, plan, kit, library=memory.library, shown=memory.shown, told=told)
+        offer = await asyncio.to_thread(make_offer, plan, deps, library=memory.library, shown=memory.shown, told=told)
         self.decision = offer.decision
         emit(offer.event())
         for skill in offer.upfront:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
+
+        def costs() -> str:
+            size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
+            return costs_text(plan, deps.planning.profiled(), offer.names, size)
+
         frame = Frame(
             opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
             contexts=memory.contexts,
             history=history,
-            catalog=kit.catalog,
+            catalog=deps.catalog,
             names=offer.listed,
             base=memory.library,
             presentation=offer.presentation,
             large=offer.large,
-            searching=kit.way.searches,
-            costs=await asyncio.to_thread(self._costs, asked, plan, offer) if kit.way.branches else "",
+            searching=deps.strategy.searches,
+            costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
             plan=plan,
         )
         await plan.settle(frame.view(Path(asked.question)), offer.names)
@@ -434,35 +437,32 @@ class Conversation:
             emit(Notice(_ANSWER_ONLY))
         turn = self._turn_now = Turn(
             frame,
-            mode=kit.cast.mode,
-            strategy=kit.way.strategy,
+            mode=deps.models.current.mode,
+            strategy=deps.strategy.strategy,
             source=self._source(offer, plan),
-            cashier=self._cashier,
+            spending=self._spending,
             emit=emit,
         )
         self._emit = emit
         try:
-            ended = await turn.run(asked.question, kit.max_steps, attempts.take_over)
+            ended = await turn.run(asked.question, deps.settings.max_steps, attempts.take_over)
         finally:
             self._turn_now = self._emit = None
             plan.end()
         await attempts.end(ended.status)
         return ended
 
-    def _costs(self, asked: Asked, plan: TurnPlan, offer: Offer) -> str:
-        """What whoever plans branches is told of costs; may block."""
-        size = input_size(asked.attachments, self._kit.bench.size_of_named(asked.question))
-        return costs_text(plan, self._kit.planning.profiled(), offer.names, size)
-
     async def _context(self, emit: Emit) -> str:
         """What this turn tells of where the agent works; nothing where that stands in the session, or to small models.
 
         A session that goes on in another workspace is told of that.
         """
-        kit, told = self._kit, self.memory.shown.context
-        if kit.cast.model.traits.small or (told is not None and told.workspace == kit.environment.workspace):
+        deps, told = self._deps, self.memory.shown.context
+        if deps.models.current.model.traits.small or (
+            told is not None and told.workspace == deps.environment.workspace
+        ):
             return ""
-        event = await kit.environment.read(kit.cast.model, kit.person, emit)
+        event = await deps.environment.read(deps.models.current.model, deps.user, emit)
         if event is None:
             return ""
         emit(event)
@@ -470,48 +470,34 @@ class Conversation:
 
     async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        view = next_view(self.memory, self._kit.catalog, question, names=(), context=context)
-        inputs = await asyncio.to_thread(PlanInputs.of, question, self._kit, view)
-        plan = TurnPlan(inputs, self._kit, caps)
+        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
+        inputs = await asyncio.to_thread(PlanInputs.of, question, self._deps, view)
+        plan = TurnPlan(inputs, self._deps, caps)
         await plan.renew()
         return plan
 
-    def _source(self, offer: Offer, plan: TurnPlan) -> Source:
+    def _source(self, offer: ToolOffer, plan: TurnPlan) -> Source:
         """The row of guards, built from the innermost."""
-        kit = self._kit
-        row: Source = Logged(Paid(Runner(kit.catalog), kit.catalog, kit.purse), kit.catalog, kit.log)
-        row = Approved(
-            row, kit.catalog, kit.approvals, caller=lambda: kit.cast.caller.traits, searching=kit.way.searches
-        )
-        row = Affordable(row, kit.catalog, kit.purse, self._ask_for_money)
-        planned = Planned(Registered(row), plan, self._ask_for_money)
-        row = Known(Repeated(planned, kit.catalog), kit.catalog)
-        recorder = Recorder(kit, self.session, self._turns, plan.inputs.question)
+        deps = self._deps
+        row: Source = Logged(Paid(Runner(deps.catalog), deps), deps)
+        row = Affordable(Approved(row, deps), deps, self._ask_for_money)
+        planned = Planned(Registered(row, deps), plan, self._ask_for_money)
+        row = Announced(Known(Repeated(planned, deps), deps), deps)
+        recorder = Recorder(deps, self.session, self._turns, plan.inputs.question)
         return Meta(
-            Judged(Told(row), plan=plan, judge=kit.planning.judge, recorder=recorder),
-            catalog=kit.catalog,
-            ranker=kit.ranker,
+            Judged(row, plan=plan, judge=deps.planning.judge, recorder=recorder),
+            deps,
             presentation=offer.presentation,
             measure=self._measure,
             plan=planned,
         )
 
     async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
-        return await self._cashier.for_tool(short, self.ahead, emit)
+        return await self._spending.for_tool(short, self.ahead, emit)
 
     def _measure(self, document: ToolDocument) -> tuple[int, bool]:
         """Tokens of a document for the model of the moment, which may change at a limit."""
-        return self._kit.cast.measure(document, self.presentation)
-
-
-def _hearing(plan: TurnPlan, emit: Emit) -> Emit:
-    """An emit that the plan hears too."""
-
-    def heard(event: Event) -> None:
-        plan.see(event)
-        emit(event)
-
-    return heard
+        return self._deps.models.current.measure(document, self.presentation)
 
 
 async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:
@@ -529,17 +515,17 @@ def _drain(arrived: "asyncio.Queue[Event | None]") -> list[Event | None]:
     return [arrived.get_nowait() for _ in range(arrived.qsize())]
 
 
-def _finished(number: int, ended: Ended, tally: Tally) -> TurnFinished:
+def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:
     return TurnFinished(
         turn=number,
         status=ended.status,
         answer=ended.answer,
-        spent_nano=tally.spent_nano,
-        usage=tally.usage,
-        steps=tally.steps,
-        registered=tuple(dict.fromkeys(tally.registered)),
-        seconds=time.monotonic() - tally.started,
-        saved_tokens=tally.saved_tokens,
-        estimate=tally.taken.usage if tally.taken.estimated else None,
-        estimate_nano=tally.taken.nano if tally.taken.estimated_nano else None,
+        spent_nano=usage.spent_nano,
+        usage=usage.usage,
+        steps=usage.steps,
+        registered=tuple(dict.fromkeys(usage.registered)),
+        seconds=time.monotonic() - usage.started,
+        saved_tokens=usage.saved_tokens,
+        estimate=usage.taken.usage if usage.taken.estimated else None,
+        estimate_nano=usage.taken.nano if usage.taken.estimated_nano else None,
     )

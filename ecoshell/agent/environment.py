@@ -9,13 +9,12 @@ import json
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ecoshell.agent.memory import fenced
-from ecoshell.agent.person import Nobody, Person, Trust
+from ecoshell.agent.person import Nobody, Person
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
 from ecoshell.messages import Message
@@ -49,25 +48,8 @@ _NOBODY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Instructions:
-    """A file of instructions as far as it is read."""
-
-    name: Literal["user", "project"]
-    text: str
-    cut: bool
-
-    def within(self, most: int) -> "_Instructions":
-        """The same in so many bytes, to the end of a line where there is one."""
-        data = self.text.encode()
-        if len(data) <= most:
-            return self
-        return _Instructions(self.name, _head(data, most).decode(), cut=True)
-
-    def told(self) -> str:
-        """As the model reads it."""
-        cut = "\n[the rest was cut]" if self.cut else ""
-        return f"{_USER if self.name == 'user' else _PROJECT}\n{fenced(self.text)}{cut}"
+_Instructions = tuple[Literal["user", "project"], str, bool]
+"""A file of instructions: whose it is, its text as far as that is read, and whether that is only its beginning."""
 
 
 class Environment:
@@ -100,19 +82,23 @@ class Environment:
         """
         told: list[str] = []
         parts: list[ContextPart] = []
+        context = model.traits.context
+        most = _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
         for found in await self._read_instructions(person, emit):
             if isinstance(found, ContextPart):
                 parts.append(found)
                 continue
-            shown = found.within(_room(model))
-            if shown.cut:
-                first = f"the model is told its first {len(shown.text):,} characters"
-                emit(Notice(f"{_whose(found.name)} is long: {first}."))
-            told.append(shown.told())
-            parts.append(ContextPart(found.name, await _tokens(model, told[-1]), cut=shown.cut))
+            name, text, cut = found
+            if len(data := text.encode()) > most:
+                text, cut = _head(data, most).decode(), True
+            if cut:
+                emit(Notice(f"{_whose(name)} is long: the model is told its first {len(text):,} characters."))
+            rest = "\n[the rest was cut]" if cut else ""
+            told.append(f"{_USER if name == 'user' else _PROJECT}\n{fenced(text)}{rest}")
+            parts.append(ContextPart(name, await asyncio.to_thread(model.count, told[-1]), cut=cut))
         if self._facts:
             told.append(await self._found())
-            parts.append(ContextPart("facts", await _tokens(model, told[-1])))
+            parts.append(ContextPart("facts", await asyncio.to_thread(model.count, told[-1])))
         if not parts:
             return None
         exact = model.size(Request((Message("user", ""),))).exact
@@ -132,7 +118,7 @@ class Environment:
                 continue
             if read is None:
                 continue
-            trusted = name == "user" or await self._is_trusted(read.text, person, emit)
+            trusted = name == "user" or await self._is_trusted(read[1], person, emit)
             found.append(read if trusted else ContextPart(name, 0, "untrusted"))
         return found
 
@@ -151,7 +137,7 @@ class Environment:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        return _Instructions(name, text, cut) if text else None
+        return (name, text, cut) if text else None
 
     async def _is_trusted(self, text: str, person: Person, emit: Emit) -> bool:
         """Whether the project's instructions are: by a setting, by what was said before, or by what is said now."""
@@ -167,30 +153,29 @@ class Environment:
         if said is None:
             wanted = masked(TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
-            said = await self._decided(await person.trust(wanted), text, emit, somebody=not isinstance(person, Nobody))
+            word, somebody = await person.trust(wanted), not isinstance(person, Nobody)
+            emit(TrustGiven(word, "person" if somebody else "nobody"))
+            if not somebody:
+                emit(Notice(_NOBODY))
+            said = word == "yes"
+            if word != "later":
+                self._trusted[text] = said
+                try:
+                    await asyncio.to_thread(self._projects.trust, self._workspace.root, text, trusted=said)
+                except StoreError as error:
+                    emit(Notice(str(error)))
         return said
-
-    async def _decided(self, word: Trust, text: str, emit: Emit, *, somebody: bool) -> bool:
-        """Keep what the person says of the instructions."""
-        emit(TrustGiven(word, "person" if somebody else "nobody"))
-        if not somebody:
-            emit(Notice(_NOBODY))
-        if word != "later":
-            self._trusted[text] = word == "yes"
-            try:
-                await asyncio.to_thread(self._projects.trust, self._workspace.root, text, trusted=word == "yes")
-            except StoreError as error:
-                emit(Notice(str(error)))
-        return word == "yes"
 
     async def _found(self) -> str:
         """The facts, in a few lines."""
         root = self._workspace.root
         top, state = await asyncio.gather(top_of(root, _SECONDS), state_of(root, _SECONDS))
+        path = visible_line(self.workspace)
+        path = path if len(path) <= _LONGEST_PATH else f"…{path[1 - _LONGEST_PATH :]}"
         lines = (
             _FACTS,
             f"date: {date.today().isoformat()}; system: {platform.system()} {platform.machine()}; shell: /bin/sh",
-            f"workspace: {_path(self.workspace)} (paths are relative to it)",
+            f"workspace: {path} (paths are relative to it)",
             f"files: {_tree(top)}",
             *(() if state is None else (f"git: {_repository(state)}",)),
         )
@@ -200,16 +185,6 @@ class Environment:
 def _whose(name: Literal["user", "project"]) -> str:
     """A file of instructions, as a person knows it."""
     return f"Your {INSTRUCTIONS}" if name == "user" else f"{INSTRUCTIONS} of this project"
-
-
-def _room(model: MeteredModel) -> int:
-    """Bytes that a file of instructions may take of this model's context."""
-    context = model.traits.context
-    return _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
-
-
-async def _tokens(model: MeteredModel, text: str) -> int:
-    return await asyncio.to_thread(model.count, text)
 
 
 def _beginning(file: BinaryIO) -> tuple[str, bool]:
@@ -251,11 +226,6 @@ def _name(name: str) -> str:
     line = visible_line(name)
     line = line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
     return line if _PLAIN_NAME.fullmatch(line) else json.dumps(line, ensure_ascii=False)
-
-
-def _path(path: str) -> str:
-    line = visible_line(path)
-    return line if len(line) <= _LONGEST_PATH else f"…{line[1 - _LONGEST_PATH :]}"
 
 
 def _repository(state: GitState) -> str:

@@ -1,30 +1,29 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
-Order: meta-tools → judged → told → known → not made before → in the plan → registered → affordable → approved → logged
-→ paid → the tool itself.
+Order: meta-tools → judged → announced → known → not made before → in the plan → registered → affordable → approved →
+logged → paid → the tool itself. The two that go by the plan are in `plan.guard`.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
 
-from ecoshell.agent.approval import Approvals, Petition, Ruling
-from ecoshell.agent.deeds import Guess
-from ecoshell.agent.kit import Log
-from ecoshell.agent.purse import Purse
+from ecoshell.agent.approval import Guess, Petition
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import LimitReached, StoreError
-from ecoshell.events import CallFinished, CallStarted, Emit
-from ecoshell.messages import TOOL_CALL, Call, Footprint, Observation
-from ecoshell.models.base import Traits
+from ecoshell.events import CallFinished, CallStarted, Emit, ToolRegistered
+from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.catp.costs import TABLE_B2
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path, Step, same
-from ecoshell.tools.base import LASTING, UNSTATED, Limits, Tool, limits_of
+from ecoshell.tools.base import LASTING, UNSTATED, Limits, limits_of
 from ecoshell.tools.containing import contained
 from ecoshell.tools.results import clip, failed
 
@@ -36,6 +35,9 @@ _OTHERS_NAMED = 6
 """Other tools that a model is reminded of when a call is refused."""
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
+AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
+"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
+SEARCH_RESULTS = 10
 
 
 @dataclass(slots=True)
@@ -73,10 +75,6 @@ class Scene:
         return len(self.path.steps) + 1
 
 
-AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
-"""Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
-
-
 class Source(Protocol):
     """Whatever turns a call into an observation."""
 
@@ -88,11 +86,17 @@ def refuse(why: str, text: str) -> Observation:
     return Observation(text, ok=False, refused=why)
 
 
-class Told:
-    """Says when a call starts and how it ended, also when the turn ends first."""
+class Guard:
+    """One check or duty before a tool runs; the executor that it stands before is `inner`."""
 
-    def __init__(self, inner: Source) -> None:
+    def __init__(self, inner: Source, deps: Dependencies) -> None:
         self._inner = inner
+        self._deps = deps
+        self._catalog = deps.catalog
+
+
+class Announced(Guard):
+    """Says when a call starts and how it ended, also when the turn ends first."""
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         scene.emit(CallStarted(call.id, call.name, call.arguments, scene.through, scene.role))
@@ -110,7 +114,16 @@ class Told:
 
 
 def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
-    """What a call came to, as the event that tells of it."""
+    """What a call came to, as the event that tells of it.
+
+    With the most memory its run held, as far as it is known, and its price by time and memory (CATP-LLM Table B.2);
+    both are None when not even the processor's memory is known.
+    """
+    held, memory, units = seen.footprint, None, None
+    if held is not None and held.cpu_mb is not None:
+        parts = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb, held.gpu_instant_mb)
+        memory = round(sum(part or 0.0 for part in parts), 3)
+        units = float(TABLE_B2.price(seen.seconds * 1000, held))
     return CallFinished(
         call.id,
         call.name,
@@ -121,32 +134,13 @@ def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
         seen.refused,
         scene.bill.spent_nano,
         seen.changes,
-        memory_mb=_memory(seen.footprint),
-        units=_units(seen),
+        memory_mb=memory,
+        units=units,
     )
 
 
-def _memory(footprint: Footprint | None) -> float | None:
-    """The most memory a run held, as far as it is known; None when not even the processor's is."""
-    if footprint is None or footprint.cpu_mb is None:
-        return None
-    parts = (footprint.cpu_mb, footprint.cpu_instant_mb, footprint.gpu_mb, footprint.gpu_instant_mb)
-    return round(sum(part or 0.0 for part in parts), 3)
-
-
-def _units(seen: Observation) -> float | None:
-    """The price of a run by its time and memory (CATP-LLM Table B.2)."""
-    if seen.footprint is None or seen.footprint.cpu_mb is None:
-        return None
-    return float(TABLE_B2.price(seen.seconds * 1000, seen.footprint))
-
-
-class Known:
+class Known(Guard):
     """Refuses names the catalog does not have, with the closest ones it has."""
-
-    def __init__(self, inner: Source, catalog: Catalog) -> None:
-        self._inner = inner
-        self._catalog = catalog
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         if call.name not in self._catalog:
@@ -154,54 +148,47 @@ class Known:
         return await self._inner.act(call, scene)
 
 
-class Repeated:
+class Repeated(Guard):
     """Answers a call from memory that was made before while nothing has changed since, and then refuses it.
 
     A call that writes or executes may change what any other call would see, so after one a call is made anew: after a
     program also where that failed, as it may have done a part of its work.
     """
 
-    def __init__(self, inner: Source, catalog: Catalog) -> None:
-        self._inner = inner
-        self._catalog = catalog
-
     async def act(self, call: Call, scene: Scene) -> Observation:
-        steps = [(at, step) for at, step in enumerate(scene.path.steps) if not scene.node and self._is(step, call)]
-        made = [(at, step) for at, step in steps if not step.observation.refused]
-        if not made:
+        before = scene.path.steps
+        alike = [] if scene.node else [at for at, step in enumerate(before) if _is(step, call)]
+        made = [at for at in alike if not before[at].observation.refused]
+        if not made or any(map(self._changes, before[made[-1] + 1 :])):
             return await self._inner.act(call, scene)
-        at, last = made[-1]
-        seen = last.observation
-        if not any(self._changes(step) for step in scene.path.steps[at + 1 :]):
-            if len(steps) == 1:
-                told = f"{_MADE_BEFORE} Its result was:\n{seen.text}\n\n{_NEXT}\n{_asked(scene)}"
-                return replace(seen, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
-            return refuse("repeated", f"{call.name} was not run again. {_MADE_BEFORE} {self._elsewhere(call, scene)}")
-        return await self._inner.act(call, scene)
-
-    def _is(self, step: Step, call: Call) -> bool:
-        made = unwrap(step.call) if step.call.name == TOOL_CALL else step.call
-        return same(made, call) and step.observation.refused in ("", "repeated")
+        if len(alike) == 1:
+            seen = before[made[-1]].observation
+            request = clip(scene.path.question, _ASKED)[0]
+            told = f"{_MADE_BEFORE} Its result was:\n{seen.text}\n\n{_NEXT}\n{request}"
+            return replace(seen, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
+        known = (name for name in self._catalog.names if name in scene.registered and name != call.name)
+        others = ", ".join(islice(known, _OTHERS_NAMED))
+        ways = f"use another tool ({others}), or " if others else ""
+        why = f"{_MADE_BEFORE} Change the arguments, {ways}answer from the results above."
+        return refuse("repeated", f"{call.name} was not run again. {why}")
 
     def _changes(self, step: Step) -> bool:
+        """Whether a step may have changed what others see."""
         subject, seen = step.call.subject, step.observation
         if seen.refused or subject not in self._catalog:
             return False
         effects = self._catalog.tool(subject).effects
         return "execute" in effects or (seen.ok and bool(effects & LASTING))
 
-    def _elsewhere(self, call: Call, scene: Scene) -> str:
-        known = (name for name in self._catalog.names if name in scene.registered and name != call.name)
-        others = list(islice(known, _OTHERS_NAMED))
-        ways = f"use another tool ({', '.join(others)}), or " if others else ""
-        return f"Change the arguments, {ways}answer from the results above."
+
+def _is(step: Step, call: Call) -> bool:
+    """Whether a step made this very call, or was told that it had been made."""
+    made = unwrap(step.call) if step.call.name == TOOL_CALL else step.call
+    return same(made, call) and step.observation.refused in ("", "repeated")
 
 
-class Registered:
+class Registered(Guard):
     """Refuses tools this path has not registered (SPEC §1)."""
-
-    def __init__(self, inner: Source) -> None:
-        self._inner = inner
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         if call.name not in scene.registered:
@@ -210,23 +197,21 @@ class Registered:
         return await self._inner.act(call, scene)
 
 
-class Affordable:
+class Affordable(Guard):
     """Refuses a tool that has a price of its own when no cap has room for it, before anybody is asked to approve it.
 
     The person may make room; nodes of a parallel plan are refused unasked.
     """
 
-    def __init__(self, inner: Source, catalog: Catalog, purse: Purse, ask: AskForMoney) -> None:
-        self._inner = inner
-        self._catalog = catalog
-        self._purse = purse
+    def __init__(self, inner: Source, deps: Dependencies, ask: AskForMoney) -> None:
+        super().__init__(inner, deps)
         self._ask = ask
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         price = self._catalog.tool(call.name).price_nano
         while price:
             try:
-                await self._purse.require(price)
+                await self._deps.budget.require(price)
                 break
             except LimitReached as limit:
                 if scene.node or not await self._ask(limit, scene.emit):
@@ -234,80 +219,52 @@ class Affordable:
         return await self._inner.act(call, scene)
 
 
-class Approved:
+class Approved(Guard):
     """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
 
-    def __init__(
-        self,
-        inner: Source,
-        catalog: Catalog,
-        approvals: Approvals,
-        *,
-        caller: Callable[[], Traits],
-        searching: bool = False,
-    ) -> None:
-        """`caller` is who makes calls now; `searching` says that the turn may go back and try another way."""
-        self._caller = caller
-        self._searching = searching
-        self._inner = inner
-        self._catalog = catalog
-        self._approvals = approvals
+    def __init__(self, inner: Source, deps: Dependencies) -> None:
+        super().__init__(inner, deps)
+        self._searching = deps.strategy.searches
 
     async def act(self, call: Call, scene: Scene) -> Observation:
-        tool, document = self._catalog.tool(call.name), self._catalog.document(call.name)
-        petition = Petition(call, tool, document, scene.rationale, self._searching, self._guess(tool, scene))
-        ruling = await self._approvals.rule(petition, scene.emit)
+        catalog, approvals, tool = self._catalog, self._deps.approvals, self._catalog.tool(call.name)
+        lasting, caller, guess = tool.effects & LASTING, self._deps.models.current.caller.traits, None
+        if lasting and not approvals.trusts(caller):
+            tools = map(catalog.tool, catalog.names)
+            alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
+            guess = Guess(scene.path.question, scene.path.steps, alike, caller.small)
+        petition = Petition(call, tool, catalog.document(call.name), scene.rationale, self._searching, guess)
+        ruling = await approvals.rule(petition, scene.emit)
         edited = _edited(call.arguments, ruling.call.arguments)
-        seen = await self._after(ruling, scene)
+        if ruling.refusal:
+            seen = refuse("unapproved", ruling.refusal)
+        else:
+            seen = await self._inner.act(ruling.call, scene)
         return replace(seen, text=f"{edited}{seen.text}") if edited else seen
 
-    def _guess(self, tool: Tool, scene: Scene) -> Guess | None:
-        """What a call of a model that is not trusted is held against."""
-        lasting, caller = tool.effects & LASTING, self._caller()
-        if not lasting or self._approvals.trusts(caller):
-            return None
-        tools = map(self._catalog.tool, self._catalog.names)
-        alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
-        return Guess(scene.path.question, scene.path.steps, alike, caller.small)
 
-    async def _after(self, ruling: Ruling, scene: Scene) -> Observation:
-        if ruling.refusal:
-            return refuse("unapproved", ruling.refusal)
-        return await self._inner.act(ruling.call, scene)
-
-
-class Logged:
+class Logged(Guard):
     """Lets a call that does more than read, or costs, begin only when all that was told of it is on disk."""
-
-    def __init__(self, inner: Source, catalog: Catalog, log: Log) -> None:
-        self._inner = inner
-        self._catalog = catalog
-        self._log = log
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         tool = self._catalog.tool(call.name)
         if tool.price_nano or tool.effects - {"read"}:
             try:
-                await self._log.flush()
+                await self._deps.log.flush()
             except StoreError as failure:
                 message = f"{call.name} was not run, because its start could not be written down: {failure.message}"
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
         return await self._inner.act(call, scene)
 
 
-class Paid:
+class Paid(Guard):
     """Pays for a tool that has a price of its own, at the last moment before it runs."""
-
-    def __init__(self, inner: Source, catalog: Catalog, purse: Purse) -> None:
-        self._inner = inner
-        self._catalog = catalog
-        self._purse = purse
 
     async def act(self, call: Call, scene: Scene) -> Observation:
         price = self._catalog.tool(call.name).price_nano
         if price:
             try:
-                await self._purse.charge_tool(call.name, price)
+                await self._deps.budget.charge_tool(call.name, price)
             except LimitReached as limit:
                 return _unaffordable(call, limit)
             scene.bill.spent_nano += price
@@ -347,10 +304,6 @@ def _edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     return f"The person changed the arguments to {clip(', '.join(parts), _EDIT_SHOWN)[0]}.\n"
 
 
-def _asked(scene: Scene) -> str:
-    return clip(scene.path.question, _ASKED)[0]
-
-
 def unwrap(call: Call) -> Call:
     """The call inside a `tool_call`."""
     inside: object = call.arguments.get("arguments")
@@ -363,3 +316,71 @@ def unknown_tool(name: str, catalog: Catalog) -> str:
     closest = catalog.closest(name)
     hint = f" The closest names are {', '.join(closest)}." if closest else ""
     return f"There is no tool called {name!r}.{hint}"
+
+
+class Forbidding(Protocol):
+    """What stands in the way of tools."""
+
+    @property
+    def forbidden(self) -> Container[str]:
+        """Tools that may not be used now, whoever asks."""
+        ...
+
+    async def refusal(self, tool: str, scene: Scene) -> str:
+        """Why a tool may not be used, or registered, now; empty where it may."""
+        ...
+
+
+class Meta(Guard):
+    """Answers the meta-tools itself and passes every other call on: registering, searching, `tool_call` (SPEC §1)."""
+
+    def __init__(
+        self,
+        inner: Source,
+        deps: Dependencies,
+        *,
+        presentation: Presentation,
+        measure: Callable[[ToolDocument], tuple[int, bool]],
+        plan: Forbidding,
+    ) -> None:
+        """`measure` counts the tokens of a document and says whether the count is exact."""
+        super().__init__(inner, deps)
+        self._plan = plan
+        self._presentation = presentation
+        self._measure = measure
+
+    async def act(self, call: Call, scene: Scene) -> Observation:
+        if call.name == TOOL_REGISTER:
+            return await self._register(call, scene)
+        if call.name == TOOL_SEARCH:
+            found = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
+            return self._told(call, scene, found)
+        if call.name == TOOL_CALL:
+            return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
+        return await self._inner.act(call, scene)
+
+    async def _register(self, call: Call, scene: Scene) -> Observation:
+        name = str(call.arguments.get("tool_name", ""))
+        if name not in self._catalog:
+            return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
+        if name in scene.registered:
+            return self._told(call, scene, Observation(f"{name} is registered already; call it."))
+        if refusal := await self._plan.refusal(name, scene):
+            return self._told(call, scene, refuse("forbidden", refusal))
+        document = self._catalog.document(name)
+        tokens, exact = self._measure(document)
+        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))
+        return Observation(self._presentation.registration_result(document))
+
+    def _search(self, query: str) -> Observation:
+        forbidden = self._plan.forbidden
+        ranked = (name for name, _ in self._deps.ranker.rank(query) if name not in forbidden)
+        found = list(islice(ranked, SEARCH_RESULTS))
+        if not found:
+            return Observation(f"No tool fits {query!r}.", ok=False)
+        return Observation("Tools that fit, best first: " + ", ".join(found))
+
+    def _told(self, call: Call, scene: Scene, seen: Observation) -> Observation:
+        scene.emit(CallStarted(call.id, call.name, call.arguments, role=scene.role))
+        scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+        return seen

@@ -13,8 +13,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from ecoshell.agent.kit import Cast
-from ecoshell.errors import BudgetError, EcoshellError, ModelBroken, ModelError, StoreError, UsageError
+from ecoshell.agent.model_set import ModelSet
+from ecoshell.errors import BudgetError, ModelBroken, ModelError, StoreError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
 from ecoshell.models.base import Request, ScoreRequest
@@ -40,7 +40,7 @@ class Judge:
     """Judges as `kind` says at the moment, with the model of the moment (`cast`) or the classifier in `file`."""
 
     def __init__(
-        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], Cast], file: Path
+        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], ModelSet], file: Path
     ) -> None:
         self._kind = kind
         self._cast = cast
@@ -55,22 +55,20 @@ class Judge:
         kind = self._kind()
         try:
             if kind == "classifier" and judgeable(ruled):
-                return await asyncio.to_thread(self._by_classifier, query, call, observation)
+                return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
             if kind == "model" and not ruled.sure:
-                return await self._by_model(query, call, observation, emit)
+                model = self._cast().model
+                ask = _scored if model.traits.small and model.can_score else _answered
+                helpful = await ask(model, query, call, observation, emit)
+                said = "helped" if helpful else "did not help"
+                return Verdict(helpful, "model", f"{model.traits.name} says that it {said}")
         except (BudgetError, ModelError, StoreError, UsageError) as error:
-            return self._fallen_back(kind, ruled, error, emit)
+            if type(error).__name__ not in self._told:
+                self._told.add(type(error).__name__)
+                emit(Notice(f"Results are judged by rules: {visible_line(str(error))}"))
+            why = f"{ruled.reason}; the {kind} could not judge it: {visible_line(error.message)}"
+            return replace(ruled, reason=why)
         return ruled
-
-    def _fallen_back(self, kind: str, ruled: Verdict, error: EcoshellError, emit: Emit) -> Verdict:
-        """The rules' verdict, with the reason; the person is told once of each kind of reason."""
-        if type(error).__name__ not in self._told:
-            self._told.add(type(error).__name__)
-            emit(Notice(f"Results are judged by rules: {visible_line(str(error))}"))
-        return replace(ruled, reason=f"{ruled.reason}; the {kind} could not judge it: {visible_line(error.message)}")
-
-    def _by_classifier(self, query: str, call: Call, observation: Observation) -> Verdict:
-        return self._classifier().judge(query, call, observation)
 
     def _classifier(self) -> Classifier:
         """The classifier in the file, read again once it has been trained again; raises UsageError and StoreError."""
@@ -83,18 +81,16 @@ class Judge:
             self._loaded = (state, load(self._file))
         return self._loaded[1]
 
-    async def _by_model(self, query: str, call: Call, observation: Observation, emit: Emit) -> Verdict:
-        model = self._cast().model
-        if model.traits.small and model.can_score:
-            helpful = await _scored(model, query, call, observation, emit)
-        else:
-            helpful = await _answered(model, query, call, observation, emit)
-        return Verdict(helpful, "model", f"{model.traits.name} says that it {'helped' if helpful else 'did not help'}")
-
 
 async def _answered(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
     """What the model says in a word."""
-    reply = await model.ask(_request(query, call, observation), emit, role=ROLE)
+    system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
+    result = clip(unwrapped(observation.text)[0], _RESULT)[0]
+    asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
+    told = f"{asked}\n\nResult:\n{result}\n\nDid it help? yes or no"
+    messages = (Message("system", system), Message("user", told))
+    request = Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge")
+    reply = await model.ask(request, emit, role=ROLE)
     said = _WORD.search(reply.text)
     if said is None:
         raise ModelBroken(f"{model.traits.name} answered neither yes nor no.")
@@ -109,15 +105,6 @@ async def _scored(model: MeteredModel, query: str, call: Call, observation: Obse
     request = ScoreRequest(prompt, ("", ""), (" yes", " no"))
     yes, no = (await model.score(request, emit, role=ROLE, purpose="judge")).logprobs
     return yes >= no
-
-
-def _request(query: str, call: Call, observation: Observation) -> Request:
-    system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
-    result = clip(unwrapped(observation.text)[0], _RESULT)[0]
-    asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
-    told = f"{asked}\n\nResult:\n{result}\n\nDid it help? yes or no"
-    messages = (Message("system", system), Message("user", told))
-    return Request(messages, want="text", max_tokens=MAX_TOKENS, purpose="judge")
 
 
 def _beginning(text: str, characters: int) -> str:

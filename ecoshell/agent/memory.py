@@ -1,9 +1,9 @@
 """What models are told of a session, read from its events: live, resumed and after a kill it is the same."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ecoshell.agent.context import finished_messages
+from ecoshell.agent.mode import View
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import STABLE, Direct, Presentation, presentation_of
 from ecoshell.catalog.skills import Skill, SkillLibrary
@@ -28,15 +28,46 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import (
-    FINISH,
-    TOOL_REGISTER,
-    Attachment,
-    Call,
-    Message,
-    Observation,
-)
+from ecoshell.messages import FINISH, META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call, Message, Observation
 from ecoshell.strategies.base import Path, Step
+
+_QUESTION = "x" * 200
+"""Stands for a question of usual length."""
+_CUT_KEEPS = 80
+"""Characters an observation keeps when it is cut."""
+_NEVER_CUT = META_TOOLS - {TOOL_CALL}
+"""Calls whose results are documents, or short."""
+
+
+def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
+    """The turn as messages: the opening, then for each step what the assistant called and what came of it."""
+    messages = [Message("user", opening)]
+    for step in path.steps:
+        messages.append(Message("assistant", step.rationale, step.call))
+        messages.append(Message("tool", step.observation.told, step.call))
+    return tuple(messages)
+
+
+def finished_messages(opening: str, path: Path, answer: str) -> tuple[Message, ...]:
+    """A turn that is over, as later turns see it."""
+    return (*path_messages(opening, path), Message("assistant", answer))
+
+
+def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
+    """The messages with the oldest observations cut until `enough` says so; documents are never cut (SPEC §4)."""
+    if enough(messages):
+        return messages
+    shortened = list(messages)
+    for index, message in enumerate(messages):
+        if message.speaker != "tool" or (message.call and message.call.name in _NEVER_CUT):
+            continue
+        if len(message.text) > 2 * _CUT_KEEPS:
+            gone = len(message.text) - _CUT_KEEPS
+            text = f"{message.text[:_CUT_KEEPS]} [cut: {gone} characters, to make room]"
+            shortened[index] = replace(message, text=text)
+        if enough(tuple(shortened)):
+            break
+    return tuple(shortened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,45 +138,26 @@ class _OpenTurn:
         """What the agent registered on the path."""
         return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
 
-    def begin(self, call: Call) -> None:
-        """A call is under way."""
-        self.calls[call.id] = (self.rationale, call)
-        self.order.append(call.id)
-        self.rationale = ""
-
     def end(self, call: str, seen: Observation) -> None:
         """A call has come back; of a branching plan, the steps stand as its nodes do."""
         rationale, made = self.calls.pop(call)
-        self._add(Step(rationale, made, seen))
+        self.add(Step(rationale, made, seen))
 
-    def register(self, call: Call, seen: Observation) -> None:
-        """A tool was registered, which no call precedes."""
-        self._add(Step(self.rationale, call, seen))
-        self.rationale = ""
-
-    def plan(self, planned: GraphPlanned) -> None:
-        """A branching plan is made."""
-        self.graph, self.graphs = tuple(node.label for node in planned.nodes), self.graphs + 1
-
-    def place(self, changed: NodeChanged) -> None:
-        """A node of the plan has a call: its own, or one of an earlier plan, which stays where it is."""
-        if changed.call and changed.label in self.graph:
-            self.places.setdefault(changed.call, (self.graphs, self.graph.index(changed.label)))
-
-    def _add(self, step: Step) -> None:
+    def add(self, step: Step) -> None:
         """Put the step at the end, before those made after it or, as one of a parallel plan, where its node stands."""
         self.steps[step.call.id] = step
         steps, place = self.path.steps, self.places.get(step.call.id)
         at = len(steps)
         while place is not None and at and self.places.get(steps[at - 1].call.id, (0, 0)) > place:
             at -= 1
-        while place is None and at and self._made_after(steps[at - 1].call.id, step.call.id):
+        while place is None and at and self._comes_before(step.call.id, steps[at - 1].call.id):
             at -= 1
         self.path = replace(self.path, steps=(*steps[:at], step, *steps[at:]))
 
-    def _made_after(self, one: str, other: str) -> bool:
-        places = {call: number for number, call in enumerate(self.order)}
-        return one in places and other in places and one not in self.places and places[one] > places[other]
+    def _comes_before(self, one: str, other: str) -> bool:
+        """Whether a call was made before another that no plan has put in its place."""
+        made = {call: number for number, call in enumerate(self.order)}
+        return one in made and other in made and other not in self.places and made[one] < made[other]
 
     def go_on_from(self, calls: Iterable[str]) -> None:
         """Follow the path of these calls: later turns are told of the one that led to the answer."""
@@ -234,13 +246,17 @@ class Memory:
         """Take the next event into account."""
         match event:
             case TurnStarted():
-                self._begin(event)
+                self._close("interrupted", None)  # a process that was killed left the turn before it open
+                self._open = _OpenTurn(event, self.commands, self.shown, Path(event.question))
+                self.commands, self.number = (), event.turn
             case TurnFinished():
                 self._close(event.status, event.taken.nano)
             case CommandRan():
                 self.commands += (event,)
-            case TurnUndone():
-                self._take_back(event.turn)
+            case TurnUndone():  # what the turn registered stays in the library and will be shown again
+                if self.turns and self.turns[-1].number == event.turn:
+                    turn = self.turns.pop()
+                    self.commands, self.shown = turn.commands + self.commands, turn.before
             case Compacted():
                 self.summary, self.turns = event.summary, []
                 self.shown = Shown(presentation=self.shown.presentation)
@@ -253,21 +269,10 @@ class Memory:
             case _:
                 pass
 
-    def _begin(self, event: TurnStarted) -> None:
-        self._close("interrupted", None)  # a process that was killed left the turn before it open
-        self._open = _OpenTurn(event, self.commands, self.shown, Path(event.question))
-        self.commands, self.number = (), event.turn
-
     def _close(self, status: str, spent_nano: int | None) -> None:
         if self._open is not None:
             self.turns.append(self._open.closed(status, spent_nano))
             self._open = None
-
-    def _take_back(self, number: int) -> None:
-        """Forget the turn and what it was shown; what it registered stays in the library and will be shown again."""
-        if self.turns and self.turns[-1].number == number:
-            turn = self.turns.pop()
-            self.commands, self.shown = turn.commands + self.commands, turn.before
 
     def _register(self, event: ToolRegistered) -> None:
         skill = Skill(event.name, event.tokens, event.by)
@@ -278,7 +283,9 @@ class Memory:
         self._open.skills[call] = skill
         self.shown = replace(self.shown, documents=self.shown.documents | {event.name})
         result = self.presentation.registration_result(self._catalog.document(event.name))
-        self._open.register(Call(TOOL_REGISTER, {"tool_name": event.name}, call), Observation(result))
+        made = Call(TOOL_REGISTER, {"tool_name": event.name}, call)
+        self._open.add(Step(self._open.rationale, made, Observation(result)))
+        self._open.rationale = ""
 
     def _follow(self, turn: _OpenTurn, event: Event) -> None:
         """Take one event of the turn that is open into it."""
@@ -295,16 +302,20 @@ class Memory:
                 turn.answer = event.text
                 self.answers.append(event.text)
             case CallStarted() if event.name != FINISH:
-                turn.begin(_as_made(event))
+                inside = {"name": event.name, "arguments": event.arguments}  # of a call as the model made it
+                name, arguments = (event.through, inside) if event.through else (event.name, event.arguments)
+                turn.calls[event.id] = (turn.rationale, Call(name, arguments, event.id))
+                turn.order.append(event.id)
+                turn.rationale = ""
             case CallFinished() if event.id in turn.calls:
                 if not event.refused:
                     turn.ran.add(event.name)
                 seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
                 turn.end(event.id, seen)
             case GraphPlanned():
-                turn.plan(event)
-            case NodeChanged():
-                turn.place(event)
+                turn.graph, turn.graphs = tuple(node.label for node in event.nodes), turn.graphs + 1
+            case NodeChanged() if event.call and event.label in turn.graph:  # an earlier plan's call stays where it is
+                turn.places.setdefault(event.call, (turn.graphs, turn.graph.index(event.label)))
             case BranchLeft():
                 self._go_on_from(turn, event)
             case CallJudged() if event.note:
@@ -324,20 +335,16 @@ class Memory:
         self.shown = replace(self.shown, documents=documents)
 
     def _shown_with(self, event: ToolsOffered) -> Shown:
-        presentation = self._presentation_of(event)
+        presentation = self.shown.presentation  # what the array declares was settled in the first turn that put them so
+        if presentation is None or presentation.name != event.presentation:
+            declared = (*self.library.names, *event.upfront)
+            presentation = presentation_of(event.presentation, declared, self._catalog.names)
         if not event.listing:
             return replace(self.shown, presentation=presentation)
         declared = presentation.declared if isinstance(presentation, Direct) else frozenset[str]()
         documents = self.shown.documents | (set(event.upfront) | set(self.library.names)) - declared
         names = self.shown.names | set(event.names)
         return replace(self.shown, names=names, documents=documents, presentation=presentation)
-
-    def _presentation_of(self, event: ToolsOffered) -> Presentation | None:
-        """How this turn put its tools; what the array declares was settled in the first turn that put them so."""
-        before = self.shown.presentation
-        if before is not None and before.name == event.presentation:
-            return before
-        return presentation_of(event.presentation, (*self.library.names, *event.upfront), self._catalog.names)
 
 
 def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "") -> str:
@@ -360,13 +367,6 @@ def summary_messages(summary: str) -> tuple[Message, ...]:
     return (Message("user", f"What was said and done so far, in short:\n{summary}"), Message("assistant", "Noted."))
 
 
-def _as_made(event: CallStarted) -> Call:
-    """The call as the model made it."""
-    if event.through:
-        return Call(event.through, {"name": event.name, "arguments": event.arguments}, event.id)
-    return Call(event.name, event.arguments, event.id)
-
-
 def _command_text(event: CommandRan) -> str:
     failed = "" if event.ok else " It failed."
     return f"I ran a command: {event.command}\nThis is its output.{failed}\n{fenced(event.output)}"
@@ -382,3 +382,30 @@ def fenced(text: str) -> str:
     while marks in text:
         marks += "`"
     return f"{marks}\n{text}\n{marks}" if not text.endswith("\n") else f"{marks}\n{text}{marks}"
+
+
+def next_view(
+    memory: Memory,
+    catalog: Catalog,
+    question: str = _QUESTION,
+    *,
+    names: Sequence[str] | None = None,
+    context: str = "",
+) -> View:
+    """What a model would be shown if this question, or one of usual length, came now.
+
+    `names` are listed, else all; `context` is what it would be told of where it works.
+    """
+    documents = [catalog.document(name) for name in memory.library.names if name in catalog]
+    untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
+    unseen = [document for document in documents if document.name not in memory.shown.documents]
+    listing = memory.presentation.opening(untold, unseen)
+    return View(
+        path=Path(question),
+        opening=opening_text(listing, question, context=context),
+        history=memory.messages,
+        contexts=memory.contexts,
+        known=catalog.names,
+        registered=tuple(documents),
+        presentation=memory.presentation,
+    )

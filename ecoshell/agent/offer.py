@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Shown
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of
@@ -22,7 +22,7 @@ from ecoshell.catalog.registration import (
 from ecoshell.catalog.search import shortlist
 from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, ToolDocument, Usage
+from ecoshell.messages import Message, Usage
 from ecoshell.planning.mode_choice import ModeEvidence
 
 _DOCUMENTS_SHARE = 2
@@ -38,7 +38,7 @@ _SMALL = "Names only: a small model is asked one thing at a time, so registering
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """The tools' side of a turn's beginning; token counts are this model's."""
 
     listing: str
@@ -74,30 +74,39 @@ class Offer:
         )
 
 
-def make_offer(plan: TurnPlan, kit: Kit, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]) -> Offer:
+def make_offer(
+    plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]
+) -> ToolOffer:
     """The offer for the plan's question, given what is registered and was shown before; counts tokens, so may block.
 
     Only the context shortens the names, and a strict plan. `told` is all the model reads besides: earlier turns, and
     the question with what goes along with it.
     """
     question = plan.inputs.question
-    cast, catalog = kit.cast, kit.catalog
+    cast, catalog = deps.models.current, deps.catalog
     name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    listed = shortlist(question, kit.ranker, name_sizes, _names_room(kit))
+    room = 1 << 30 if cast.context is None else int(cast.context * deps.settings.names_share)
+    listed = shortlist(question, deps.ranker, name_sizes, room)
     names = tuple(name for name in listed if name in library or name not in plan.hidden)
     whole, large = len(listed) == len(catalog), len(names) < len(catalog)
 
     callable_now = (name for name in names if name not in library and name not in plan.forbidden)
     unregistered = [catalog.document(name) for name in callable_now]
-    decision = _decide(plan, kit, unregistered, _policy(plan, kit, shown, whole=whole), told)
-    presentation = _presentation(kit, shown, decision, (*library.names, *decision.upfront))
+    work = Workload()
+    work = replace(work, base=work.base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
+    candidates = candidates_of(unregistered, plan.inputs.chances, lambda text: cast.sizes([text])[0])
+    policy = _policy(plan, deps, shown, whole=whole)
+    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
+    if _registers_by_itself(deps):
+        decision = replace(decision, summary=_SMALL)
+    presentation = _presentation(deps, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
-    return Offer(
+    return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, about=about),
         listed=listed,
         names=names,
@@ -112,25 +121,14 @@ def make_offer(plan: TurnPlan, kit: Kit, *, library: SkillLibrary, shown: Shown,
     )
 
 
-def _decide(
-    plan: TurnPlan, kit: Kit, documents: Sequence[ToolDocument], policy: Policy, told: Sequence[Message]
-) -> Decision:
-    """Whose documents are worth having from the start, at this model's prices."""
-    cast = kit.cast
-    characters = sum(len(message.text) for message in told)
-    usual = Workload()
-    work = replace(usual, base=usual.base + characters // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(documents, plan.inputs.chances, lambda text: cast.sizes([text])[0])
-    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
-    return replace(decision, summary=_SMALL) if _registers_by_itself(kit) else decision
-
-
-def _policy(plan: TurnPlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
+def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> Policy:
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
-    context, traits = kit.cast.context, kit.cast.model.traits
+    context, traits = deps.models.current.context, deps.models.current.model.traits
     unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
-    forgotten, room = _forgotten(plan.inputs.record, local=traits.local and unpriced), _documents_room(plan, kit)
-    policy = Policy(kit.registration, kit.presentation, whole, room, forgotten=forgotten, native=unpriced)
+    forgotten, room = _forgotten(plan.inputs.record, local=traits.local and unpriced), _documents_room(plan, deps)
+    policy = Policy(
+        deps.settings.registration, deps.settings.presentation, whole, room, forgotten=forgotten, native=unpriced
+    )
     if context is not None:
         policy = replace(policy, little=int(context * LITTLE_SHARE))
     match shown.presentation.name if shown.presentation else "plain":
@@ -140,14 +138,14 @@ def _policy(plan: TurnPlan, kit: Kit, shown: Shown, *, whole: bool) -> Policy:
             policy = replace(policy, presentation="stable")
         case "grow":
             policy = replace(policy, presentation="grow")
-    if _registers_by_itself(kit):
+    if _registers_by_itself(deps):
         policy = replace(policy, registration="names")
     return policy
 
 
-def _documents_room(plan: TurnPlan, kit: Kit) -> int | None:
+def _documents_room(plan: TurnPlan, deps: Dependencies) -> int | None:
     """Tokens that documents may take up front, by the context and by the caps; None is no limit."""
-    context, found, price = kit.cast.context, plan.priced.remaining, kit.cast.price
+    context, found, price = deps.models.current.context, plan.priced.remaining, deps.models.current.price
     rooms = [] if context is None else [context // _DOCUMENTS_SHARE]
     if found is not None:
         share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
@@ -166,24 +164,19 @@ def _forgotten(record: ModeEvidence, *, local: bool) -> Decimal:
     return (_FORGOTTEN_LOCALLY if local else FORGOTTEN) + Decimal(str(round(failed / 2, 3)))
 
 
-def _registers_by_itself(kit: Kit) -> bool:
+def _registers_by_itself(deps: Dependencies) -> bool:
     """Whether names alone are offered because registering costs nothing."""
-    return kit.registers_freely and kit.registration == "auto"
+    return deps.models.current.registers_freely and deps.settings.registration == "auto"
 
 
-def _presentation(kit: Kit, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
+def _presentation(deps: Dependencies, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
-    before, complete = shown.presentation, set(registered).issuperset(kit.catalog.names)
+    before, complete = shown.presentation, set(registered).issuperset(deps.catalog.names)
     if isinstance(before, Direct):
-        return before if kit.cast.calls_undeclared else decision.presentation
+        return before if deps.models.current.calls_undeclared else decision.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
-    if kit.presentation == "auto" and kit.cast.calls_undeclared and not kit.registers_freely:
-        return presentation_of("direct", registered, kit.catalog.names) or decision.presentation
+    models = deps.models.current
+    if deps.settings.presentation == "auto" and models.calls_undeclared and not models.registers_freely:
+        return presentation_of("direct", registered, deps.catalog.names) or decision.presentation
     return decision.presentation
-
-
-def _names_room(kit: Kit) -> int:
-    """Tokens that names may take before only a shortlist is shown: as many as the context has room for."""
-    context = kit.cast.context
-    return 1 << 30 if context is None else int(context * kit.names_share)

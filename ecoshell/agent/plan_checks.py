@@ -4,8 +4,8 @@ import asyncio
 import json
 from collections.abc import Mapping
 
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import AskForMoney, Scene, Source, refuse
-from ecoshell.agent.kit import Kit
 from ecoshell.agent.planning import Judge, now, remember
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.events import CallJudged
@@ -23,8 +23,8 @@ _UNJUDGED = Verdict(None, "", "the turn was stopped")
 class Recorder:
     """Keeps the uses of one turn; that one cannot be kept ends nothing."""
 
-    def __init__(self, kit: Kit, session: str, turn: int, question: str) -> None:
-        self._kit = kit
+    def __init__(self, deps: Dependencies, session: str, turn: int, question: str) -> None:
+        self._deps = deps
         self._session = session
         self._turn = turn
         self._question = question
@@ -32,21 +32,21 @@ class Recorder:
     async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: StepCost, scene: Scene) -> None:
         """Keep one use."""
         spent = scene.bill.spent_nano
-        await remember(self._kit.planning, lambda: self._use(call, seen, verdict, thought, spent), scene.emit)
+        await remember(self._deps.planning, lambda: self._use(call, seen, verdict, thought, spent), scene.emit)
 
     def _use(self, call: Call, seen: Observation, verdict: Verdict, thought: StepCost, price_nano: int) -> Use:
         size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
         return Use(
             query=beginning(self._question, environ, QUERY),
             tool=call.name,
-            document_hash=document_hash(self._kit.catalog.document(call.name)),
+            document_hash=document_hash(self._deps.catalog.document(call.name)),
             arguments=redacted_json(call.arguments, environ, ARGUMENTS),
             result=beginning(seen.text, environ, RESULT),
             result_hash=digest(seen.text, environ),
             ok=seen.ok,
             helpful=verdict.helpful,
             judged_by=verdict.by,
-            model=self._kit.model,
+            model=self._deps.models.name,
             price_nano=price_nano,
             step_nano=thought.nano,
             step_tokens=thought.tokens,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ecoshell.agent.commands import Command, Printed
-from ecoshell.agent.outlook import unpriced
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.planning import PLAN_MODES
 from ecoshell.agent.printing import amount, table
 from ecoshell.agent.shell import Shell
@@ -40,7 +40,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     word, _, rest = argument.partition(" ")
     for mode in PLAN_MODES:
         if argument == mode:
-            shell.kit.planning.mode = mode
+            shell.deps.planning.mode = mode
             return Printed(f"Plan {mode}. {_MODES[mode]}")
     if word == "why" and rest.strip():
         tool = shell.conversation.known(rest.strip()).name
@@ -55,7 +55,7 @@ async def _plan(shell: Shell, argument: str) -> Printed:
         )
     plan = await _present(shell)
     told = plan.event()
-    head = "" if shell.kit.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
+    head = "" if shell.deps.planning.mode != "off" else "Turns are not planned; this is what a plan would be.\n"
     head = f"{head}{_fault(plan)}{await _refusal(shell, plan)}"
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
     return Printed(f"{head}{standing_text(told)}\n\n{rows}{_others(told.others)}")
@@ -99,7 +99,7 @@ def _fault(plan: TurnPlan) -> str:
 async def _refusal(shell: Shell, plan: TurnPlan) -> str:
     """A line that says why no step can be taken, where a price is missing; empty where one can."""
     with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.kit.cast.mode.foresee(plan.inputs.view), await shell.caps())
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
         return f"{refused}\n" if refused else ""
     return ""
 
@@ -109,7 +109,7 @@ def _others(count: int) -> str:
 
 
 def _choices(shell: Shell) -> Iterable[str]:
-    return (*PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.kit.catalog.names))
+    return (*PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names))
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:

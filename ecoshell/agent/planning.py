@@ -164,23 +164,3 @@ class PlanPolicy(Protocol):
     async def refresh(self, emit: Emit) -> None:
         """Plan anew if something has changed since."""
         ...
-
-
-class Unplanned:
-    """No plan: nothing is forbidden."""
-
-    @property
-    def forbidden(self) -> Mapping[str, str]:
-        return {}
-
-    def refusal(self, tool: str) -> str:
-        return ""
-
-    def allows(self, tool: str) -> int | None:
-        return None
-
-    def expected(self, tool: str) -> Estimate:
-        return Estimate()
-
-    async def refresh(self, emit: Emit) -> None:
-        """Nothing can have changed."""

@@ -1,30 +1,139 @@
 """The shell every interface holds: the conversation of the moment, and the way to others."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
-from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
-from ecoshell.agent.dossier import Dossier, registered_since
-from ecoshell.agent.kit import Kit
-from ecoshell.agent.outlook import of_step
-from ecoshell.agent.person import Person
+from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.mode import of_step
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
-from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, StoreError, UsageError
-from ecoshell.events import BudgetChanged, CallMarked, CommandRan, ContextTold, Event, Notice, PlanChanged
-from ecoshell.messages import Attachment, Observation, ToolDocument
+from ecoshell.events import (
+    BudgetChanged,
+    CallMarked,
+    CommandRan,
+    ContextTold,
+    Event,
+    Notice,
+    PlanChanged,
+    ToolRegistered,
+    ToolUnregistered,
+    TurnStarted,
+)
+from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
 from ecoshell.models.base import ModelRow
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions.export import as_json, as_markdown, write_new
+from ecoshell.sessions.store import SessionInfo, SessionStore
 from ecoshell.tools.containing import in_thread
+from ecoshell.tools.undo import UndoLog
 from ecoshell.worker import warm_worker
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session and what it has cost, as people are shown it; `spent_nano` is None when no price of it is known."""
+
+    info: SessionInfo
+    spent_nano: int | None
+    calls: int
+    """Model calls."""
+    current: bool
+    """Whether it is the one being talked in."""
+    estimated: bool = False
+    """Whether a part of what it has cost is an estimate."""
+
+
+class Archive:
+    """All sessions of the user; `current` gives the id of the one being talked in. Raises StoreError and UsageError."""
+
+    def __init__(self, store: SessionStore, ledger: Ledger, *, undo: UndoLog, current: Callable[[], str]) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._undo = undo
+        self._current = current
+
+    async def rows(self, limit: int = 1000) -> list[SessionRow]:
+        """The sessions in which anything happened, the last used first."""
+        return await asyncio.to_thread(self._rows, limit)
+
+    async def rename(self, session: str, title: str) -> None:
+        """Give a session another title."""
+        await asyncio.to_thread(self._store.rename, session, title)
+
+    async def delete(self, session: str) -> None:
+        """Remove a session and all that happened in it; what it cost stays in the ledger."""
+        if session == self._current():
+            raise UsageError("This is the session you are in.", fix="Begin or resume another one, then delete it.")
+        await asyncio.to_thread(self._store.delete, session)
+        await asyncio.to_thread(self._undo.forget_session, session)
+
+    async def export(self, session: str, file: Path, *, running: bool = False) -> None:
+        """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
+        await asyncio.to_thread(self._export, session, file, running)
+
+    def _rows(self, limit: int) -> list[SessionRow]:
+        costs = {row.key: row for row in self._ledger.rows("session")}
+        current = self._current()
+        return [
+            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
+            if (cost := costs.get(info.id))
+            else SessionRow(info, 0, 0, info.id == current)
+            for info in self._store.list(limit)
+        ]
+
+    def _export(self, session: str, file: Path, running: bool) -> None:
+        write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
+        write_new(file, write(self._store.events(session), self._store.info(session)))
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """When a tool was registered: seconds since 1970, the turn (0 before the first) and the step in it."""
+
+    at: float
+    turn: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dossier:
+    """A tool as a person looks it up; `why` is empty until a turn has decided on it."""
+
+    document: ToolDocument
+    effects: tuple[Effect, ...]
+    price_nano: int
+    tokens: int
+    exact: bool
+    by: str
+    """Who registered it (agent, user, upfront); empty while nobody has."""
+    since: Since | None
+    why: str
+
+
+def registered_since(name: str, events: Iterable[tuple[float, Event]]) -> Since | None:
+    """When the tool was registered, read from a session's events; None when it is not any more, or never was."""
+    found: Since | None = None
+    turn = 0
+    for at, event in events:
+        match event:
+            case TurnStarted():
+                turn = event.turn
+            case ToolRegistered() if event.name == name and found is None:
+                found = Since(at, turn, event.step)
+            case ToolUnregistered() if event.name == name:
+                found = None
+            case _:
+                pass
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +188,18 @@ class Shell:
     """Sessions, the one being talked in, and what they share. Call `open` before anything else."""
 
     def __init__(
-        self, kit: Kit, *, store: SessionStore, ledger: Ledger, workspace: str, commands: "CommandTable[Shell]"
+        self,
+        deps: Dependencies,
+        *,
+        store: SessionStore,
+        ledger: Ledger,
+        workspace: str,
+        commands: "CommandTable[Shell]",
     ) -> None:
-        self.kit = kit
+        self.deps = deps
         self.store = store
         self.ledger = ledger
-        self.archive = Archive(store, ledger, undo=kit.bench.undo, current=lambda: self.session)
+        self.archive = Archive(store, ledger, undo=deps.workspace.undo, current=lambda: self.session)
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
@@ -104,32 +219,28 @@ class Shell:
     def session(self) -> str:
         return self.conversation.session
 
-    @property
-    def person(self) -> Person:
-        return self.kit.person
-
-    @person.setter
-    def person(self, person: Person) -> None:
-        self.kit.person = person
-
     async def open(self, session: str | None = None) -> None:
         """Talk in a new session, or go on with the one whose id begins so; raises UsageError and StoreError."""
         if session is None:
-            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.kit.model)
+            opened = await asyncio.to_thread(self.store.create, workspace=self.workspace, model=self.deps.models.name)
         else:
             opened = await asyncio.to_thread(self.store.find, session)
         if self._conversation is not None:
             await self._conversation.leave()
         self._past, self.resumed = await asyncio.to_thread(self.store.past, opened), None
-        self._conversation = await asyncio.to_thread(Conversation, self.kit, opened, self._past)
+        self._conversation = await asyncio.to_thread(Conversation, self.deps, opened, self._past)
 
     async def bring_back(self) -> None:
         """Go on with the model, the mode and the roles that the session was last asked with, if they can be had."""
-        kit, was = self.kit, await asyncio.to_thread(self.store.choices, self.session)
+        deps, was = self.deps, await asyncio.to_thread(self.store.choices, self.session)
         told: list[str] = []
-        if was.mode and (was.model, was.mode, was.roles) != (kit.session_model, kit.mode, kit.roles):
+        if was.mode and (was.model, was.mode, was.roles) != (
+            deps.models.session_model,
+            deps.models.mode,
+            deps.models.roles,
+        ):
             try:
-                await kit.go_on_as(was.model, was.mode, was.roles)
+                await deps.models.change(model=was.model, mode=was.mode, roles=was.roles)
             except EcoshellError as error:
                 told.append(f"It was asked with {was.model}, which cannot be had: {error}")
         if was.workspace not in ("", self.workspace):
@@ -138,8 +249,10 @@ class Shell:
 
     def goes_on(self, told: str, otherwise: str) -> None:
         """Have it said, after what was said before, with what the session goes on."""
-        thinks = self.kit.playing(self.kit.cast.mode.name)
-        said = f"Session {self.session} goes on with {thinks}, in the mode {self.kit.mode}, in {self.workspace}."
+        thinks = self.deps.models.playing(self.deps.models.current.mode.name)
+        said = (
+            f"Session {self.session} goes on with {thinks}, in the mode {self.deps.models.mode}, in {self.workspace}."
+        )
         self.resumed = Notice(" ".join(filter(None, (said, told, otherwise))))
 
     @property
@@ -162,7 +275,7 @@ class Shell:
         """Have models and worker loaded by the time it is asked, because a question is on its way; returns at once."""
         if self.read_only is None:
             await in_thread(warm_worker)
-            await self.kit.cast.warm()
+            await self.deps.models.current.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
         """One turn; see Conversation.ask. Files that the question mentions with `@` go along with it.
@@ -174,7 +287,7 @@ class Shell:
             raise unwritable
         conversation = self.conversation
         conversation.require_ready(question)
-        found = await self.kit.bench.mentioned(question, attachments)
+        found = await self.deps.workspace.mentioned(question, attachments)
         if conversation is not self._conversation:
             return
         turn = conversation.ask(question, (*found.attachments, *attachments), found.notices)
@@ -191,13 +304,13 @@ class Shell:
         """
         if (unwritable := self.read_only) is not None:
             raise unwritable
-        if self.kit.approvals.read_only:
+        if self.deps.approvals.read_only:
             raise UsageError("Nothing is run: the shell is read-only.", fix="Start it without --read-only.")
         if not command.strip():
             raise UsageError("There is nothing to run.", fix="Say, for instance, !git status.")
         conversation = self.conversation
         try:
-            seen = await conversation.alone(self.kit.bench.run(command))
+            seen = await conversation.alone(self.deps.workspace.run(command))
         except Stopped:
             seen = Observation("[stopped]", ok=False)
         ran = CommandRan(command, seen.text, seen.ok, seen.truncated, seen.seconds)
@@ -205,7 +318,7 @@ class Shell:
 
     async def files(self) -> list[str]:
         """Files and folders (these end in a slash) of the workspace, for completing a mention."""
-        return await self.kit.bench.files()
+        return await self.deps.workspace.files()
 
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
@@ -230,7 +343,7 @@ class Shell:
 
     async def caps(self) -> tuple[CapState, ...]:
         """The caps over the session as they stand."""
-        return await self.kit.purse.caps()
+        return await self.deps.budget.caps()
 
     async def mark(self, turn: int, call: str, name: str, helpful: bool | None) -> Sequence[Event]:
         """Keep the person's word on a call's result; None takes it back. Raises StoreError.
@@ -238,17 +351,17 @@ class Shell:
         Gives what has happened: the mark, and the new score of the plan of branches that the call belongs to.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
-        await asyncio.to_thread(self.kit.planning.records.mark, self.session, turn, call, helpful)
+        await asyncio.to_thread(self.deps.planning.records.mark, self.session, turn, call, helpful)
         return (marked, *await self.conversation.score(turn))
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Set a cap, or remove the scope's with None."""
-        await self.kit.purse.set_cap(scope, cap)
+        await self.deps.budget.set_cap(scope, cap)
         await self.conversation.note(BudgetChanged(await self.caps()))
 
     async def adopt_cap(self, scope: Scope, cap: Amount | None) -> None:
         """Take over a day's or a month's cap from the settings, where it is new there or has changed."""
-        await self.kit.purse.gate.adopt_cap(scope, cap)
+        await self.deps.budget.gate.adopt_cap(scope, cap)
 
     def document(self, name: str) -> ToolDocument:
         """The document of a known tool; raises UsageError."""
@@ -260,20 +373,20 @@ class Shell:
 
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""
-        return await asyncio.to_thread(lambda: self.kit.caster.models(self.ledger.barred()))
+        return await asyncio.to_thread(lambda: self.deps.models.factory.models(self.ledger.barred()))
 
     async def keep_key(self, provider: str, key: str) -> None:
         """Use a provider's key from now on and store it in the keyring; raises UsageError and StoreError."""
-        await asyncio.to_thread(self.kit.caster.keep_key, provider, key)
+        await asyncio.to_thread(self.deps.models.factory.keep_key, provider, key)
 
     async def introduction(self) -> str:
         """Which model answers, and how to get a better one."""
-        return await asyncio.to_thread(self.kit.caster.introduction, self.kit.model)
+        return await asyncio.to_thread(self.deps.models.factory.introduction, self.deps.models.name)
 
     def _dossier(self, document: ToolDocument) -> Dossier:
-        talk, tool = self.conversation, self.kit.catalog.tool(document.name)
+        talk, tool = self.conversation, self.deps.catalog.tool(document.name)
         skill = talk.library.get(document.name)
-        tokens, exact = self.kit.cast.measure(document, talk.presentation)
+        tokens, exact = self.deps.models.current.measure(document, talk.presentation)
         return Dossier(
             document=document,
             effects=tuple(sorted(tool.effects)),
@@ -291,29 +404,36 @@ class Shell:
         return replace(standing, planned=await self.conversation.planned())
 
     def _standing(self) -> Standing:
-        kit, library, session = self.kit, self.conversation.library, self.session
-        counted, exact = kit.cast.sizes_at_hand(map(self.conversation.presentation.shown, kit.catalog.documents))
-        sizes = dict(zip(kit.catalog.names, counted, strict=True))
-        names_tokens = sum(kit.cast.sizes_at_hand(f", {name}" for name in kit.catalog.names)[0])
+        deps, library, session = self.deps, self.conversation.library, self.session
+        counted, exact = deps.models.current.sizes_at_hand(
+            map(self.conversation.presentation.shown, deps.catalog.documents)
+        )
+        sizes = dict(zip(deps.catalog.names, counted, strict=True))
+        names_tokens = sum(deps.models.current.sizes_at_hand(f", {name}" for name in deps.catalog.names)[0])
+        tools: list[ToolRow] = []
+        for document in deps.catalog.documents:
+            name, skill = document.name, library.get(document.name)
+            by = "" if skill is None else skill.by
+            tools.append(ToolRow(name, sizes[name], skill is not None, by, document.description))
         spent = self.ledger.session_row(session)
-        ahead = of_step(kit.cast.mode.foresee(self.conversation.ahead))
+        ahead = of_step(deps.models.current.mode.foresee(self.conversation.ahead))
         return Standing(
             session=session,
             title=self.store.title(session),
-            model=kit.model,
-            mode=kit.thinks,
-            strategy=kit.strategy,
+            model=deps.models.name,
+            mode=deps.models.thinks,
+            strategy=deps.settings.strategy,
             caps=self.ledger.caps(session, self.conversation.turn),
             spent_nano=spent.shown_nano if spent else 0,
             used_tokens=spent.shown_usage.total if spent else 0,
-            tools=tuple(_row(document, sizes, library) for document in kit.catalog.documents),
+            tools=tuple(tools),
             context_tokens=names_tokens + library.tokens,
             everything_tokens=sum(sizes.values()),
             exact=exact,
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
-            plan=kit.planning.mode,
-            players=kit.cast.seats,
+            plan=deps.planning.mode,
+            players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
             estimated=spent is not None and spent.estimate is not None,
             estimated_nano=spent is not None and spent.estimate_nano is not None,
@@ -322,7 +442,7 @@ class Shell:
     async def write_down(self) -> StoreError | None:
         """Write what could not be written before; gives why it still cannot be, None when all is on disk."""
         try:
-            await self.kit.log.flush()
+            await self.deps.log.flush()
         except StoreError as failure:
             return failure
         return None
@@ -336,20 +456,14 @@ class Shell:
         if self._conversation is not None:
             await self._conversation.stop()
             unwritten = await self.write_down()
-            await asyncio.to_thread(self.kit.planning.keep)
-        await self.kit.aclose()
+            await asyncio.to_thread(self.deps.planning.keep)
+        await self.deps.models.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
-        await asyncio.to_thread(self.kit.planning.records.close)
+        await asyncio.to_thread(self.deps.planning.records.close)
         if unwritten is not None:
             raise StoreError(
                 f"What happened last could not be written down, and is lost: {unwritten.message}",
                 kept=f"What stands of session {self.session} on the disk is kept.",
                 fix=unwritten.fix,
             ) from unwritten
-
-
-def _row(document: ToolDocument, sizes: dict[str, int], library: SkillLibrary) -> ToolRow:
-    skill = library.get(document.name)
-    by = "" if skill is None else skill.by
-    return ToolRow(document.name, sizes[document.name], skill is not None, by, document.description)

@@ -1,19 +1,31 @@
-"""The driver: runs a strategy's wishes against a mode and the guarded tools, from question to answer."""
+"""The driver: runs a strategy's requests against a mode and the guarded tools, from question to answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TypeVar
 
-from ecoshell.agent.cashier import AnswerNow, Cashier, StopNow
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.parallel import ParallelPlan
 from ecoshell.agent.guards import Scene, Source
 from ecoshell.agent.mode import Mode, View
-from ecoshell.agent.trail import Trail
+from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
+from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
-from ecoshell.events import Answer, Emit, Event, Notice, Rationale, Status, StepProposed, StepStarted, TextArrived
-from ecoshell.messages import FINISH, Call, Observation
+from ecoshell.events import (
+    Answer,
+    BranchLeft,
+    Emit,
+    Event,
+    Notice,
+    Rationale,
+    Status,
+    StepProposed,
+    StepStarted,
+    TextArrived,
+)
+from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
 from ecoshell.sessions.markdown import as_it_is
 from ecoshell.strategies.base import (
     FOUND_MOST,
@@ -37,22 +49,51 @@ from ecoshell.strategies.base import (
     same,
 )
 from ecoshell.strategies.react import onward
+from ecoshell.tools.base import LASTING
 
 T = TypeVar("T")
 Reply = Thought | Observation | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
-
-
 MOST_CALLS = 16
 """Calls of one reply that are made."""
-
 TakeOver = Callable[[str, View], Awaitable[bool]]
 """Asked why a mode has given up and at which view: whether another goes on from there."""
 
 
-async def _nobody(reason: str, view: View) -> bool:
-    """No other mode is there."""
-    return False
+class PathTracker:
+    """The path that is followed, and the best one seen; says so when another path is followed from now on."""
+
+    def __init__(self, question: str, catalog: Catalog, emit: Emit) -> None:
+        self.path = Path(question)
+        self.best = self.path
+        """The latest of the paths with the most results: what an answer is written from when the search is over."""
+        self._catalog = catalog
+        self._emit = emit
+
+    def follow(self, path: Path) -> None:
+        """Go on along this path."""
+        self.path = path
+        if path.results >= self.best.results:
+            self.best = path
+
+    def leave(self, to: Path, reason: str) -> None:
+        """Go on from another path, if it is another; says which calls left behind had effects that stay."""
+        pairs = zip(self.path.steps, to.steps, strict=False)
+        shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
+        left = self.path.steps[shared:]
+        if left or len(to.steps) > shared:
+            gone = tuple(name for name in self.path.registered if name not in to.registered)
+            calls = tuple(step.call.id for step in to.steps)
+            self._emit(BranchLeft(calls, len(left), reason, gone))
+            lasting = ", ".join(dict.fromkeys(step.call.subject for step in left if self._lasts(step)))
+            if lasting:
+                self._emit(Notice(f"What {lasting} did on the way that was left is not undone by going back."))
+        self.follow(to)
+
+    def _lasts(self, step: Step) -> bool:
+        if step.observation.refused or step.call.name == TOOL_REGISTER or step.call.subject not in self._catalog:
+            return False
+        return bool(self._catalog.tool(step.call.subject).effects & LASTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,30 +110,26 @@ class Turn:
     """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
 
     def __init__(
-        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, cashier: Cashier, emit: Emit
+        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, spending: SpendApproval, emit: Emit
     ) -> None:
         self._frame = frame
         self._mode = mode
         self._strategy = strategy
         self._source = source
-        self._cashier = cashier
+        self._spending = spending
         self._emit = emit
-        self._trail = Trail("", frame.catalog, emit)
+        self._trail = PathTracker("", frame.catalog, emit)
         self._parallel = ParallelPlan(frame, source=source, emit=emit)
         self._steps = 0
         self._most = 0
         self._ids: set[str] = set()
         """Of all calls so far: some providers count them anew in every reply."""
-        self._rationales: dict[str, str] = {}
-        """Why each call is made, by its id: what a person is told who has to approve it."""
-        self._callers: dict[str, str] = {}
-        """The roles that made the calls, by their ids."""
+        self._why: dict[str, tuple[str, str, bool]] = {}
+        """Of each call, by its id: why it is made, the role that made it, and whether why is told when it is made."""
         self._answerer = ""
         """The role of the last thought that could end the turn."""
-        self._proposed: set[str] = set()
-        """The ids of calls whose rationale is told when they are made."""
 
-    async def run(self, question: str, max_steps: int, take_over: TakeOver = _nobody) -> Ended:
+    async def run(self, question: str, max_steps: int, take_over: TakeOver) -> Ended:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
 
         Where it gives up and another mode takes over, that goes on as ReAct does, from what was found.
@@ -101,8 +138,12 @@ class Turn:
         self._most = max_steps
         try:
             outcome = await self._drive(self._strategy(question, max_steps))
-            if outcome.ending == "gave_up" and await self._taken_over(outcome, take_over):
-                outcome = await self._drive(onward(outcome.path, max_steps - self._steps))
+            if outcome.ending == "gave_up" and self._steps < max_steps:
+                self._trail.follow(outcome.path)
+                taken = await take_over(outcome.answer, self.view)
+                await self._follow()
+                if taken:
+                    outcome = await self._drive(onward(outcome.path, max_steps - self._steps))
             return await self._end(outcome)
         except AnswerNow:
             return await self._conclude()
@@ -131,15 +172,6 @@ class Turn:
         finally:
             thinking.close()
 
-    async def _taken_over(self, outcome: Outcome, take_over: TakeOver) -> bool:
-        """Whether another mode goes on where this one has given up, which takes a step at least."""
-        if self._steps >= self._most:
-            return False
-        self._trail.follow(outcome.path)
-        taken = await take_over(outcome.answer, self.view)
-        await self._follow()
-        return taken
-
     @property
     def view(self) -> View:
         """What the next step would see, as far as the turn has come."""
@@ -166,10 +198,9 @@ class Turn:
                 return await self._parallel.run(self._mode, want.path, self._steps)
 
     async def _act(self, want: Act) -> Observation:
-        rationale = self._rationales.pop(want.call.id, "")
-        if rationale and want.call.id in self._proposed:
+        rationale, role, untold = self._why.pop(want.call.id, ("", "", False))
+        if rationale and untold:
             self._emit(Rationale(rationale, self._mode.role))
-        role = self._callers.pop(want.call.id, "")
         scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale, role=role)
         return await self._source.act(want.call, scene)
 
@@ -211,7 +242,12 @@ class Turn:
 
     async def _think(self, want: Think) -> Thought:
         def ask(view: View) -> Awaitable[Thought]:
-            hushed = self._hushed_answers if not view.closed else self._hushed
+            def hushed(event: Event) -> None:
+                """Leave the rationale and the answer of a proposal for when it is taken."""
+                answering = isinstance(event, TextArrived) and event.channel == "answer" and not view.closed
+                if not (isinstance(event, Rationale) or answering):
+                    self._emit(event)
+
             return self._mode.think(view, hushed if want.proposal else self._emit)
 
         view, thought = await self._step(want.path, want.tried, ask)
@@ -237,7 +273,7 @@ class Turn:
         while True:
             try:
                 if agreed != self._mode.model:  # else the person has said already that this step may go on
-                    await self._cashier.before_step(view, self._emit)
+                    await self._spending.before_step(view, self._emit)
                     await self._follow()
                     agreed = self._mode.model
                 await self._mode.set_aside(self._frame.view(self._trail.best))
@@ -245,7 +281,7 @@ class Turn:
                 found = await ask(view)
                 break
             except LimitReached as hit:
-                await self._cashier.at_limit(hit, view, self._emit)
+                await self._spending.at_limit(hit, view, self._emit)
                 await self._follow()
                 await self._frame.plan.refresh(self._emit)
                 view = self._frame.view(path, tried)
@@ -254,49 +290,39 @@ class Turn:
 
     def _told(self, thought: Thought, *, proposal: bool) -> Thought:
         """The thought once it is told of, its call with an id of its own."""
+        role, call = thought.by or self._mode.role, thought.call
         if proposal:
-            self._emit(StepProposed(thought.rationale, _step_text(thought), self._mode.role))
-        role = thought.by or self._mode.role
+            gives_up = call is not None and call.arguments.get("give_up")
+            step = call.signature() if call and call.name != FINISH else "give up" if gives_up else "answer"
+            self._emit(StepProposed(thought.rationale, step, self._mode.role))
         if _ends(thought):
             self._answerer = role
-        if thought.call is None:
+        if call is None:
             return thought
         if thought.rationale and not thought.told and not proposal:
             self._emit(Rationale(thought.rationale, self._mode.role))
-        call = self._identified(thought.call, role)
-        self._rationales[call.id] = thought.rationale
-        if proposal:
-            self._proposed.add(call.id)
-        more = tuple(self._identified(one, role) for one in thought.more[: MOST_CALLS - 1])
+        call = self._identified(call)
+        self._why[call.id] = (thought.rationale, role, proposal)
+        more = tuple(map(self._identified, thought.more[: MOST_CALLS - 1]))
+        self._why |= {one.id: ("", role, False) for one in more}
         if len(more) < len(thought.more):
             made = 1 + len(thought.more)
             self._emit(Notice(f"The model made {made} calls at once; the first {MOST_CALLS} are made."))
         return replace(thought, call=call, more=more)
 
-    def _identified(self, call: Call, role: str) -> Call:
+    def _identified(self, call: Call) -> Call:
         """The call with an id that no other of the turn has."""
         number, id_ = 1, call.id or f"c{self._steps}"
         while id_ in self._ids:
             number, id_ = number + 1, f"c{self._steps}" if number == 1 else f"c{self._steps}.{number}"
         self._ids.add(id_)
-        self._callers[id_] = role
         return replace(call, id=id_)
-
-    def _hushed(self, event: Event) -> None:
-        """Tell everything but the rationale of a proposal, which is told with the step and when that is taken."""
-        if not isinstance(event, Rationale):
-            self._emit(event)
-
-    def _hushed_answers(self, event: Event) -> None:
-        """The same, without the answer that a proposal would give: it is told when the proposal is taken."""
-        if not (isinstance(event, TextArrived) and event.channel == "answer"):
-            self._hushed(event)
 
     async def _follow(self) -> None:
         """Let the model think that the person chose meanwhile; what another had set aside is given back."""
-        if self._cashier.mode is not self._mode:
+        if self._spending.mode is not self._mode:
             await self._give_back()
-            self._mode = self._cashier.mode
+            self._mode = self._spending.mode
 
     async def _end(self, outcome: Outcome) -> Ended:
         self._trail.follow(outcome.path)
@@ -335,7 +361,11 @@ class Turn:
         await self._follow()
         self._trail.leave(self._trail.best, FOUND_MOST)
         text, role = await self._concluding()
-        text = text or _last_result(self._trail.path)
+        found = self._trail.path.found
+        if not text and found:
+            quoted = as_it_is(found[-1].observation.text)
+            below = "\n\n" if quoted.startswith("```") else " "
+            text = f"The last result, as it came from {found[-1].call.subject}:{below}{quoted}"
         if text:
             self._emit(Answer(text, partial=True, role=role))
         return self.so_far("limit", text)
@@ -361,20 +391,3 @@ class Turn:
 def _ends(thought: Thought) -> bool:
     """Whether a thought ends the turn with something to say."""
     return thought.call.name == FINISH if thought.call else bool(thought.rationale.strip())
-
-
-def _step_text(thought: Thought) -> str:
-    """What a thought would do, as a person reads it."""
-    call = thought.call
-    if call is not None and call.name != FINISH:
-        return call.signature()
-    return "give up" if call is not None and call.arguments.get("give_up") else "answer"
-
-
-def _last_result(path: Path) -> str:
-    if not path.found:
-        return ""
-    last = path.found[-1]
-    quoted = as_it_is(last.observation.text)
-    below = "\n\n" if quoted.startswith("```") else " "
-    return f"The last result, as it came from {last.call.subject}:{below}{quoted}"

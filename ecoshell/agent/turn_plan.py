@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.kit import Cast, Kit
-from ecoshell.agent.mode import Foreseen, ForeseenCall, View
-from ecoshell.agent.outlook import of_aside, used
+from ecoshell.agent.mode import Foreseen, ForeseenCall, View, of_aside, used
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.planning import Estimate
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.holds import Hold
@@ -61,21 +61,21 @@ class PlanInputs:
     """Why experience could not be read; then the plan is made without it."""
 
     @classmethod
-    def of(cls, question: str, kit: Kit, view: View) -> "PlanInputs":
+    def of(cls, question: str, deps: Dependencies, view: View) -> "PlanInputs":
         """Everything known before the first step; reads the experience, so may block."""
-        hashes = {document.name: document_hash(document) for document in kit.catalog.documents}
+        hashes = {document.name: document_hash(document) for document in deps.catalog.documents}
         evidence: Mapping[str, Evidence] = {}
         record, fault = NOTHING_KNOWN, ""
         try:
-            evidence = kit.planning.past.evidence(question, hashes, kit.model)
-            mode = kit.cast.mode.name
-            record = kit.planning.past.modes(question, {mode: kit.playing(mode)})[mode]
+            evidence = deps.planning.past.evidence(question, hashes, deps.models.name)
+            mode = deps.models.current.mode.name
+            record = deps.planning.past.modes(question, {mode: deps.models.playing(mode)})[mode]
         except StoreError as failure:
             fault = f"This turn is planned without experience. {failure}"
-        fits = kit.ranker.chances(question)
+        fits = deps.ranker.chances(question)
         usual = sum(fits.values()) / max(1, len(fits))
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
-        kinds = {document.name: document.server for document in kit.catalog.documents}
+        kinds = {document.name: document.server for document in deps.catalog.documents}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)
 
 
@@ -94,7 +94,7 @@ class PlanSnapshot:
     """All that a plan is made of and that changes in a turn; of equal snapshots the plans are the same."""
 
     caps: tuple[CapState, ...]
-    cast: Cast
+    cast: ModelSet
     aside: Hold | None
     view: View
     ahead: StepCost
@@ -250,21 +250,21 @@ class ThinkingCost:
 class TurnPlan:
     """One turn's plan. Call `renew` first; after `settle` it is the turn's policy, and hears every event."""
 
-    def __init__(self, inputs: PlanInputs, kit: Kit, caps: Sequence[CapState] | None = None) -> None:
+    def __init__(self, inputs: PlanInputs, deps: Dependencies, caps: Sequence[CapState] | None = None) -> None:
         """`caps` are to be planned under in the place of the purse's."""
         self.inputs = inputs
-        self._kit = kit
+        self._deps = deps
         self._given = caps
         self._caps: Sequence[CapState] = caps or ()
         self._told_caps: Sequence[CapState] | None = caps
         """The caps as they were told of last; None before they were read."""
         self._view = inputs.view
-        planning = kit.planning
+        planning = deps.planning
         self._strict = planning.strict
         self._task = TaskPlan([], threshold=planning.threshold, strict=planning.strict, earned=planning.earned)
         registered = (tool.name for tool in inputs.view.registered)
-        self._tools = ToolCosts(kit.catalog, inputs.evidence, registered, resources=planning.resources)
-        self._thinking = ThinkingCost(registers_freely=kit.registers_freely)
+        self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=planning.resources)
+        self._thinking = ThinkingCost(registers_freely=deps.models.current.registers_freely)
         self._known: set[str] = set()
         """The tools that the model can name."""
         self._told_forbidden: dict[str, frozenset[str]] = {}
@@ -294,7 +294,7 @@ class TurnPlan:
     @property
     def enforced(self) -> bool:
         """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
-        return self._kit.planning.binds and self.priced.remaining is not None
+        return self._deps.planning.binds and self.priced.remaining is not None
 
     @property
     def forbidden(self) -> Mapping[str, str]:
@@ -327,7 +327,7 @@ class TurnPlan:
         priced, found, cost = self.priced, self.priced.remaining, self.priced.costs.get(tool)
         if found is None or cost is None or self.forbidden.get(tool, "budget") != "budget":
             return None
-        aside = self._kit.cast.mode.aside
+        aside = self._deps.models.current.mode.aside
         caps = [cap for cap in self._caps if cap.unit == found.unit]
         tightest = min(caps, key=lambda cap: cap.limit - used(cap, aside), default=None)
         better = priced.plan.better(tool)
@@ -364,7 +364,7 @@ class TurnPlan:
         block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(price, self._kit.planning.profiled().seconds(tool, size) if seconds is None else seconds)
+        return Estimate(price, self._deps.planning.profiled().seconds(tool, size) if seconds is None else seconds)
 
     async def renew(self) -> None:
         """Plan with what is known now; tells nobody.
@@ -374,7 +374,7 @@ class TurnPlan:
         async with self._renewing:
             if self._given is None:
                 with suppress(StoreError):  # the gate says so, where it matters; the plan goes by the caps it knew
-                    self._caps = await self._kit.purse.caps_at_rest()
+                    self._caps = await self._deps.budget.caps_at_rest()
                     if self._told_caps is None:  # those that stand first are no change
                         self._told_caps = self._caps
             snapshot = self._snapshot()
@@ -383,16 +383,16 @@ class TurnPlan:
                 self._made_of = snapshot
 
     def _snapshot(self) -> PlanSnapshot:
-        kit = self._kit
+        deps = self._deps
         return PlanSnapshot(
             caps=tuple(self._caps),
-            cast=kit.cast,
-            aside=kit.cast.mode.aside,
+            cast=deps.models.current,
+            aside=deps.models.current.mode.aside,
             view=self._view,
             ahead=self._thinking.ahead,
-            threshold=kit.planning.threshold,
+            threshold=deps.planning.threshold,
             strict=self._strict,
-            hour_nano=kit.planning.hour_nano,
+            hour_nano=deps.planning.hour_nano,
             uses=dict(self._task.uses),
             registered=self._tools.registered,
             inputs=self.inputs,
@@ -434,8 +434,8 @@ class TurnPlan:
         """Plan anew; tell of it where something has happened, or where it changes what is planned."""
         before = self._unplanned
         await self.renew()
-        if self._mode != self._kit.planning.mode:
-            self._pending = f"plan {self._kit.planning.mode}"
+        if self._mode != self._deps.planning.mode:
+            self._pending = f"plan {self._deps.planning.mode}"
         if self._pending or self._caps_changed:
             self.tell(emit, self._pending)
         elif self._unplanned != before:
@@ -453,7 +453,7 @@ class TurnPlan:
         before, after = next(reversed(self._told_forbidden.values()), frozenset[str]()), self._known_forbidden
         self._told_forbidden[call.id] = after
         fresh = [name for name in self.forbidden if name in after - before]
-        tells = self._kit.planning.tells
+        tells = self._deps.planning.tells
         return after_result(self.priced, self.forbidden, fresh, sorted(before - after), tells=tells)
 
     @property
@@ -463,12 +463,12 @@ class TurnPlan:
 
     def advice(self, offered: Sequence[str]) -> str:
         """What the model reads before the question, beside the names that are offered."""
-        registered, tells = self._tools.registered, self._kit.planning.tells
+        registered, tells = self._tools.registered, self._deps.planning.tells
         return before_question(self.priced, self.forbidden, offered, registered=registered, tells=tells)
 
     def explain(self, tool: str) -> str:
         """Why the plan has a tool as it has it, with the arithmetic."""
-        threshold = self._kit.planning.threshold if self._made_of is None else self._made_of.threshold
+        threshold = self._deps.planning.threshold if self._made_of is None else self._made_of.threshold
         past, price_known = self.inputs.evidence.get(tool, NO_EVIDENCE), self.event().low is not None
         return explain(self.priced, tool, past, threshold=threshold, enforced=self.enforced, price_known=price_known)
 
@@ -477,8 +477,8 @@ class TurnPlan:
         self._pending = ""
         self._reason = " and ".join(filter(None, (self._caps_changed, reason)))
         self._told_caps = None if self._told_caps is None else self._caps
-        if self._mode != "off" or self._kit.planning.mode != "off":
-            self._mode = self._kit.planning.mode
+        if self._mode != "off" or self._deps.planning.mode != "off":
+            self._mode = self._deps.planning.mode
             self._number += 1
             emit(self.event())
 
@@ -489,7 +489,7 @@ class TurnPlan:
         answer = _expected(foreseen.ending or foreseen.steps[-1:])
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
-            mode=self._kit.planning.mode,
+            mode=self._deps.planning.mode,
             reason=self._caps_changed or self._reason,
             number=self._number,
             rows=rows,

@@ -5,13 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.deeds import is_trusted
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.approval import is_trusted
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.mode import Mode
-from ecoshell.agent.purse import Purse
-from ecoshell.assembly.inventory import Inventory, introduction
+from ecoshell.agent.model_set import ModelSet
+from ecoshell.assembly.inventory import Inventory, Substitutes, introduction
 from ecoshell.assembly.parts import base_url, price_book
-from ecoshell.assembly.substitutes import Substitutes
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import ASSUMED_FREE
 from ecoshell.catalog.catalog import Catalog
@@ -41,7 +40,7 @@ class Casting:
     """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
 
     def __init__(
-        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, purse: Purse
+        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, purse: SessionBudget
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -56,8 +55,8 @@ class Casting:
 
     def cast(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
-    ) -> Cast:
-        """The cast of this model in this mode, as `Caster` says."""
+    ) -> ModelSet:
+        """The cast of this model in this mode, as `ModelFactory` says."""
         there = {model.traits.name: model for model in at_hand}
         before = frozenset(there)
         try:
@@ -67,20 +66,20 @@ class Casting:
                 there[made].discard()
             raise
 
-    def _cast(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> Cast:
+    def _cast(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> ModelSet:
         """The same; puts the models that it makes to those that are there."""
         if mode != "umi":
             model = self._metered(name, there)
-            return Cast(model, self._alone(model, mode))
+            return ModelSet(model, self._alone(model, mode))
         players: dict[RoleName, MeteredModel] = {
             role: self._player(role, roles.of(role), name, there) for role in ROLES
         }
         planner, caller, summarizer = (players[role] for role in ROLES)
         if planner is caller is summarizer:
-            return Cast(planner, self._alone(planner, mode), players)
+            return ModelSet(planner, self._alone(planner, mode), players)
         from ecoshell.modes.umi import Trio
 
-        return Cast(planner, self._trio(Trio(planner, caller, summarizer)), players)
+        return ModelSet(planner, self._trio(Trio(planner, caller, summarizer)), players)
 
     def _player(self, role: RoleName, own: str | None, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
         """The model of a role: its own, or the session's of this name."""

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import SETTING_KEYS, Dependencies
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly.parts import ask_above, presets_of, roles_of, rules_of
-from ecoshell.assembly.planning import follow_plan
+from ecoshell.assembly.parts import follow_plan, presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget.caps import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.options import ROLES, Options, RoleName, role_named
@@ -18,14 +17,8 @@ AT_ONCE: frozenset[Path] = frozenset(
     {
         ("model",),
         *(("budget", scope) for scope in SCOPES),
-        ("budget", "ask_above"),
-        ("agent", "registration"),
-        ("agent", "presentation"),
-        ("agent", "max_steps"),
+        *(tuple(key.split(".")) for key in SETTING_KEYS),
         ("agent", "mode"),
-        ("agent", "strategy"),
-        ("agent", "compact_model"),
-        ("registration", "names_share"),
         ("local", "ask_servers"),
         *(("modes", "umi", role) for role in ROLES),
         ("modes", "umi", "preset"),
@@ -53,24 +46,20 @@ async def take_up(shell: Shell, settings: "Settings", path: Path, options: Optio
     A cap that was taken out of the settings still holds in the session that runs. Raises EcoshellError, such as
     ModelMissing for a model that cannot be had.
     """
-    kit = shell.kit
+    deps = shell.deps
     match path:
         case ("model",) | ("agent", "mode") | ("modes", *_):
             return await _cast(shell, settings, path)
-        case ("budget", "ask_above"):
-            kit.ask_above_nano = ask_above(settings)
+        case _ if name := SETTING_KEYS.get(".".join(path)):
+            setattr(deps.settings, name, getattr(session_settings(settings, Options()), name))
         case ("budget", scope):
             return await _cap(shell, settings, scope)
-        case ("agent", "registration" | "presentation" | "strategy" | "max_steps" | "compact_model" as name):
-            setattr(kit, name, getattr(settings.agent, name))
-        case ("registration", "names_share"):
-            kit.names_share = settings.registration.names_share
         case ("local", "ask_servers"):
-            kit.caster.ask_servers(settings.local.ask_servers)
+            deps.models.factory.ask_servers(settings.local.ask_servers)
         case ("plan" | "graph" | "experience", _):
-            follow_plan(kit.planning, settings)
+            follow_plan(deps.planning, settings)
         case ("approval", _):
-            kit.approvals.follow(rules_of(settings, options))
+            deps.approvals.follow(rules_of(settings, options))
         case _:
             return False
     return True
@@ -82,18 +71,18 @@ async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
     with shell.conversation.occupying():
         match path:
             case ("model",):
-                await shell.kit.switch(settings.model)
+                await shell.deps.models.change(model=settings.model)
             case ("modes", *_):
-                await _give_roles(shell.kit, settings, role_named(path[-1]))
+                await _give_roles(shell.deps, settings, role_named(path[-1]))
             case _:
-                await shell.kit.think_as(settings.agent.mode)
+                await shell.deps.models.change(mode=settings.agent.mode)
     return True
 
 
-async def _give_roles(kit: Kit, settings: "Settings", role: RoleName | None) -> None:
+async def _give_roles(deps: Dependencies, settings: "Settings", role: RoleName | None) -> None:
     """One role's model, or those of all once another preset is named."""
-    kit.presets, told = presets_of(settings), roles_of(settings, Options())
-    await kit.give(told if role is None else kit.roles.giving(role, told.of(role)))
+    deps.settings.presets, told = presets_of(settings), roles_of(settings, Options())
+    await deps.models.give(told if role is None else deps.models.roles.giving(role, told.of(role)))
 
 
 async def _cap(shell: Shell, settings: "Settings", name: str) -> bool:

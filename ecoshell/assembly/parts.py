@@ -1,19 +1,32 @@
-"""The parts that commands need without a whole shell: settings, prices, tools and the databases."""
+"""Settings become parts: prices, rules, tools, the databases, what turns are planned with, and a session's settings."""
 
+import functools
+import math
 import os
 import secrets
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+from ecoshell.agent.dependencies import SETTING_KEYS, SessionSettings
+from ecoshell.agent.judging import Judge
+from ecoshell.agent.model_set import ModelSet
+from ecoshell.agent.planning import Planning
 from ecoshell.agent.rules import Rules
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
+from ecoshell.errors import StoreError
 from ecoshell.models.servers import is_loopback
 from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import Columns, Experienced, ExperienceStore
+from ecoshell.planning.btp.similarity import WordEncoder
+from ecoshell.planning.catp.costs import ProfileStore, cost_table
+from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool, ToolOptions
@@ -23,6 +36,11 @@ from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import PriceSettings, RoleSettings, Settings
+
+
+T = TypeVar("T")
+_PATIENCE = 0.3
+"""Seconds a turn waits for a file that another process is writing; what could not be kept is kept with the next use."""
 
 
 def load_settings(paths: Paths) -> "Settings":
@@ -47,10 +65,15 @@ def project_rules(paths: Paths) -> ProjectRules:
     return ProjectRules(paths.approvals_file)
 
 
-def ask_above(settings: "Settings") -> int | None:
-    """The price in nano-dollars above which a step is asked about first; None is never."""
-    given = settings.budget.ask_above
-    return None if given is None or given == "off" else parse_amount(given).value
+def session_settings(settings: "Settings", options: Options) -> SessionSettings:
+    """What a person may change in a running shell, as these settings and this run's options give it."""
+    given: dict[str, Any] = {}
+    for key, name in SETTING_KEYS.items():
+        told = getattr(options, name, None)
+        given[name] = functools.reduce(getattr, key.split("."), settings) if told is None else told
+    above = settings.budget.ask_above
+    given["ask_above_nano"] = None if above is None or above == "off" else parse_amount(above).value
+    return SessionSettings(**given, presets=presets_of(settings), named_models=tuple(settings.models))
 
 
 def rules_of(settings: "Settings", options: Options) -> Rules:
@@ -131,3 +154,99 @@ def tool_options(settings: "Settings") -> ToolOptions:
 def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     """Every tool a session in this workspace knows."""
     return builtin_tools(workspace, options=tool_options(settings))
+
+
+def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], ModelSet]) -> Planning:
+    """How turns are planned by these settings; `cast` gives the model of the moment. Raises UsageError."""
+    store = _opened(paths)
+    planning = Planning(
+        records=store,
+        past=Past(store, WordEncoder()),
+        judge=Judge(kind=lambda: planning.judged_by, cast=cast, file=paths.judge_file),
+    )
+    follow_plan(planning, settings)
+    unit = settings.plan.resource_price
+    planning.standard.unit_nano = 0 if unit == "off" else parse_amount(unit).value
+    planning.resources = _resources(settings, paths)
+    planning.profiled = functools.cache(lambda: cost_table(_profiled(paths, ProfileStore.runs)))
+    return planning
+
+
+class Unopened:
+    """The experience in a file that cannot be opened: whoever needs it is told why, and goes on without."""
+
+    def __init__(self, failure: StoreError) -> None:
+        self._failure = failure
+
+    @property
+    def generation(self) -> int:
+        raise self._failure
+
+    def queries(self, after: int = 0) -> list[tuple[int, str]]:
+        raise self._failure
+
+    def columns(self, after: int = 0) -> Columns:
+        raise self._failure
+
+    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
+        raise self._failure
+
+    def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
+        raise self._failure
+
+    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
+        raise self._failure
+
+    def add(self, items: Iterable[Experienced]) -> None:
+        raise self._failure
+
+    def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
+        raise self._failure
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _opened(paths: Paths) -> ExperienceStore | Unopened:
+    try:
+        return ExperienceStore(paths.experience_file, busy_seconds=_PATIENCE)
+    except StoreError as failure:
+        return Unopened(failure)
+
+
+def follow_plan(planning: Planning, settings: "Settings") -> None:
+    """Go by what the settings say of plans from the next turn on."""
+    given = settings.plan
+    planning.mode = given.mode
+    planning.threshold = given.threshold
+    planning.strict = given.strict
+    planning.earned = given.earned_uses
+    planning.judge_kind = given.judge
+    planning.hour_nano = 0 if given.time_price == "off" else parse_amount(given.time_price).value
+    planning.recording = settings.experience.record
+    planning.standard.alpha = settings.graph.alpha
+    planning.standard.most_nano = parse_amount(settings.graph.most).value
+    planning.standard.checker = settings.graph.checker or ""
+
+
+def _resources(settings: "Settings", paths: Paths) -> dict[str, int]:
+    """What one run of each profiled tool is worth; nothing where the settings give units no price."""
+    if settings.plan.resource_price == "off":
+        return {}
+    unit = parse_amount(settings.plan.resource_price).value
+    profiles = _profiled(paths, ProfileStore.profiles)
+    return {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}
+
+
+def _profiled(paths: Paths, read: Callable[[ProfileStore], dict[str, T]]) -> dict[str, T]:
+    """What is kept of each profiled tool, nothing where nobody profiled.
+
+    A file that cannot be read counts as none: the plan is made without it, as before the first profile.
+    """
+    if not paths.profiles_file.is_file():
+        return {}
+    try:
+        with closing(ProfileStore(paths.profiles_file, busy_seconds=_PATIENCE)) as store:
+            return read(store)
+    except StoreError:
+        return {}

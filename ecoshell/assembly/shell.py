@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.command_list import COMMANDS
+from ecoshell.agent.dependencies import Dependencies, SessionBudget
 from ecoshell.agent.environment import Environment
-from ecoshell.agent.kit import AUTO, MODES, Kit
+from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.person import Nobody, Person
-from ecoshell.agent.purse import Purse
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.workbench import Workbench
+from ecoshell.agent.workspace import Workbench
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import (
-    ask_above,
     load_settings,
     open_ledger,
     open_store,
-    presets_of,
+    planning_of,
     project_rules,
     roles_of,
     rules_of,
+    session_settings,
     tool_options,
     tools_of,
     undo_log,
 )
-from ecoshell.assembly.planning import planning_of
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.money import parse_amount
@@ -39,7 +38,6 @@ from ecoshell.catalog.search import Ranker
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
-from ecoshell.planning.mode_choice import CANDIDATES
 from ecoshell.secrecy import begin
 from ecoshell.sessions.log import EventLog
 from ecoshell.strategies.base import Way
@@ -143,27 +141,28 @@ def build(
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     log = EventLog(store)
-    purse = Purse(Gate(ledger, logged=log.flush))
-    casts = casting(settings, options, catalog=catalog, ranker=ranker, purse=purse)
-    projects, model = project_rules(paths), options.model or settings.model
-    mode, roles = _mode(options, settings), roles_of(settings, options)
-    kit = Kit(
+    budget = SessionBudget(Gate(ledger, logged=log.flush))
+    projects, user = project_rules(paths), person or Nobody()
+    models = ActiveModels(
+        casting(settings, options, catalog=catalog, ranker=ranker, purse=budget),
+        options.model or settings.model,
+        mode=_mode(options, settings),
+        roles=roles_of(settings, options),
+    )
+    deps = Dependencies(
         catalog=catalog,
         ranker=ranker,
-        purse=purse,
+        budget=budget,
         log=log,
         approvals=Approvals(
             rules_of(settings, options),
-            lambda: kit.person,
+            user,
             granted=projects.rules(workspace),
             remember=lambda grant: projects.allow(workspace, grant),
         ),
         strategies=STRATEGIES,
-        caster=casts,
-        cast=casts.cast(model, CANDIDATES[0] if mode == AUTO else mode, roles=roles),
-        person=person or Nobody(),
-        planning=planning_of(settings, paths, lambda: kit.cast),
-        bench=Workbench(ground, undo=undo, options=tool_options(settings)),
+        user=user,
+        workspace=Workbench(ground, undo=undo, options=tool_options(settings)),
         environment=Environment(
             ground,
             user_file=paths.instructions_file,
@@ -171,20 +170,11 @@ def build(
             facts=settings.agent.context == "auto",
             instructions="trust" if options.trust_project else settings.agent.instructions,
         ),
-        session_model=model,
-        mode=mode,
-        roles=roles,
-        presets=presets_of(settings),
-        strategy=options.strategy or settings.agent.strategy,
-        registration=options.registration or settings.agent.registration,
-        presentation=options.presentation or settings.agent.presentation,
-        max_steps=options.max_steps or settings.agent.max_steps,
-        compact_model=settings.agent.compact_model,
-        named_models=tuple(settings.models),
-        ask_above_nano=ask_above(settings),
-        names_share=settings.registration.names_share,
+        planning=planning_of(settings, paths, lambda: models.current),
+        models=models,
+        settings=session_settings(settings, options),
     )
-    return Shell(kit, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
+    return Shell(deps, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
 
 
 def _mode(options: Options, settings: "Settings") -> str:

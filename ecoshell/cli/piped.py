@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ecoshell.agent.mentions import FILE_BYTES
+from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.budget.money import counted
 from ecoshell.cli.decoding import decoded
 from ecoshell.errors import UsageError

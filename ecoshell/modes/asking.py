@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ecoshell.agent.context import fit
+from ecoshell.agent.memory import fit
 from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, Call, Message, Speaker

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from ecoshell.agent.context import path_messages
+from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
 from ecoshell.catalog.presentation import FINISH_DOCUMENT

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from agent_play import Recorder
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.assembly.shell import assemble
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
@@ -32,9 +32,9 @@ def play(home, tmp_path):
         script = tmp_path / "script.jsonl"
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         shell = await assemble(Options(model=f"script:{script}", workspace=home, price=price, **options), person)
-        model = Recorder(script, price=shell.kit.cast.model.traits.price)
-        metered = MeteredModel(model, shell.kit.purse.gate, shell.kit.purse.account)
-        shell.kit.cast = Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        model = Recorder(script, price=shell.deps.models.current.model.traits.price)
+        metered = MeteredModel(model, shell.deps.budget.gate, shell.deps.budget.account)
+        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         shell.requests = model.requests
         try:
             yield shell

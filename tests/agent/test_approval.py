@@ -40,7 +40,7 @@ def run(
 
 def desk(person, rules=NO_RULES, granted=()):
     kept: list[str] = []
-    return Approvals(rules, lambda: person, granted=granted, remember=kept.append), kept
+    return Approvals(rules, person, granted=granted, remember=kept.append), kept
 
 
 async def ruling(approvals, call, effects, emit=lambda _: None, **known):
@@ -197,8 +197,9 @@ def endless(path: str) -> str:
 
 async def main():
     tool = FunctionTool(run, effects=("write",), preview=endless)
-    approvals = Approvals(Rules(), Nobody, granted=(), remember=print)
-    asking = asyncio.create_task(approvals.rule(Petition(Call("run", {"path": "a"}), tool, tool.document), print))
+    approvals = Approvals(Rules(), Nobody(), granted=(), remember=print)
+    wanted = Petition(Call("run", {"path": "a"}), tool, tool.document)
+    asking = asyncio.create_task(approvals.rule(wanted, print))
     while not blocked.is_set():
         await asyncio.sleep(0.01)
     asking.cancel()

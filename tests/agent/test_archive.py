@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.agent.archive import Archive
+from ecoshell.agent.shell import Archive
 from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.price import Price, Rates

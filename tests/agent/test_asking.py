@@ -37,7 +37,7 @@ class Approves:
 def priced(shell, function, **more):
     """Put a tool that costs something in the place of write_file."""
     tool = FunctionTool(function, effects=more.pop("effects", ()), name="write_file", price_nano=PRICE_NANO, **more)
-    shell.kit.catalog._tools["write_file"] = tool
+    shell.deps.catalog._tools["write_file"] = tool
 
 
 async def test_a_person_sees_why_and_what_a_call_would_change_before_it_does(play, home):
@@ -146,7 +146,7 @@ async def test_a_tool_that_was_not_approved_is_not_paid(play):
 async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
     person = Approves()
     async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
-        shell.kit.planning.mode = "off"  # a plan would forbid it before
+        shell.deps.planning.mode = "off"  # a plan would forbid it before
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
@@ -156,7 +156,7 @@ async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_aske
 async def test_a_cap_that_is_used_up_while_a_person_thinks_is_kept_all_the_same(play):
     class Spends(Approves):
         async def approve(self, wanted):
-            await shell.kit.purse.set_cap("session", Amount(1, "usd"))
+            await shell.deps.budget.set_cap("session", Amount(1, "usd"))
             return Approval("once")
 
     async with play([WRITE, finish("done")], registration="all", budget="1.00", person=Spends()) as shell:
@@ -230,7 +230,7 @@ class Decides(Approves):
 async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once_there_is_room(play):
     person = Decides(LimitChoice("raise", "50c"))
     async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
-        shell.kit.planning.mode = "off"
+        shell.deps.planning.mode = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
         caps = await shell.caps()

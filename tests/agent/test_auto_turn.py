@@ -40,15 +40,15 @@ ENOUGH = say("Enough is known. Next: conclusion.")
 def attempt(shell, mode, outcome="answered", **given):
     """A past attempt at the same question by the models that play now."""
     fields = {"strategy": "react", "price_nano": 1_000_000, "tokens": 900, "seconds": 2.0}
-    return Attempt(QUESTION, mode, shell.kit.playing(mode), outcome=outcome, **{**fields, **given})
+    return Attempt(QUESTION, mode, shell.deps.models.playing(mode), outcome=outcome, **{**fields, **given})
 
 
 def past(shell, *attempts):
-    shell.kit.planning.records.add(attempts)
+    shell.deps.planning.records.add(attempts)
 
 
 def kept(shell):
-    return [(one.mode, one.outcome) for one in shell.kit.planning.records.attempts()]
+    return [(one.mode, one.outcome) for one in shell.deps.planning.records.attempts()]
 
 
 def thinkers(events):
@@ -62,7 +62,7 @@ def roles(events):
 
 def is_replayed(shell):
     live = shell.conversation.memory
-    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
@@ -197,7 +197,7 @@ async def test_a_role_without_a_price_does_not_go_on_under_a_cap_in_dollars(play
     settings.write_text('[models."openai/unpriced"]\nbase_url = "http://192.0.2.1:9/v1"\n')
     lines = [GIVE_UP, finish("3")]
     async with play(lines, mode="auto", price=PRICE, budget="0.50", registration="all") as shell:
-        await shell.kit.give(RoleModels(summarizer="openai/unpriced"))
+        await shell.deps.models.give(RoleModels(summarizer="openai/unpriced"))
         events = await turn(shell)
         past(shell, *(attempt(shell, "umi", turn=number, session="s") for number in range(9)))
         again = await turn(shell)
@@ -218,8 +218,8 @@ async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(pl
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
     async with play([COUNT, GIVE_UP, ENOUGH, say("3")], mode="auto", price=PRICE, registration="all") as shell:
         events = await turn(shell, "Is correct-horse in notes.txt?")
-        first, second = shell.kit.planning.records.attempts()
-        assert first.models == second.models == shell.kit.session_model
+        first, second = shell.deps.planning.records.attempts()
+        assert first.models == second.models == shell.deps.models.session_model
         assert (first.session, first.turn) == (second.session, second.turn) == (shell.session, 1)
     assert first.query == "Is [key hidden] in notes.txt?"
     assert first.price_nano + second.price_nano == events[-1].spent_nano
@@ -230,7 +230,7 @@ async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(pl
 
 async def test_nothing_is_remembered_where_the_settings_say_so(play):
     async with play([finish("3")], mode="auto") as shell:
-        shell.kit.planning.recording = False
+        shell.deps.planning.recording = False
         await turn(shell)
         assert kept(shell) == []
 
@@ -246,7 +246,7 @@ async def test_an_attempt_in_which_the_person_chose_another_model_says_nothing_o
     options = {"price": PRICE, "budget": "0.006", "registration": "all"}
     async with play(counts(8), person=Switches(), mode="auto", **options) as shell:
         await turn(shell)
-        assert shell.kit.session_model == f"script:{other}"
+        assert shell.deps.models.session_model == f"script:{other}"
         assert kept(shell) == []
 
 
@@ -264,7 +264,7 @@ async def test_experience_that_cannot_be_read_is_no_reason_not_to_answer(play):
         def broken(query, models):
             raise StoreError("The file is gone.")
 
-        shell.kit.planning.past.modes = broken
+        shell.deps.planning.past.modes = broken
         events = await turn(shell)
     assert "The file is gone." in of(events, ModeChosen)[0].why
     assert events[-1].status == "answered"
@@ -272,7 +272,7 @@ async def test_experience_that_cannot_be_read_is_no_reason_not_to_answer(play):
 
 async def test_a_role_whose_model_cannot_be_had_leaves_the_question_to_one_model(play):
     async with play([finish("3"), GIVE_UP], mode="auto") as shell:
-        shell.kit.roles = RoleModels(caller="script:/nowhere/at/all.jsonl")
+        shell.deps.models.roles = RoleModels(caller="script:/nowhere/at/all.jsonl")
         past(shell, attempt(shell, "single", "gave_up"), attempt(shell, "umi"))
         chosen = await turn(shell)
         given_up = await turn(shell, "And what colour is it?")
@@ -298,16 +298,20 @@ async def test_the_mode_is_kept_with_another_model_and_models_are_let_go_with_it
     caller.write_text('{"text": "", "call": {"name": "count_text", "arguments": {"path": "notes.txt"}}}\n')
     other.write_text('{"text": "Hello."}\n')
     async with play([finish("3")], mode="auto", registration="all") as shell:
-        await shell.kit.give(RoleModels(caller=f"script:{caller}"))
-        await shell.kit.let_think("umi")
-        assert [model.traits.name for model in shell.kit.idle] == []
-        await shell.kit.let_think("single")
-        (idle,) = shell.kit.idle
+        await shell.deps.models.give(RoleModels(caller=f"script:{caller}"))
+        await shell.deps.models.choose("umi")
+        assert [model.traits.name for model in shell.deps.models.idle] == []
+        await shell.deps.models.choose("single")
+        (idle,) = shell.deps.models.idle
         assert idle.traits.name == f"script:{caller}"
-        assert (await shell.kit.let_think("umi")) is shell.kit.cast.mode
-        assert idle in shell.kit.cast.models
+        await shell.deps.models.choose("umi")
+        assert idle in shell.deps.models.current.models
         await shell.command(f"/model script:{other}")
-        assert (shell.kit.mode, shell.kit.cast.mode.name, shell.kit.idle) == ("auto", "umi", ())
+        assert (shell.deps.models.mode, shell.deps.models.current.mode.name, shell.deps.models.idle) == (
+            "auto",
+            "umi",
+            (),
+        )
 
 
 async def test_a_locked_experience_is_told_once_and_what_was_learned_is_kept_later(play):

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 from agent_play import Recorder, finish, of, register, say, turn
 
-from ecoshell.agent.kit import Cast
 from ecoshell.agent.memory import Memory
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.errors import LimitReached, ModelBroken, ModelMissing, UsageError
 from ecoshell.events import BudgetSettled, CallFinished, Compacted, TurnFinished
@@ -29,7 +29,7 @@ class Troupe:
     """Casts scripted models by name, and remembers which were asked."""
 
     def __init__(self, shell, tmp_path, **others):
-        self._kit = shell.kit
+        self._deps = shell.deps
         self.models = {}
         for name, traits in others.items():
             script = tmp_path / f"{name}.jsonl"
@@ -37,13 +37,13 @@ class Troupe:
             model = Recorder(script)
             model._traits = replace(model.traits, name=name, **traits)
             self.models[name] = model
-        shell.kit.caster, shell.kit.named_models = self, (*others, "no-key")
+        shell.deps.models.factory, shell.deps.settings.named_models = self, (*others, "no-key")
 
     def cast(self, name):
         if name not in self.models:
             raise ModelMissing(f"There is no key for {name}.")
-        metered = MeteredModel(self.models[name], self._kit.purse.gate, self._kit.purse.account)
-        return Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        metered = MeteredModel(self.models[name], self._deps.budget.gate, self._deps.budget.account)
+        return ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
 
     async def aclose(self):
         pass
@@ -51,7 +51,7 @@ class Troupe:
 
 def remote(shell):
     """Make the session's model one that is not on this machine."""
-    model = shell.kit.cast.model._model
+    model = shell.deps.models.current.model._model
     model._traits = replace(model.traits, local=False)
 
 
@@ -84,7 +84,7 @@ async def test_a_resumed_session_goes_on_from_the_summary(play):
         before = shell.conversation.memory.messages
         await shell.open(shell.session)
         assert shell.conversation.memory.messages == before
-        again = Memory(shell.kit.catalog, await shell.past())
+        again = Memory(shell.deps.catalog, await shell.past())
         assert again.messages == before
         with pytest.raises(UsageError, match="compacted"):
             await shell.command("/undo")
@@ -121,7 +121,7 @@ async def test_no_model_that_was_not_chosen_reads_the_conversation_however_cheap
 async def test_a_model_the_settings_name_is_named_once_before_it_reads_the_conversation(play, tmp_path, traits):
     async with play([finish(LONG), finish(LONG)], registration="all", price=PRICE) as shell:
         troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
-        shell.kit.compact_model = "far"
+        shell.deps.settings.compact_model = "far"
         await turn(shell)
         with pytest.raises(UsageError, match=r"far, which .* names, would read the whole conversation"):
             await shell.command("/compact")
@@ -136,7 +136,7 @@ async def test_a_model_the_settings_name_is_named_once_before_it_reads_the_conve
 async def test_where_the_named_model_will_not_do_the_session_s_own_writes_it(play, tmp_path, traits):
     async with play([finish(LONG), SUMMARY], registration="all", price=PRICE, budget="1.00") as shell:
         troupe = Troupe(shell, tmp_path, far={**traits, "local": False})
-        shell.kit.compact_model = "far"
+        shell.deps.settings.compact_model = "far"
         if not {"context", "small"} & set(traits):
             shell.ledger.bar("far", "it billed too much")
         await turn(shell)
@@ -166,7 +166,7 @@ async def test_it_can_be_stopped_and_is_settled(play, monkeypatch):
             await asyncio.sleep(60)
             yield
 
-        monkeypatch.setattr(shell.kit.cast.model._model, "stream", waits)
+        monkeypatch.setattr(shell.deps.models.current.model._model, "stream", waits)
         running = asyncio.ensure_future(shell.command("/compact"))
         await reached.wait()
         with pytest.raises(UsageError, match="under way"):
@@ -201,7 +201,7 @@ async def test_an_empty_summary_is_an_error(play):
 async def test_a_conversation_no_model_can_take_is_told(play):
     async with play([finish(LONG)], registration="all") as shell:
         await turn(shell)
-        model = shell.kit.cast.model._model
+        model = shell.deps.models.current.model._model
         model._traits = replace(model.traits, context=1_200)
         with pytest.raises(UsageError, match="No model can take"):
             await shell.command("/compact")
@@ -209,7 +209,7 @@ async def test_a_conversation_no_model_can_take_is_told(play):
 
 async def test_a_model_too_small_writes_none_and_an_extract_says_what_it_is(play):
     async with play([finish(LONG), finish("the end"), *[finish(LONG)] * 40], registration="all") as shell:
-        model = shell.kit.cast.model._model
+        model = shell.deps.models.current.model._model
         await turn(shell, "First?")
         await turn(shell, "Second?")
         model._traits = replace(model.traits, small=True)

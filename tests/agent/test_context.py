@@ -1,4 +1,4 @@
-from ecoshell.agent.context import fit, path_messages
+from ecoshell.agent.memory import fit, path_messages
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call, Observation
 from ecoshell.strategies.base import Path, Step
 

@@ -12,7 +12,7 @@ COUNT = say("", "count_text", path="notes.txt")
 
 def free(shell):
     """The shell, its scripted model one that may call what its array does not hold."""
-    model = shell.kit.cast.model._model
+    model = shell.deps.models.current.model._model
     model._traits = replace(model.traits, calls_undeclared=True)
     return shell
 
@@ -41,7 +41,7 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         await turn(free(shell))
         await turn(shell, "Sure?")
         (array,) = set(arrays(shell))
-        assert array == shell.kit.catalog.names
+        assert array == shell.deps.catalog.names
         assert all(document.brief for document in shell.requests[0].tools)
         read = next(document for document in shell.requests[0].callable_now if document.name == "read_file")
         assert "start_line" not in read.as_entry()

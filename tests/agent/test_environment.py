@@ -7,8 +7,8 @@ from datetime import date
 import pytest
 from agent_play import Recorder, finish, of, say, turn
 
-from ecoshell.agent.kit import Cast
 from ecoshell.agent.memory import Memory
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.events import ContextTold, Notice, TrustGiven, TrustWanted, TurnFinished
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
@@ -109,7 +109,7 @@ async def test_a_resumed_session_sends_the_same_bytes_whatever_has_changed(play,
         assert not of(await turn(shell, "And now?"), ContextTold)
         assert opening(shell, 1, 0) == first
         stored = [event for _, event in shell.store.events(shell.session)]
-        assert Memory(shell.kit.catalog, stored).shown == shell.conversation.memory.shown
+        assert Memory(shell.deps.catalog, stored).shown == shell.conversation.memory.shown
 
 
 async def test_a_session_that_goes_on_in_another_workspace_is_told_of_that(play, home, tmp_path):
@@ -189,7 +189,7 @@ async def test_a_setting_switches_it_off(play, monkeypatch):
 
 async def test_a_small_model_is_told_nothing_and_a_larger_one_that_follows_it_is(play, tmp_path):
     async with play(DONE) as shell:
-        large = shell.kit.cast
+        large = shell.deps.models.current
         script = tmp_path / "small.jsonl"
         script.write_text(json.dumps(finish("small")) + "\n")
 
@@ -200,10 +200,10 @@ async def test_a_small_model_is_told_nothing_and_a_larger_one_that_follows_it_is
 
                 return replace(super().traits, small=True)
 
-        metered = MeteredModel(Small(script), shell.kit.purse.gate, shell.kit.purse.account)
-        shell.kit.cast = Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        metered = MeteredModel(Small(script), shell.deps.budget.gate, shell.deps.budget.account)
+        shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         assert not of(await turn(shell), ContextTold)
-        shell.kit.cast = large
+        shell.deps.models.current = large
         assert told(await turn(shell, "And now?"))
         assert opening(shell, 0, 1).startswith(FACTS)
 

@@ -42,7 +42,7 @@ async def test_a_turn_ends_though_the_ledger_is_locked_when_it_ends(play, monkey
         raise LOCKED
 
     async with asyncio.timeout(120), play([finish("ok"), finish("ok")]) as shell:
-        monkeypatch.setattr(shell.kit.purse, "caps", locked)
+        monkeypatch.setattr(shell.deps.budget, "caps", locked)
         events = await turn(shell)
         again = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("answered", "ok")
@@ -63,7 +63,7 @@ async def test_a_turn_that_is_stopped_twice_still_ends(play, monkeypatch):
         async for event in shell.ask("Wait."):
             events.append(event)
             if isinstance(event, CallStarted):
-                monkeypatch.setattr(shell.kit.purse, "caps", slow)
+                monkeypatch.setattr(shell.deps.budget, "caps", slow)
                 stops.append(asyncio.create_task(shell.stop()))
                 await stuck.wait()
                 stops.append(asyncio.create_task(shell.stop()))
@@ -90,7 +90,7 @@ async def test_an_aside_that_cannot_be_given_back_takes_no_answer_away(play, mon
         raise LOCKED
 
     async with play([finish("ok")]) as shell:
-        monkeypatch.setattr(shell.kit.cast.model, "release", locked)
+        monkeypatch.setattr(shell.deps.models.current.model, "release", locked)
         events = await turn(shell)
     assert (events[-1].status, events[-1].answer) == ("answered", "ok")
     assert "is locked" in of(events, Notice)[0].text
@@ -108,7 +108,7 @@ async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line)
 async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_first(play):
     person = OneChoice("github_copilot/gpt-4o-mini")
     async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", person=person) as shell:
-        shell.kit.planning.mode = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.planning.mode = "off"  # a plan would leave no tools, and so ask for less
         events = await turn(shell)
         caps = await shell.caps()
     assert of(events, LimitHit)

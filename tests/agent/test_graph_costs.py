@@ -78,7 +78,7 @@ async def test_prices_and_times_are_told_as_they_are_expected(play):
         return "3"
 
     async with play([say('["buy", ["<task>"]]'), finish("3"), *SCRIPT], **GRAPH) as shell:
-        catalog = shell.kit.catalog
+        catalog = shell.deps.catalog
         tools = [*(catalog.tool(name) for name in catalog.names), FunctionTool(buy, effects=(), price_nano=2_000_000)]
         catalog.__init__(tools)
         await turn(shell, "Buy the lines.")
@@ -95,7 +95,7 @@ async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(p
     profile({"count_text": [run(14, 1_500), run(14_000, 2_500)]})
     async with play(SCRIPT, **GRAPH) as shell:
         (planned,) = of(await turn(shell), GraphPlanned)
-        shell.kit.planning.recording = False
+        shell.deps.planning.recording = False
     assert [node.seconds for node in planned.nodes] == [2.0, 2.0]
     assert planned.seconds == 2.0
 
@@ -120,7 +120,7 @@ async def test_a_repaired_plan_is_estimated_by_what_the_first_one_took(play):
 
 async def test_only_so_many_tools_are_spoken_of_the_likeliest_first(play):
     async with play([], **GRAPH) as shell:
-        names = shell.kit.catalog.names
+        names = shell.deps.catalog.names
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
         table = cost_table({name: [run(1, 1)] for name in (*names, *(f"t{at}" for at in range(20)))})
         told = costs_text(plan, table, (*names, *(f"t{at}" for at in range(20))), None).splitlines()[1:]

@@ -26,7 +26,7 @@ class Describes:
 
 
 def add(shell, tool):
-    catalog = shell.kit.catalog
+    catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), tool])
 
 

@@ -30,7 +30,7 @@ def fill(tool, path):
 
 def is_replayed(shell):
     """Whether the session read from the store is the session as it is."""
-    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return again.messages == shell.conversation.memory.messages
 
 

@@ -57,7 +57,7 @@ EIGHT = say(json.dumps([part for name in _NAMES for part in (name, ["<task>"])])
 def is_replayed(shell):
     """Whether the session read from the store is the session as it is."""
     live = shell.conversation.memory
-    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
@@ -97,7 +97,7 @@ async def test_three_roles_draft_fill_in_and_answer(play):
     lines = [TWO, COUNT, say('Action: count_text\nAction Input: {"text": "a b"}')]
     lines += [say("That is enough. Next: conclusion."), say("3 lines, 2 words")]
     async with play(lines, strategy="graph", registration="names") as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
         assert is_replayed(shell)
     roles = [event.role for event in of(events, BudgetSettled)]
@@ -272,7 +272,7 @@ async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
     async with play(lines, strategy="graph", registration="all") as shell:
         one = Probe("one", effects=("write",))
         add(shell, one)
-        shell.kit.approvals.follow(rules)
+        shell.deps.approvals.follow(rules)
         events = await turn(shell)
     assert one.runs == []
     assert of(events, CallFinished)[0].refused == "unapproved"
@@ -284,8 +284,8 @@ async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
 async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode):
     lines = [EIGHT, *[COUNT] * 16, say("Answer: enough"), *[finish("3")] * 30]
     async with play(lines, strategy="graph", price=PRICE, budget=budget, registration="all") as shell:
-        await shell.kit.think_as(mode)
-        shell.kit.planning.mode = plan_mode
+        await shell.deps.models.change(mode=mode)
+        shell.deps.planning.mode = plan_mode
         events = await turn(shell)
         (cap,) = await shell.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
@@ -301,7 +301,7 @@ async def test_priced_tools_side_by_side_stay_within_the_cap(play):
         budget="0.005",
         registration="all",
     ) as shell:
-        shell.kit.planning.mode = "off"
+        shell.deps.planning.mode = "off"
         buy = Probe("buy", price=2_000_000)
         add(shell, buy)
         events = await turn(shell)
@@ -331,7 +331,7 @@ async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_f
         budget="1.00",
         registration="all",
     ) as shell:
-        shell.kit.planning.strict = True
+        shell.deps.planning.strict = True
         add(shell, Probe("probe", acts))
         events = await turn(shell, "Probe it: what does probe do?")
     assert most == [1, 1]
@@ -372,7 +372,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
         budget="1.00",
         registration="all",
     ) as shell:
-        shell.kit.planning.mode = "off"
+        shell.deps.planning.mode = "off"
         add(shell, hangs("one"), hangs("two"), Probe("after"))
         reading = asyncio.create_task(turn(shell))
         await begun.wait()
@@ -391,7 +391,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
 async def test_stopping_while_calls_are_made_out_settles_them(play):
     started = asyncio.Event()
     async with play([TWO, COUNT, COUNT], strategy="graph", price=PRICE, budget="1.00", registration="all") as shell:
-        stream = shell.kit.cast.model._model.stream
+        stream = shell.deps.models.current.model._model.stream
 
         async def hanging(request):
             if request.want == "call":
@@ -400,7 +400,7 @@ async def test_stopping_while_calls_are_made_out_settles_them(play):
             async for piece in stream(request):
                 yield piece
 
-        shell.kit.cast.model._model.stream = hanging
+        shell.deps.models.current.model._model.stream = hanging
         reading = asyncio.create_task(turn(shell))
         await started.wait()
         await shell.conversation.stop()
@@ -416,7 +416,7 @@ async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
     async with play(
         [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.016", registration="all"
     ) as shell:
-        shell.kit.planning.mode = "off"
+        shell.deps.planning.mode = "off"
         events = await turn(shell)
     failed = [event for event in of(events, NodeChanged) if event.state == "failed"]
     assert failed
@@ -451,7 +451,7 @@ async def test_everything_the_shell_remembers_of_a_killed_plan_is_told_as_stoppe
         add(shell, Probe("one"), Probe("two"))
         events = await turn(shell)
         cut = [event for event in events if not isinstance(event, (CallFinished, Answer)) and event is not events[-1]]
-        told = texts(Memory(shell.kit.catalog, cut).messages)
+        told = texts(Memory(shell.deps.catalog, cut).messages)
     assert "The turn ended before one did." in told
     assert "The turn ended before two did." in told
 

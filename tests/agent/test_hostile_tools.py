@@ -13,7 +13,6 @@ from agent_play import finish, of, say, turn
 
 from ecoshell.agent.guards import Runner, Scene
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.catalog.search import Ranker
 from ecoshell.events import CallFinished, CallStarted, to_json
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.strategies.base import Path as Way
@@ -60,9 +59,9 @@ async def act(tool, **limits):
 
 def teach(shell, *tools):
     """Let the shell know these tools too."""
-    catalog = shell.kit.catalog
+    catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
-    shell.kit.ranker = Ranker(catalog.documents)
+    shell.deps.ranker.__init__(catalog.documents)
 
 
 class Stubborn:

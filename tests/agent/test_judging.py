@@ -9,7 +9,7 @@ import pytest
 from agent_play import Recorder, say
 
 from ecoshell.agent.judging import MAX_TOKENS, Judge
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.ledger import Ledger
@@ -70,7 +70,7 @@ def bench(tmp_path, ledger):
         script.write_text("".join(json.dumps(line) + "\n" for line in lines))
         player = model(script, price=PRICE, **more)
         metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, pauses=())
-        cast = Cast(metered, Single(metered, max_tokens=200, answer_tokens=100))
+        cast = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         return Judge(kind=lambda: kind, cast=lambda: cast, file=tmp_path / "judge.json"), player
 
     return made

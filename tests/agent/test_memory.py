@@ -31,7 +31,7 @@ def stored(shell, session=None):
 
 def is_replayed(shell):
     """Whether the session read from the store is the session as it is."""
-    live, again = shell.conversation.memory, Memory(shell.kit.catalog, stored(shell))
+    live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored(shell))
     return (live.messages, live.shown, live.library, live.commands, live.turns, live.answers, live.number) == (
         again.messages, again.shown, again.library, again.commands, again.turns, again.answers, again.number
     )  # fmt: skip

@@ -2,8 +2,7 @@ import os
 
 import pytest
 
-from ecoshell.agent import mentions
-from ecoshell.agent.mentions import attach, without_marks
+from ecoshell.agent.workspace import attach, without_marks
 from ecoshell.messages import Attachment
 from ecoshell.tools.workspace import Workspace
 
@@ -87,7 +86,7 @@ def test_a_path_that_cannot_be_read_is_told_and_stays_text(workspace, question, 
 
 
 def test_a_long_file_is_cut_between_characters_and_says_so(workspace, monkeypatch):
-    monkeypatch.setattr(mentions, "FILE_BYTES", 10)
+    monkeypatch.setattr("ecoshell.agent.workspace.FILE_BYTES", 10)
     (workspace.root / "long.txt").write_text("é" * 9 + "\U0001f600")
     (attachment,) = attach(workspace, "@long.txt").attachments
     assert attachment.text == "ééééé\n[cut: the first 10 of 22 bytes]"
@@ -98,7 +97,7 @@ def test_a_long_file_is_cut_between_characters_and_says_so(workspace, monkeypatc
 
 
 def test_all_files_together_have_a_bound(workspace, monkeypatch):
-    monkeypatch.setattr(mentions, "ALL_BYTES", 5)
+    monkeypatch.setattr("ecoshell.agent.workspace.ALL_BYTES", 5)
     (workspace.root / "b.txt").write_text("12345")
     found = attach(workspace, "@b.txt and @notes.txt")
     assert names(found) == ["b.txt"]
@@ -118,7 +117,7 @@ def test_a_folder_is_listed_with_what_is_below_and_says_what_it_leaves_out(works
     (workspace.root / "docs" / "deep" / "deeper").mkdir(parents=True)
     (workspace.root / "docs" / "deep" / "b.md").write_text("")
     assert attach(workspace, "@docs/").attachments[0].text == "a.md\ndeep/\ndeep/b.md\ndeep/deeper/"
-    monkeypatch.setattr(mentions, "_LISTED", 2)
+    monkeypatch.setattr("ecoshell.agent.workspace._LISTED", 2)
     assert attach(workspace, "@docs/").attachments[0].text.endswith("[there is more]")
 
 

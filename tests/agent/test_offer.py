@@ -23,17 +23,17 @@ async def test_a_free_model_on_this_machine_is_shown_every_tool(play, question):
     async with play([finish("ok")]) as shell:
         offered = of(await turn(shell, question), ToolsOffered)[0]
         (request,) = shell.requests
-    assert set(offered.upfront) == set(shell.kit.catalog.names)
+    assert set(offered.upfront) == set(shell.deps.catalog.names)
     assert offered.presentation == "plain"
     assert {"read_file", "run_command"} <= {document.name for document in request.tools}
 
 
 async def test_so_is_a_model_of_a_server_that_has_no_price(play):
     async with play([finish("ok")]) as shell:
-        script = shell.kit.cast.model._model
+        script = shell.deps.models.current.model._model
         script._traits = replace(script.traits, local=False, price=None)
         offered = of(await turn(shell, QUESTIONS[0]), ToolsOffered)[0]
-    assert (offered.presentation, set(offered.upfront)) == ("plain", set(shell.kit.catalog.names))
+    assert (offered.presentation, set(offered.upfront)) == ("plain", set(shell.deps.catalog.names))
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -58,7 +58,7 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
     assert [one.presentation for one in of(events, ToolsOffered)] == ["text", "text"]
     assert all([document.name for document in request.tools] == ["tool_call"] for request in requests)
     last = "\n".join(message.text for message in requests[-1].messages)
-    for document in shell.kit.catalog.documents:
+    for document in shell.deps.catalog.documents:
         assert last.count(document.as_text()) == 1
     assert [event.status for event in of(events, TurnFinished)] == ["answered", "answered"]
 
@@ -66,5 +66,5 @@ async def test_all_text_shows_every_document_once_as_text_and_calls_go_through_o
 async def test_a_cap_that_documents_would_eat_leaves_names(play):
     async with play([finish("ok")], price=PRICE, budget="6000tok") as shell:
         offered = of(await turn(shell), ToolsOffered)[0]
-    assert len(offered.upfront) < len(shell.kit.catalog.names)
+    assert len(offered.upfront) < len(shell.deps.catalog.names)
     assert "no room" in offered.why

@@ -118,7 +118,7 @@ async def reasons(play, *standing):
         async def caps_at_rest():
             return next(now)
 
-        shell.kit.purse.caps_at_rest = caps_at_rest
+        shell.deps.budget.caps_at_rest = caps_at_rest
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
         for _ in standing[1:]:
             await plan.renew()

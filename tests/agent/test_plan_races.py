@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ecoshell.agent.kit import Cast
+from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.planning import Planning, remember
 from ecoshell.errors import StoreError
 from ecoshell.messages import Call
@@ -44,12 +44,12 @@ class Paced(Single):
 async def planned(play):
     """A plan under a cap, made once, and the mode that paces the making of others."""
     async with play([], registration="all", budget="90000tok") as shell:
-        model = shell.kit.cast.model
+        model = shell.deps.models.current.model
         mode = Paced(model, max_tokens=200, answer_tokens=100)
-        shell.kit.cast = Cast(model, mode)
-        shell.kit.planning.strict = True
+        shell.deps.models.current = ModelSet(model, mode)
+        shell.deps.planning.strict = True
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
-        await plan.settle(plan.inputs.view, shell.kit.catalog.names)
+        await plan.settle(plan.inputs.view, shell.deps.catalog.names)
         yield plan, mode
 
 

@@ -97,7 +97,7 @@ async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
     dear = {"input": 900, "output": 200}
     lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
     async with play(lines, strategy="tot", registration="all", budget="5600tok") as shell:
-        shell.kit.planning.strict = True
+        shell.deps.planning.strict = True
         add(shell, *map(Probe, NAMES))
         plans = of(await turn(shell), PlanChanged)
     first, proposed = plans[:2]
@@ -112,7 +112,7 @@ async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
 async def test_what_a_plan_takes_to_be_set_aside_for_the_answer_is_what_is_set_aside(play, money):
     async with play([say("", "alpha"), finish("done")], registration="all", **money) as shell:
         add(shell, *map(Probe, NAMES))
-        mode, held = shell.kit.cast.mode, []
+        mode, held = shell.deps.models.current.mode, []
         set_aside = mode.set_aside
 
         async def noting(view):

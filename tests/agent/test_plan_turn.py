@@ -44,7 +44,7 @@ def row(plan, tool):
 
 
 def uses(shell):
-    return [*shell.kit.planning.records.uses()]
+    return [*shell.deps.planning.records.uses()]
 
 
 async def test_the_plan_follows_a_turn_from_planned_to_used(play):
@@ -76,7 +76,7 @@ async def test_the_first_plan_and_its_price_range_come_before_anything_is_spent(
 async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.strict, shell.kit.planning.earned = True, False
+        shell.deps.planning.strict, shell.deps.planning.earned = True, False
         events = await turn(shell)
         told = shell.requests[-1].messages
     first, second = of(events, CallFinished)
@@ -94,7 +94,7 @@ async def test_strictly_a_use_beyond_the_quota_is_refused_and_says_why(play):
 async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_no_better_one_unpaid(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.earned = False
+        shell.deps.planning.earned = False
         events = await turn(shell)
         why = (await shell.command("/plan why count_text")).text
     assert [one.refused for one in of(events, CallFinished)] == ["", ""]
@@ -106,7 +106,7 @@ async def test_a_use_beyond_the_quota_that_is_asked_for_is_made_where_it_leaves_
 async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refused_and_told_what_is_affordable(play):
     lines = [say("", "fetch_url", url="https://x.example"), COUNT, finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
-        shell.kit.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
+        shell.deps.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
         _remember(shell, "fetch_url", helpful=False)
         _remember(shell, "count_text", helpful=True)
         events = await turn(shell)
@@ -121,7 +121,7 @@ async def test_a_call_that_would_leave_a_better_and_cheaper_use_unpaid_is_refuse
 async def test_a_call_of_a_tool_without_a_history_is_refused_for_no_other(play):
     lines = [say("", "fetch_url", url="https://x.example"), finish("3 lines")]
     async with play(lines, registration="all", budget="0.20", price=PRICE) as shell:
-        shell.kit.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
+        shell.deps.planning.resources = {"fetch_url": 185_000_000, "count_text": 20_000_000}
         events = await turn(shell)
     assert [one.refused for one in of(events, CallFinished)] != ["forbidden"]
 
@@ -147,7 +147,7 @@ class Says:
 async def test_strictly_a_tool_that_did_not_help_is_blacklisted_for_the_rest_of_the_turn_only(play):
     lines = [*counts(2), finish("?"), finish("ok")]
     async with play(lines, registration="all", budget="90000tok") as shell:
-        shell.kit.planning.judge, shell.kit.planning.strict = Says(False), True
+        shell.deps.planning.judge, shell.deps.planning.strict = Says(False), True
         events = await turn(shell)
         again = await turn(shell, "Something else.")
     first, second = of(events, CallFinished)
@@ -168,7 +168,7 @@ async def test_a_mistake_of_the_caller_can_be_corrected(play):
 async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all") as shell:
-        shell.kit.planning.earned = False
+        shell.deps.planning.earned = False
         events = await turn(shell)
     plans = of(events, PlanChanged)
     assert not any(plan.enforced for plan in plans)
@@ -178,7 +178,7 @@ async def test_without_a_cap_the_plan_is_advice_and_forbids_nothing(play):
 
 async def test_with_the_plan_off_nothing_is_planned_and_uses_are_remembered_all_the_same(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
-        shell.kit.planning.mode = "off"
+        shell.deps.planning.mode = "off"
         events = await turn(shell)
         kept = uses(shell)
     assert of(events, PlanChanged) == []
@@ -188,7 +188,7 @@ async def test_with_the_plan_off_nothing_is_planned_and_uses_are_remembered_all_
 async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.mode, shell.kit.planning.earned = "prompt", False
+        shell.deps.planning.mode, shell.deps.planning.earned = "prompt", False
         events = await turn(shell)
         opening = shell.requests[0].messages[-1].text
         after = shell.requests[1].messages[-1].text
@@ -201,17 +201,17 @@ async def test_the_prompt_mode_tells_costs_and_budget_and_forbids_nothing(play):
 async def test_what_a_model_was_told_live_is_what_it_is_told_after_resuming(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
+        shell.deps.planning.mode, shell.deps.planning.earned = "btp+prompt", False
         await turn(shell)
         past = [event for _, event in shell.store.events(shell.session)]
-        assert Memory(shell.kit.catalog, past).messages == shell.conversation.memory.messages
+        assert Memory(shell.deps.catalog, past).messages == shell.conversation.memory.messages
         assert any("Budget left for tools" in message.text for message in shell.conversation.memory.messages)
 
 
 async def test_each_request_goes_on_where_the_one_before_it_ended(play):
     lines = [*counts(2), finish("3 lines")]
     async with play(lines, registration="all", budget="60000tok") as shell:
-        shell.kit.planning.mode, shell.kit.planning.earned = "btp+prompt", False
+        shell.deps.planning.mode, shell.deps.planning.earned = "btp+prompt", False
         await turn(shell)
         sent = [request.messages for request in shell.requests]
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
@@ -220,7 +220,7 @@ async def test_each_request_goes_on_where_the_one_before_it_ended(play):
 async def test_a_tool_whose_results_keep_being_unhelpful_is_blacklisted_and_refused(play):
     lines = [*(say("", "count_text", path=f"{name}.txt") for name in "abcdefgh"), finish("?")]
     async with play(lines, registration="all", budget="300000tok") as shell:
-        shell.kit.planning.judge = Says(False)
+        shell.deps.planning.judge = Says(False)
         events = await turn(shell)
     refused = [one.refused for one in of(events, CallFinished)]
     assert refused[0] == ""
@@ -233,13 +233,13 @@ async def test_a_cap_hides_no_name_and_a_tool_of_little_worth_may_be_asked_for(p
     async with play(lines, registration="names", budget="60000tok") as shell:
         _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
-    assert set(of(events, ToolsOffered)[0].names) == set(shell.kit.catalog.names)
+    assert set(of(events, ToolsOffered)[0].names) == set(shell.deps.catalog.names)
     assert [(one.name, one.refused) for one in of(events, CallFinished)] == [("count_text", "")]
 
 
 async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
     async with play([finish("no")], registration="names", budget="60000tok") as shell:
-        shell.kit.planning.strict = True
+        shell.deps.planning.strict = True
         _remember(shell, "count_text", helpful=False)
         await turn(shell)
         assert "tool_search" in [document.name for document in shell.requests[0].tools]
@@ -251,7 +251,7 @@ async def test_where_a_name_is_hidden_tools_can_be_searched_for(play):
 async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_registered(play):
     lines = [register("count_text"), finish("no")]
     async with play(lines, registration="names", budget="60000tok") as shell:
-        shell.kit.planning.strict = True
+        shell.deps.planning.strict = True
         _remember(shell, "count_text", helpful=False)
         events = await turn(shell)
     assert "count_text" not in of(events, ToolsOffered)[0].names
@@ -262,8 +262,8 @@ async def test_strictly_a_tool_beyond_the_budget_is_neither_offered_nor_register
 
 async def test_when_no_tool_may_be_used_any_more_the_model_is_asked_for_the_answer_alone(play):
     async with play([say("I only know this much.")], registration="all", budget="60000tok") as shell:
-        shell.kit.planning.strict = True
-        for name in shell.kit.catalog.names:
+        shell.deps.planning.strict = True
+        for name in shell.deps.catalog.names:
             _remember(shell, name, helpful=False)
         events = await turn(shell)
         assert shell.requests[0].want == "text"
@@ -340,7 +340,7 @@ async def test_a_mark_outweighs_the_rules_and_can_be_taken_back(play):
 
 async def test_plan_prints_rows_and_the_arithmetic_of_one(play):
     async with play([COUNT, finish("3 lines")], registration="all", budget="60000tok") as shell:
-        shell.kit.planning.strict = True
+        shell.deps.planning.strict = True
         before = (await shell.command("/plan")).text
         await turn(shell)
         after = (await shell.command("/plan")).text
@@ -356,7 +356,7 @@ async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
     async with play([], budget="60000tok") as shell:
         for mode in ("off", "prompt", "btp+prompt", "btp"):
             assert mode in (await shell.command(f"/plan {mode}")).text
-            assert shell.kit.planning.mode == mode
+            assert shell.deps.planning.mode == mode
         with pytest.raises(UsageError, match="cannot be read"):
             await shell.command("/plan maybe")
         with pytest.raises(UsageError, match="no tool called"):
@@ -365,8 +365,8 @@ async def test_plan_switches_modes_and_refuses_what_it_cannot_read(play):
 
 def _remember(shell, tool, *, helpful):
     """Give a tool a long history in which it always helped, or never."""
-    known = document_hash(shell.kit.catalog.document(tool))
-    shell.kit.planning.records.add(
+    known = document_hash(shell.deps.catalog.document(tool))
+    shell.deps.planning.records.add(
         Use(
             query="How many lines has notes.txt?",
             tool=tool,
@@ -434,7 +434,7 @@ async def test_what_could_not_be_remembered_in_a_turn_is_kept_when_the_shell_clo
         with closing(sqlite3.connect(user_paths().experience_file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             events = await turn(shell)
-            waiting = len(shell.kit.planning.unkept)
+            waiting = len(shell.deps.planning.unkept)
             other.execute("ROLLBACK")
         assert any("is not remembered" in notice.text for notice in of(events, Notice))
         assert waiting > 0
@@ -470,8 +470,6 @@ async def test_with_the_embedded_model_the_plan_follows_from_planned_to_used_to_
 
 def many(shell, count):
     """Give the shell a catalog of so many tools."""
-    from ecoshell.catalog.catalog import Catalog
-    from ecoshell.catalog.search import Ranker
     from ecoshell.tools.function import FunctionTool
 
     def work(x: str = "") -> str:
@@ -479,9 +477,8 @@ def many(shell, count):
         return "a fine result"
 
     tools = [FunctionTool(work, name=f"tool_{number:04}", effects=()) for number in range(count)]
-    shell.kit.catalog = Catalog(tools)
-    shell.kit.ranker = Ranker(shell.kit.catalog.documents)
-    shell.conversation.memory._catalog = shell.kit.catalog
+    shell.deps.catalog.__init__(tools)
+    shell.deps.ranker.__init__(shell.deps.catalog.documents)
 
 
 async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(play):
@@ -500,7 +497,7 @@ async def test_of_hundreds_of_tools_a_cap_hides_none_and_the_notes_stay_short(pl
 async def test_a_tool_that_another_cap_cannot_pay_for_is_not_planned(play):
     async with play([finish("ok")], registration="names", price=PRICE, budget="30000tok") as shell:
         await shell.command("/budget turn 0.04")
-        shell.kit.catalog.tool("fetch_url").price_nano = 50_000_000
+        shell.deps.catalog.tool("fetch_url").price_nano = 50_000_000
         events = await turn(shell)
     first = of(events, PlanChanged)[0]
     assert (row(first, "fetch_url").state, row(first, "fetch_url").why) == ("forbidden", "budget")
@@ -546,7 +543,7 @@ async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
     slow = say("", "run_python", code="import time; time.sleep(30)")
     async with play([slow], registration="all", budget="60000tok", yes=True) as shell:
         running = asyncio.Event()
-        tool = shell.kit.catalog.tool("run_python")
+        tool = shell.deps.catalog.tool("run_python")
         tool.run = _announced(tool.run, running)
         async for event in shell.ask("Wait."):
             if isinstance(event, CallStarted):
@@ -558,9 +555,9 @@ async def test_a_tool_that_was_stopped_is_remembered_as_nobody_judged_it(play):
 
 async def test_after_going_back_a_search_is_told_again_what_is_forbidden(play):
     async with play([], registration="all", budget="90000tok") as shell:
-        shell.kit.planning.strict, shell.kit.planning.earned = True, False
+        shell.deps.planning.strict, shell.deps.planning.earned = True, False
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
-        await plan.settle(plan.inputs.view, shell.kit.catalog.names)
+        await plan.settle(plan.inputs.view, shell.deps.catalog.names)
 
         async def used(tool, call):
             return await plan.count(Call(tool, {}, call), StepCost(), price=0, seconds=0.1, helpful=True)

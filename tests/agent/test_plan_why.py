@@ -48,10 +48,10 @@ def capped(play):
 
 async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capped):
     async with capped(register("count_text"), *counts(2), finish("3")) as shell:
-        document = document_hash(shell.kit.catalog.document("count_text"))
+        document = document_hash(shell.deps.catalog.document("count_text"))
         question = "How many lines has notes.txt?"
         before = Use(question, "count_text", document, "{}", "3", "0", True, True, "rules", "m", 0, 0, 9, 0.1, 0)
-        shell.kit.planning.records.add([replace(before, session="s", turn=at, call="c") for at in range(12)])
+        shell.deps.planning.records.add([replace(before, session="s", turn=at, call="c") for at in range(12)])
         await turn(shell)
         text = await why(shell, "count_text")
     assert line(text, "bound").startswith("bound  3 = 1 + 2: past questions that used it did so 1.00 times on average")
@@ -61,7 +61,7 @@ async def test_uses_earned_in_the_turn_are_told_beside_those_that_are_usual(capp
 
 async def test_where_no_use_is_earned_none_is_promised(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
-        shell.kit.planning.strict, shell.kit.planning.earned = True, False
+        shell.deps.planning.strict, shell.deps.planning.earned = True, False
         await turn(shell)
         text = await why(shell, "count_text")
     assert text.startswith("count_text: blocked (quota)")
@@ -80,7 +80,7 @@ async def test_a_use_given_back_is_not_called_a_help(capped):
 
 async def test_a_tool_dearer_than_the_cap_is_weighed_against_no_other(capped):
     async with capped(finish("3")) as shell:
-        shell.kit.planning.resources = {"fetch_url": 10**12}
+        shell.deps.planning.resources = {"fetch_url": 10**12}
         text = await why(shell, "fetch_url")
     assert re.search(r"\nOne use costs \$1,000\.\d+, and only \$0\.19\d* is left for tools\.$", text)
 
@@ -94,7 +94,7 @@ async def test_a_budget_that_is_less_than_what_is_set_aside_is_no_equation(cappe
 
 async def test_where_nothing_is_forbidden_a_tool_is_advised_against(capped):
     async with capped(register("count_text"), COUNT, finish("3")) as shell:
-        shell.kit.planning.strict, shell.kit.planning.earned = True, False
+        shell.deps.planning.strict, shell.deps.planning.earned = True, False
         await turn(shell)
         await shell.command("/plan prompt")
         text, table = await why(shell, "count_text"), (await shell.command("/plan")).text
@@ -117,7 +117,7 @@ async def test_before_a_first_turn_an_experience_that_cannot_be_read_is_told(pla
 @pytest.mark.parametrize(("price", "refused"), [(PRICE, False), (None, True)])
 async def test_a_price_that_is_missing_under_a_cap_in_dollars_is_told_with_the_plan(play, price, refused):
     async with play([finish("3")], budget="0.20", price=PRICE) as shell:
-        model = shell.kit.cast.model._model
+        model = shell.deps.models.current.model._model
         model._traits = replace(model._traits, price=price and model._traits.price)
         text = (await shell.command("/plan")).text
     assert ("is not known, and a cap of $0.20 stands" in text) == refused

@@ -14,7 +14,7 @@ LINES = [
 
 async def test_who_plays_is_known_before_anybody_was_asked_and_follows_the_mode(play):
     async with play(LINES, registration="names") as shell:
-        name = shell.kit.model
+        name = shell.deps.models.name
         assert (await shell.standing()).players == (("single", name),)
         await shell.command("/mode umi")
         assert (await shell.standing()).players == (("planner", name), ("caller", name), ("summarizer", name))

@@ -111,9 +111,9 @@ async def test_a_planner_that_makes_the_call_itself_is_named_for_it(cast):
 
 async def test_a_role_without_a_model_of_its_own_shares_the_sessions_which_is_made_once(cast):
     async with cast(session=[NEXT, ENOUGH, say("3")], caller=[CALL], registration="all") as shell:
-        players = shell.kit.cast.players
-        assert players["planner"] is players["summarizer"] is shell.kit.cast.model
-        assert len(shell.kit.cast.models) == 2
+        players = shell.deps.models.current.players
+        assert players["planner"] is players["summarizer"] is shell.deps.models.current.model
+        assert len(shell.deps.models.current.models) == 2
         assert (await turn(shell))[-1].answer == "3"
 
 
@@ -125,18 +125,18 @@ async def test_models_that_no_role_uses_any_more_are_closed_and_the_others_stay(
 
     monkeypatch.setattr(ScriptModel, "aclose", aclose)
     async with cast(caller=[CALL], summarizer=[say("3")], session=[ENOUGH], registration="all") as shell:
-        before, other = shell.kit.cast, script_at(tmp_path, "other", CALL)
+        before, other = shell.deps.models.current, script_at(tmp_path, "other", CALL)
         await shell.command(f"/role caller {other}")
         assert closed == [shell.names["caller"]]
-        assert shell.kit.cast.players["summarizer"] is before.players["summarizer"]
-        assert shell.kit.cast.model is before.model
+        assert shell.deps.models.current.players["summarizer"] is before.players["summarizer"]
+        assert shell.deps.models.current.model is before.model
         await shell.command(f"/role summarizer {other}")
-        assert shell.kit.cast.players["summarizer"] is shell.kit.cast.players["caller"]
+        assert shell.deps.models.current.players["summarizer"] is shell.deps.models.current.players["caller"]
         await shell.command("/mode single")
         assert sorted(closed) == sorted([shell.names["caller"], shell.names["summarizer"], other])
-        assert shell.kit.cast.models == (before.model,)
+        assert shell.deps.models.current.models == (before.model,)
         await shell.command("/mode umi")
-        assert shell.kit.cast.players["caller"].traits.name == other
+        assert shell.deps.models.current.players["caller"].traits.name == other
 
 
 async def test_the_roles_are_shown_changed_and_given_back(cast, tmp_path):
@@ -145,12 +145,12 @@ async def test_the_roles_are_shown_changed_and_given_back(cast, tmp_path):
         shown = (await shell.command("/role")).text
         assert shown.count(shell.names["session"]) == shown.count("the session's") == 3
         assert other in (await shell.command(f"/role caller {other}")).text
-        assert shell.kit.roles == RoleModels(caller=other)
+        assert shell.deps.models.roles == RoleModels(caller=other)
         assert other not in (await shell.command("/role caller -")).text
         await shell.command(f"/role planner {other}")
-        assert shell.kit.model == other
+        assert shell.deps.models.name == other
         assert "Only the mode umi" in (await shell.command("/mode single") and await shell.command("/role -")).text
-        assert (shell.kit.roles, shell.kit.model) == (RoleModels(), shell.names["session"])
+        assert (shell.deps.models.roles, shell.deps.models.name) == (RoleModels(), shell.names["session"])
         offers = [one.text for one in shell.complete("/role summarizer ")]
         assert {"/role summarizer -", "/role summarizer embedded"} <= set(offers)
 
@@ -160,7 +160,7 @@ async def test_a_preset_gives_every_role_and_takes_back_what_it_does_not_name(ca
     settings = f'[modes.umi.presets.frugal]\nplanner = "{cheap}"\n'
     async with cast(session=[say("3")], caller=[CALL], settings=settings) as shell:
         assert cheap in (await shell.command("/role frugal")).text
-        assert shell.kit.roles == RoleModels(planner=cheap)
+        assert shell.deps.models.roles == RoleModels(planner=cheap)
         assert "/role frugal" in [one.text for one in shell.complete("/role fru")]
         events = await turn(shell)
     assert [(event.role, event.model) for event in of(events, BudgetSettled)] == [
@@ -184,7 +184,7 @@ async def test_a_role_or_preset_that_is_not_there_is_refused_with_the_nearest_na
         with pytest.raises(UsageError) as caught:
             await shell.command(f"/role {typed}")
         assert told in str(caught.value)
-        assert shell.kit.roles == RoleModels()
+        assert shell.deps.models.roles == RoleModels()
 
 
 @pytest.mark.parametrize("mode", ["single", "umi"])
@@ -192,24 +192,24 @@ async def test_a_model_that_cannot_be_had_leaves_the_roles_as_they_were_and_is_n
     settings = '[modes.umi.presets.gone]\nsummarizer = "script:/nonexistent.jsonl"\n'
     async with cast(session=[ENOUGH, say("3")], settings=settings) as shell:
         await shell.command(f"/mode {mode}")
-        before = shell.kit.cast
+        before = shell.deps.models.current
         for typed in ("gone", "summarizer openai/gpt-no-such"):
             with pytest.raises(ModelMissing, match="cannot be the summarizer"):
                 await shell.command(f"/role {typed}")
-        assert (shell.kit.cast, shell.kit.roles) == (before, RoleModels())
+        assert (shell.deps.models.current, shell.deps.models.roles) == (before, RoleModels())
 
 
 @pytest.mark.parametrize("typed", ["/mode umi", "/role caller -"])
 async def test_no_question_is_asked_while_those_who_think_are_changing(cast, monkeypatch, typed):
     async with cast(session=[say("3")], registration="all") as shell:
-        begun, go_on, make = threading.Event(), threading.Event(), shell.kit.caster.cast
+        begun, go_on, make = threading.Event(), threading.Event(), shell.deps.models.factory.cast
 
         def slow(*given, **named):
             begun.set()
             assert go_on.wait(60)
             return make(*given, **named)
 
-        monkeypatch.setattr(shell.kit.caster, "cast", slow)
+        monkeypatch.setattr(shell.deps.models.factory, "cast", slow)
         changing = asyncio.create_task(shell.command(typed))
         assert await asyncio.to_thread(begun.wait, 20)
         with pytest.raises(UsageError, match="under way"):
@@ -247,7 +247,7 @@ async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatc
     async with cast(session=[say("3")], caller=[say("")]) as shell:
         await shell.command("/mode single")
         monkeypatch.setattr(MeteredModel, "aclose", note)
-        name = shell.kit.roles.caller
+        name = shell.deps.models.roles.caller
         await shell.command(f"/role caller {name}")
         assert closed == [name]
 
@@ -258,7 +258,7 @@ async def test_roles_are_not_changed_while_a_turn_runs(cast):
             if isinstance(event, CallStarted):
                 with pytest.raises(UsageError, match="under way"):
                     await shell.command("/role caller embedded")
-        assert shell.kit.roles == RoleModels()
+        assert shell.deps.models.roles == RoleModels()
 
 
 async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anything_is_paid(cast):
@@ -331,7 +331,7 @@ async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_the
     options = {"prices": [("planner", 100)], "registration": "all", "budget": "0.001", "person": Chooser()}
     async with cast(planner=[ENOUGH], caller=[CALL], **options) as shell:
         events = await turn(shell)
-        assert (shell.kit.roles, shell.kit.session_model) == (RoleModels(), other)
+        assert (shell.deps.models.roles, shell.deps.models.session_model) == (RoleModels(), other)
     assert (events[-1].status, events[-1].answer) == ("answered", "3")
     assert any(f"{other} plays every role" in notice.text for notice in of(events, Notice))
 
@@ -341,7 +341,7 @@ async def test_a_summary_may_be_written_by_a_model_that_plays_already_and_stays(
     async with cast(**lines, prices=[("planner", 5), ("session", 5)]) as shell:
         await turn(shell)
         assert shell.names["summarizer"] in (await shell.command("/compact")).text
-        assert len(shell.kit.cast.models) == 3
+        assert len(shell.deps.models.current.models) == 3
 
 
 async def test_one_script_in_both_modes_differs_only_in_who_is_asked(home, tmp_path):

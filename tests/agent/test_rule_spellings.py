@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ecoshell.agent.commandline import parsed
-from ecoshell.agent.rules import Rules
+from ecoshell.agent.rules import Rules, parsed
 from ecoshell.errors import ToolError
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.tools.builtin import builtin_tools

@@ -60,7 +60,7 @@ def texts(messages):
 def is_replayed(shell):
     """Whether the session read from the store is the session as it is."""
     stored = [event for _, event in shell.store.events(shell.session)]
-    live, again = shell.conversation.memory, Memory(shell.kit.catalog, stored)
+    live, again = shell.conversation.memory, Memory(shell.deps.catalog, stored)
     return (live.messages, live.shown, live.library, live.turns) == (
         again.messages,
         again.shown,
@@ -123,14 +123,14 @@ async def test_later_turns_are_told_of_the_path_that_answered_live_and_resumed(p
 
 async def test_calls_that_a_provider_numbers_anew_are_told_apart(play):
     async with play([LIST, give_up(), COUNT, finish("3")], strategy="dfsdt", registration="all") as shell:
-        stream = shell.kit.cast.model._model.stream
+        stream = shell.deps.models.current.model._model.stream
 
         async def same_ids(request):
             async for piece in stream(request):
                 calls = getattr(piece, "calls", ())
                 yield replace(piece, calls=tuple(replace(one, id="call_0") for one in calls)) if calls else piece
 
-        shell.kit.cast.model._model.stream = same_ids
+        shell.deps.models.current.model._model.stream = same_ids
         events = await turn(shell)
         assert is_replayed(shell)
     ids = [event.id for event in of(events, CallStarted)]
@@ -209,7 +209,7 @@ WORK = {"react": [COUNT, READ], "dfsdt": [COUNT, READ, give_up()], "tot": [COUNT
 @pytest.mark.parametrize("budget", ["0.004", "0.012", "0.03"])
 async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
     async with play(WORK[strategy] * 20, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
-        shell.kit.planning.mode = plan
+        shell.deps.planning.mode = plan
         events = await turn(shell)
         (cap,) = await shell.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
@@ -221,13 +221,13 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
 async def test_at_the_limit_of_a_ranking_the_first_proposal_is_taken(play):
     async with play([LIST, COUNT, say("A few files.")], strategy="tot", registration="all", price=PRICE) as shell:
         await shell.set_cap("session", parse_amount("1"))
-        model = shell.kit.cast.model._model
+        model = shell.deps.models.current.model._model
         stream = model.stream
 
         async def lower_the_cap(request):
             async for piece in stream(request):
                 if len(model.requests) == 2:
-                    await shell.kit.purse.set_cap("session", parse_amount("0.000001"))
+                    await shell.deps.budget.set_cap("session", parse_amount("0.000001"))
                 yield piece
 
         model.stream = lower_the_cap
@@ -253,9 +253,9 @@ async def test_in_a_search_what_writes_is_asked_each_time_even_where_always_was_
 async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
     person = Says("session")
     async with play([WRITE, finish("done"), WRITE, finish("done")], registration="all", person=person) as shell:
-        shell.kit.strategy = "dfsdt"
+        shell.deps.settings.strategy = "dfsdt"
         await turn(shell)
-        shell.kit.strategy = "react"
+        shell.deps.settings.strategy = "react"
         events = await turn(shell)
     assert not of(events, ApprovalWanted)
     assert of(events, CallFinished)[0].ok
@@ -263,7 +263,7 @@ async def test_what_was_allowed_for_always_in_a_search_holds_without_one(play):
 
 async def test_a_rule_that_allows_does_not_answer_for_a_search_and_nobody_declines(play):
     async with play([WRITE, finish("done")], strategy="dfsdt", registration="all") as shell:
-        shell.kit.approvals.follow(Rules(allow=("write_file",)))
+        shell.deps.approvals.follow(Rules(allow=("write_file",)))
         events = await turn(shell)
     assert of(events, CallFinished)[0].refused == "unapproved"
 
@@ -302,7 +302,7 @@ async def test_a_strategy_that_is_not_there_is_refused_with_those_that_are(play)
     async with play([]) as shell:
         with pytest.raises(UsageError, match="react, dfsdt, tot"):
             await shell.command("/strategy bfs")
-        assert shell.kit.strategy == "react"
+        assert shell.deps.settings.strategy == "react"
 
 
 async def test_the_strategy_is_not_changed_while_a_turn_runs(play):
@@ -311,7 +311,7 @@ async def test_the_strategy_is_not_changed_while_a_turn_runs(play):
             if isinstance(event, CallStarted):
                 with pytest.raises(UsageError, match="under way"):
                     await shell.command("/strategy tot")
-        assert shell.kit.strategy == "react"
+        assert shell.deps.settings.strategy == "react"
 
 
 async def test_a_path_that_goes_on_for_ever_is_left_at_its_depth(play):

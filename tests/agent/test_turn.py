@@ -122,7 +122,7 @@ async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_o
     lines = [register("count_text"), COUNT, finish("3"), COUNT, finish("still 3")]
     async with play(lines, registration="names", presentation=presentation) as shell:
         await turn(shell)
-        shell.kit.presentation = "auto"
+        shell.deps.settings.presentation = "auto"
         await shell.open(shell.session)
         events = await turn(shell, "And now?")
         last = shell.requests[-1]
@@ -136,7 +136,7 @@ async def test_a_resumed_session_keeps_its_presentation_and_shows_the_document_o
 async def test_everything_registered_up_front_needs_no_registration(play):
     async with play([COUNT, finish("3")], registration="all") as shell:
         events = await turn(shell)
-    assert set(of(events, ToolsOffered)[0].upfront) == set(shell.kit.catalog.names)
+    assert set(of(events, ToolsOffered)[0].upfront) == set(shell.deps.catalog.names)
     assert of(events, CallFinished)[0].ok
 
 
@@ -176,7 +176,7 @@ async def test_at_the_limit_without_a_person_the_answer_is_written_from_what_the
         say("Three."),
     ]
     async with play(lines, registration="names", presentation="stable", price=PRICE, budget="0.012") as shell:
-        shell.kit.planning.mode = "off"  # a plan would not spend so much on a use
+        shell.deps.planning.mode = "off"  # a plan would not spend so much on a use
         events = await turn(shell)
         caps = await shell.caps()
     assert of(events, LimitHit)[0].scope == "session"
@@ -205,7 +205,7 @@ async def test_nothing_stays_held_when_the_model_chosen_at_the_limit_cannot_be_c
     other.write_text('{"text": "Three."}\n')
     person = AtLimit(LimitChoice("model", f"script:{other}"))
     async with play([finish("ok")], price=PRICE, budget="3500tok", person=person, registration="names") as shell:
-        shell.kit.planning.mode = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.planning.mode = "off"  # a plan would leave no tools, and so ask for less
         shell.ledger.bar(f"script:{other}", "it billed too much")
         events = await turn(shell)
         caps = await shell.caps()
@@ -280,7 +280,7 @@ async def test_a_turn_stopped_before_its_first_step_still_ends(play):
 async def test_what_was_set_aside_is_given_back_when_not_even_the_conclusion_fits(play):
     long = say("", "count_text", text="x" * 9000, usage={"input": 100, "output": 20})
     async with play([long], registration="all", presentation="stable", price=PRICE, budget="0.012") as shell:
-        shell.kit.planning.mode = "off"  # a plan would not spend so much on a use
+        shell.deps.planning.mode = "off"  # a plan would not spend so much on a use
         events = await turn(shell)
         caps = await shell.caps()
     assert of(events, LimitHit)

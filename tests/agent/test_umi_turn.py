@@ -33,13 +33,13 @@ TRIO = [say("A counter is needed. Next: caller."), register("count_text"), NEXT,
 def is_replayed(shell):
     """Whether the session read from the store is the session as it is."""
     live = shell.conversation.memory
-    again = Memory(shell.kit.catalog, [event for _, event in shell.store.events(shell.session)])
+    again = Memory(shell.deps.catalog, [event for _, event in shell.store.events(shell.session)])
     return (live.messages, live.shown, live.library) == (again.messages, again.shown, again.library)
 
 
 async def test_three_roles_register_call_and_answer_and_the_events_name_them(play):
     async with play(TRIO, registration="names") as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
         assert is_replayed(shell)
     assert [event.role for event in of(events, BudgetSettled)] == [
@@ -53,7 +53,7 @@ async def test_three_roles_register_call_and_answer_and_the_events_name_them(pla
 
 async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play):
     async with play(TRIO, registration="names") as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     why = [at for at, event in enumerate(events) if event == Rationale("Enough is known.", "planner")]
     arrived = [event.channel if isinstance(event, TextArrived) else "" for event in events]
@@ -64,7 +64,7 @@ async def test_why_the_planner_concludes_is_told_before_the_answer_arrives(play)
 async def test_why_the_planner_would_conclude_is_told_with_the_proposal_alone(play):
     lines = [NEXT, COUNT, ENOUGH, say("3 lines"), say("A"), say("A")]
     async with play(lines, registration="all", strategy="tot") as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     proposed = of(events, StepProposed)
     assert [(one.rationale, one.step) for one in proposed][1] == ("Enough is known.", "answer")
@@ -88,8 +88,8 @@ class RaisesByWhatIsWanted:
 async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raised(play, strategy):
     person, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
     async with play(lines, person=person, registration="all", strategy=strategy, budget="500tok") as shell:
-        await shell.kit.think_as("umi")
-        shell.kit.planning.mode = "off"
+        await shell.deps.models.change(mode="umi")
+        shell.deps.planning.mode = "off"
         events = await turn(shell)
     settled = [at for at, event in enumerate(events) if isinstance(event, BudgetSettled)]
     hits = [at for at, event in enumerate(events) if isinstance(event, LimitHit)]
@@ -102,7 +102,7 @@ async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
     lines, told = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")], []
     for mode in ("single", "umi"):
         async with play(lines, registration="names") as shell:
-            await shell.kit.think_as(mode)
+            await shell.deps.models.change(mode=mode)
             kinds = (Rationale, ToolRegistered, CallFinished, Answer)
             events = [event for event in await turn(shell) if isinstance(event, kinds)]
             told.append([(event.type, getattr(event, "text", ""), getattr(event, "ok", None)) for event in events])
@@ -114,8 +114,8 @@ async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
 @pytest.mark.parametrize("budget", ["0.006", "0.02", "0.05"])
 async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
     async with play([NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
-        await shell.kit.think_as("umi")
-        shell.kit.planning.mode = plan
+        await shell.deps.models.change(mode="umi")
+        shell.deps.planning.mode = plan
         events = await turn(shell)
         (cap,) = await shell.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
@@ -127,7 +127,7 @@ async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, 
 async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partial_answer(play, strategy):
     lines = [NEXT, COUNT, NEXT, COUNT, say("Three, it seems.")]
     async with play(lines, registration="all", strategy=strategy, max_steps=2) as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     answer = Answer("Three, it seems.", partial=True, role="summarizer")
     assert (events[-1].status, of(events, Answer)[0]) == ("limit", answer)
@@ -137,7 +137,7 @@ async def test_a_planner_that_never_concludes_ends_at_the_step_limit_in_a_partia
 async def test_a_caller_that_invents_a_tool_is_told_of_those_there_are(play):
     lines = [NEXT, say("", "count_txt", path="notes.txt"), NEXT, COUNT, ENOUGH, say("3")]
     async with play(lines, registration="all") as shell:
-        await shell.kit.think_as("umi")
+        await shell.deps.models.change(mode="umi")
         events = await turn(shell)
     invented, made = of(events, CallFinished)
     assert (invented.refused, made.ok) == ("unknown", True)
@@ -163,13 +163,13 @@ async def test_the_mode_is_changed_in_the_middle_of_a_session_and_kept_with_anot
 
 async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_otherwise(play):
     async with play([say("Hello. Next: conclusion."), say("Hi.")], mode="umi", strategy="graph") as shell:
-        await shell.kit.think_as("umi")
-        assert ((await turn(shell, "Hello"))[0].strategy, shell.kit.mode) == ("graph", "umi")
+        await shell.deps.models.change(mode="umi")
+        assert ((await turn(shell, "Hello"))[0].strategy, shell.deps.models.mode) == ("graph", "umi")
         session = shell.session
     async with play([], resume=session) as again:
-        assert (again.kit.strategy, again.kit.mode) == ("react", "umi")
+        assert (again.deps.settings.strategy, again.deps.models.mode) == ("react", "umi")
     async with play([], resume=session, mode="single", strategy="tot") as again:
-        assert (again.session, again.kit.strategy, again.kit.mode) == (session, "tot", "single")
+        assert (again.session, again.deps.settings.strategy, again.deps.models.mode) == (session, "tot", "single")
 
 
 async def test_the_mode_is_not_changed_while_a_turn_runs(play):
@@ -178,7 +178,7 @@ async def test_the_mode_is_not_changed_while_a_turn_runs(play):
             if isinstance(event, CallStarted):
                 with pytest.raises(UsageError, match="under way"):
                     await shell.command("/mode umi")
-        assert shell.kit.mode == "single"
+        assert shell.deps.models.mode == "single"
 
 
 async def test_the_embedded_model_answers_in_three_roles(home, embedded_model):

@@ -61,7 +61,7 @@ async def test_every_model_of_a_running_server_answers_under_the_name_it_is_list
             assert (told.status, told.spent_nano) == ("answered", 0), told
             provider, _, bare = row.name.partition("/")
             assert told.answer == f"I am {bare}."
-            traits = shell.kit.cast.model.traits
+            traits = shell.deps.models.current.model.traits
             assert (traits.context, traits.native_tools) == (row.context, provider != "hosted_vllm")
             assert servers[provider].bodies[0]["model"] == bare
             assert ("tools" in servers[provider].bodies[0]) == traits.native_tools
@@ -112,7 +112,10 @@ async def test_a_file_in_the_hub_cache_is_listed_by_its_name_on_the_hub_and_can_
         (row,) = [row for row in await shell.models() if row.kind == "file"]
         assert (row.name, row.place, row.context, row.ready) == ("hf:maker/tiny-GGUF:Q4_1", "hub cache", 8192, True)
         await shell.command(f"/model {row.name}")
-        assert (shell.kit.cast.model.traits.name, shell.kit.cast.model.traits.local) == (row.name, True)
+        assert (shell.deps.models.current.model.traits.name, shell.deps.models.current.model.traits.local) == (
+            row.name,
+            True,
+        )
     finally:
         await shell.aclose()
 

@@ -22,7 +22,7 @@ async def main():
     shell = await assemble(Options(model="embedded"))
     seen = [await look(shell)]
     await shell.warm()
-    await asyncio.to_thread(shell.kit.cast.tokens, "any text")
+    await asyncio.to_thread(shell.deps.models.current.tokens, "any text")
     seen.append(await look(shell))
     await shell.aclose()
     print(json.dumps(seen))

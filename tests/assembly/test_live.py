@@ -45,8 +45,12 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
         assert await take_up(shell, settings, key, Options())
     assert [(cap.scope, cap.limit) for cap in await shell.caps()] == [("session", 250_000_000)]
-    assert (shell.kit.max_steps, shell.kit.registration, shell.kit.ask_above_nano) == (3, "names", 50_000_000)
-    assert (shell.kit.way.name, shell.kit.cast.mode.name) == ("tot", "umi")
+    assert (shell.deps.settings.max_steps, shell.deps.settings.registration, shell.deps.settings.ask_above_nano) == (
+        3,
+        "names",
+        50_000_000,
+    )
+    assert (shell.deps.strategy.name, shell.deps.models.current.mode.name) == ("tot", "umi")
 
 
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
@@ -57,21 +61,21 @@ async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> Non
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
-    assert rules_of(settings, Options()).judge(READ, shell.kit.catalog.tool("read_file")).verdict == "deny"
+    assert rules_of(settings, Options()).judge(READ, shell.deps.catalog.tool("read_file")).verdict == "deny"
     assert await take_up(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
-    petition = Petition(READ, shell.kit.catalog.tool("read_file"), shell.kit.catalog.document("read_file"))
-    ruling = await shell.kit.approvals.rule(petition, events.append)
+    petition = Petition(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.document("read_file"))
+    ruling = await shell.deps.approvals.rule(petition, events.append)
     assert "a rule in the settings forbids it" in ruling.refusal
 
 
 async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_the_old_one(shell, tmp_path) -> None:
     other = f"script:{tmp_path / 'other.jsonl'}"
     assert await take_up(shell, Settings(model=other), ("model",), Options())
-    assert shell.kit.model == other
+    assert shell.deps.models.name == other
     with pytest.raises(ModelMissing):
         await take_up(shell, Settings(model="script:/nonexistent.jsonl"), ("model",), Options())
-    assert shell.kit.model == other
+    assert shell.deps.models.name == other
 
 
 async def test_what_is_built_in_at_the_start_is_not_taken_up(shell) -> None:
@@ -86,11 +90,11 @@ async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_kee
     umi = {"caller": other, "preset": "frugal", "presets": {"frugal": {"summarizer": mine}}}
     settings = Settings.model_validate({"modes": {"umi": umi}})
     assert await take_up(shell, settings, ("modes", "umi", "caller"), Options())
-    assert shell.kit.roles == RoleModels(planner=mine, caller=other)
+    assert shell.deps.models.roles == RoleModels(planner=mine, caller=other)
     assert await take_up(shell, settings, ("modes", "umi", "preset"), Options())
-    assert shell.kit.roles == RoleModels(caller=other, summarizer=mine)
-    assert shell.kit.cast.players["summarizer"].traits.name == mine
-    assert shell.kit.presets == {"frugal": RoleModels(summarizer=mine)}
+    assert shell.deps.models.roles == RoleModels(caller=other, summarizer=mine)
+    assert shell.deps.models.current.players["summarizer"].traits.name == mine
+    assert shell.deps.settings.presets == {"frugal": RoleModels(summarizer=mine)}
 
 
 async def test_what_a_run_says_of_roles_goes_before_the_settings_which_go_before_their_preset(tmp_path):
@@ -107,5 +111,5 @@ async def test_naming_a_role_means_the_mode_that_has_roles(tmp_path, monkeypatch
     roles = RoleModels(caller=f"script:{script}")
     for options, mode in ((Options(roles=roles), "umi"), (Options(roles=roles, mode="single"), "single")):
         opened = await assemble(replace(options, model=f"script:{script}", workspace=tmp_path))
-        assert (opened.kit.mode, opened.kit.roles) == (mode, roles)
+        assert (opened.deps.models.mode, opened.deps.models.roles) == (mode, roles)
         await opened.aclose()

@@ -25,7 +25,7 @@ def adapter(tmp_path: Path) -> Path:
 
 async def test_a_base_with_an_adapter_is_cast_under_its_whole_name(adapter: Path):
     shell = await assemble(Options(model=f"embedded+{adapter}"))
-    traits = shell.kit.cast.model.traits
+    traits = shell.deps.models.current.model.traits
     await shell.aclose()
     assert traits.name == f"embedded+{adapter}"
     assert (traits.local, traits.small, traits.context) == (True, True, 8192)
@@ -48,11 +48,11 @@ async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_
 
 async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(tmp_path: Path, adapter: Path):
     shell = await assemble(Options(model="embedded"))
-    model = shell.kit.cast.model
+    model = shell.deps.models.current.model
     await asyncio.to_thread(model.count, "a text")
     adapted, gone = f"embedded+{adapter}", f"local:{tmp_path / 'gone.gguf'}"
     with pytest.raises(ModelMissing, match="cannot be the summarizer"):
-        await shell.kit.give(RoleModels(planner=adapted, caller=adapted, summarizer=gone))
-    assert (shell.kit.cast.model, model.loaded) == (model, True)
+        await shell.deps.models.give(RoleModels(planner=adapted, caller=adapted, summarizer=gone))
+    assert (shell.deps.models.current.model, model.loaded) == (model, True)
     await shell.aclose()
     assert not model.loaded

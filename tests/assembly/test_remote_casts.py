@@ -41,7 +41,7 @@ def script(tmp_path):
 
 async def test_what_the_settings_say_of_a_remote_model_reaches_its_traits():
     shell = await assemble(Options(model="openai/mine", price=(Decimal(1), Decimal(4))))
-    traits = shell.kit.cast.model.traits
+    traits = shell.deps.models.current.model.traits
     await shell.aclose()
     assert (traits.native_tools, traits.context) == (True, 4096)
     assert traits.price is not None
@@ -122,7 +122,7 @@ async def test_a_model_that_cannot_be_had_leaves_the_old_one_in_its_place(home, 
     answered = [event async for event in shell.ask("Is it done?")][-1]
     await shell.aclose()
     assert told in str(caught.value)
-    assert (shell.kit.model, answered.answer) == (script, "It is done.")
+    assert (shell.deps.models.name, answered.answer) == (script, "It is done.")
     assert processes_of(home) == []
 
 

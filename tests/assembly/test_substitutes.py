@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from ecoshell.assembly.substitutes import Substitutes
+from ecoshell.assembly.inventory import Substitutes
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models.keys import Keys

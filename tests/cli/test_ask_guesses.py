@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_play import Command
 
-from ecoshell.agent.deeds import TRUSTED_PARAMETERS
+from ecoshell.agent.approval import TRUSTED_PARAMETERS
 from ecoshell.models.gguf import parameters
 
 FILES = {

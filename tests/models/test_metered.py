@@ -123,7 +123,7 @@ async def test_a_call_is_held_streamed_and_settled_in_this_order(
 
 @pytest.mark.parametrize(
     ("purpose", "channels"),
-    [("step", {"thought"}), ("repair", {"thought"}), ("answer", {"answer"}), ("title", set()), ("compact", set())],
+    [("step", {"thought"}), ("repair", {"thought"}), ("answer", {"answer"}), ("compact", set())],
 )
 async def test_text_is_streamed_as_thought_or_answer_and_not_at_all_for_errands(
     purpose: Purpose, channels: set[str], metered: Metered, events: list[Event]
@@ -150,7 +150,7 @@ async def test_reasoning_that_nobody_counted_has_no_number_and_that_of_errands_i
 ) -> None:
     reply = Reply("one", usage=Usage(80, 20), reasoning="Hm.")
     await metered(Odd(says(reply))).ask(REQUEST, events.append)
-    await metered(Odd(says(reply))).ask(Request(REQUEST.messages, max_tokens=50, purpose="title"), events.append)
+    await metered(Odd(says(reply))).ask(Request(REQUEST.messages, max_tokens=50, purpose="compact"), events.append)
     assert [event for event in events if isinstance(event, Reasoned)] == [Reasoned("Hm.", "single", None)]
 
 

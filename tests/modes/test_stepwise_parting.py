@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent import deeds
+from ecoshell.agent.approval import verbs
 from ecoshell.messages import ToolDocument
 from ecoshell.modes.stepwise.parting import parts
 
@@ -104,9 +104,9 @@ def test_the_verbs_of_tools_begin_requests():
         ToolDocument("send_email", "Mail a text to somebody.", {}),
         ToolDocument("words", "Translate, render or transpose a text.", {}),
     ]
-    verbs = deeds.verbs(tools)
-    assert verbs == {"send", "mail", "translate", "render", "transpose"}
-    assert parts("read a.txt, transpose it and mail it", verbs) == ["read a.txt", "transpose it", "mail it"]
+    known = verbs(tools)
+    assert known == {"send", "mail", "translate", "render", "transpose"}
+    assert parts("read a.txt, transpose it and mail it", known) == ["read a.txt", "transpose it", "mail it"]
 
 
 REQUESTS = st.sampled_from(

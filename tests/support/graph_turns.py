@@ -4,7 +4,6 @@ import json
 
 from agent_play import of, say
 
-from ecoshell.catalog.search import Ranker
 from ecoshell.events import NodeChanged
 from ecoshell.messages import Observation, ToolDocument
 
@@ -33,9 +32,9 @@ def plan(**nodes):
 
 def add(shell, *tools):
     """Tools beside the built-in ones."""
-    catalog = shell.kit.catalog
+    catalog = shell.deps.catalog
     catalog.__init__([*(catalog.tool(name) for name in catalog.names), *tools])
-    shell.kit.ranker = Ranker(catalog.documents)
+    shell.deps.ranker.__init__(catalog.documents)
 
 
 def states(events):

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from textual.pilot import Pilot
 
-from ecoshell.agent.archive import Archive
 from ecoshell.agent.commands import Completion, Printed
-from ecoshell.agent.dossier import Dossier
 from ecoshell.agent.person import Person
-from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.agent.shell import Archive, Dossier, Standing, ToolRow
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (

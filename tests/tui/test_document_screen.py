@@ -7,7 +7,7 @@ import pytest
 from picker_play import Stage
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.dossier import Dossier, Since
+from ecoshell.agent.shell import Dossier, Since
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.screens.document import DocumentScreen

@@ -10,8 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input
 from tui_play import STANDING, FakeShell, eventually
 
-from ecoshell.agent.archive import SessionRow
-from ecoshell.agent.dossier import Dossier, Since
+from ecoshell.agent.shell import Dossier, SessionRow, Since
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.messages import ToolDocument
 from ecoshell.models.base import HERE, ModelRow

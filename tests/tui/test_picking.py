@@ -7,7 +7,7 @@ from picker_play import here
 from textual.command import CommandList, CommandPalette
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.dossier import Dossier
+from ecoshell.agent.shell import Dossier
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.messages import ToolDocument
 from ecoshell.models.base import HERE, ModelRow

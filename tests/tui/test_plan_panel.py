@@ -17,7 +17,7 @@ from plan_play import (
 from side_play import READY, SideApp
 from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
 
-from ecoshell.agent.dossier import Dossier
+from ecoshell.agent.shell import Dossier
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.document import DocumentScreen

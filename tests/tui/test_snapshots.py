@@ -6,7 +6,7 @@ import pytest
 from plan_play import BLACKLISTED, FOLLOWED, PLANNED
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
-from ecoshell.agent.dossier import Dossier
+from ecoshell.agent.shell import Dossier
 from ecoshell.events import CallMarked, ErrorHappened
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.questions import Question

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.running import Finished, Run, Spending
 from ecoshell.agent.guards import Source
 from ecoshell.agent.mode import DraftTask, Mode, View

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ecoshell.agent.frame import Frame
+from ecoshell.agent.context import Frame
 from ecoshell.agent.graph.arguments import direct_call
 from ecoshell.agent.guards import Scene, Source, unwrap
 from ecoshell.agent.judging import ROLE as JUDGE

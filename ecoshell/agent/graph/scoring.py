@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from ecoshell.agent.kit import Kit
+from ecoshell.agent.dependencies import Dependencies
 from ecoshell.errors import ToolError
 from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
 from ecoshell.planning.catp.costs import worth
@@ -38,8 +38,8 @@ class Terms:
 class Scorer:
     """Scores the plans of one session; hears every event of it."""
 
-    def __init__(self, kit: Kit, session: str, past: Iterable[Event] = ()) -> None:
-        self._kit = kit
+    def __init__(self, deps: Dependencies, session: str, past: Iterable[Event] = ()) -> None:
+        self._deps = deps
         self._session = session
         self._turns = PlannedTurns(past)
 
@@ -52,12 +52,12 @@ class Scorer:
         turn = self._turns.by_number.get(number)
         if turn is None or status not in _FINISHED:
             return
-        standard = self._kit.planning.standard
-        limits = [cap.limit for cap in await self._kit.purse.caps() if cap.unit == "usd"]
+        standard = self._deps.planning.standard
+        limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
         terms = Terms(
             alpha=standard.alpha,
             most_nano=min((standard.most_nano, *limits)),
-            resources_nano=taken(turn.runs.values(), standard.unit_nano, self._kit.planning.resources),
+            resources_nano=taken(turn.runs.values(), standard.unit_nano, self._deps.planning.resources),
             checked=None if status == "gave_up" else await self._checked(answer, emit),
         )
         emit(scored(turn, status, await self._spent(number), terms))
@@ -77,17 +77,17 @@ class Scorer:
 
     async def _spent(self, number: int) -> int | None:
         """What the turn has cost by the ledger; None when the price of a call is unknown."""
-        rows = await asyncio.to_thread(self._kit.purse.gate.ledger.turn_rows, self._session)
+        rows = await asyncio.to_thread(self._deps.budget.gate.ledger.turn_rows, self._session)
         row = rows.get(number)
         return None if row is None or row.unpriced else row.spent_nano
 
     async def _checked(self, answer: str, emit: Emit) -> bool | None:
         """What the checker says of the answer; None without one, and where it could not tell, which is said."""
-        command = self._kit.planning.standard.checker
-        if not command or self._kit.approvals.read_only:
+        command = self._deps.planning.standard.checker
+        if not command or self._deps.approvals.read_only:
             return None
         try:
-            return await self._kit.bench.check(command, answer)
+            return await self._deps.workspace.check(command, answer)
         except ToolError as failure:
             emit(Notice(f"[graph] checker said nothing of the answer: {visible_line(failure.message)}"))
             return None

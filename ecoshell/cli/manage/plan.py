@@ -5,7 +5,7 @@ import asyncio
 import sys
 from typing import Any
 
-from ecoshell.agent.outlook import unpriced
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.plan_command import plan_table, standing_text
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
@@ -36,7 +36,7 @@ async def _planned(options: Options, question: str) -> TurnPlan:
     try:
         caps = await caps_of(shell, options)
         plan = await shell.conversation.foresee(question, caps)
-        refused = unpriced(shell.kit.cast.mode.foresee(plan.inputs.view), caps)
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), caps)
         if refused is not None:
             raise refused
         return plan

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ecoshell.agent.deeds import verbs
+from ecoshell.agent.approval import verbs
 from ecoshell.agent.mode import View
 from ecoshell.messages import META_TOOLS, Call, ToolDocument
 from ecoshell.modes.stepwise import choosing, filling

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from ecoshell.agent.deeds import verbs
+from ecoshell.agent.approval import verbs
 from ecoshell.agent.mode import View
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, Message, ToolDocument

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ecoshell.agent.mentions import without_marks
 from ecoshell.agent.mode import View
+from ecoshell.agent.workspace import without_marks
 from ecoshell.messages import META_TOOLS, ToolDocument
 from ecoshell.strategies.base import Step
 

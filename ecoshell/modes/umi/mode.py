@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ecoshell.agent.context import path_messages
+from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
 from ecoshell.errors import CallBroken

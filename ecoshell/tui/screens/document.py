@@ -18,8 +18,7 @@ from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 if TYPE_CHECKING:
-    from ecoshell.agent.dossier import Dossier
-    from ecoshell.agent.shell import Shell
+    from ecoshell.agent.shell import Dossier, Shell
 
 _QUIET = "$foreground-muted"
 _BY = {"agent": "by the agent", "user": "by you", "upfront": "from the start of a turn"}

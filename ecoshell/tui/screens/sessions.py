@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ecoshell.agent.archive import SessionRow
+from ecoshell.agent.shell import SessionRow
 from ecoshell.budget.money import about
 from ecoshell.errors import EcoshellError
 from ecoshell.tui.screens.picker import Aside, Picker, PickerColumn, PickerRow

@@ -9,7 +9,7 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.agent.purse import Purse
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
@@ -43,7 +43,7 @@ class Models(Casting):
     """The models of a run, each made once for each side and kept until its end: loading takes longer than a task."""
 
     def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
-        super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=Purse(Gate(ledger)))
+        super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=SessionBudget(Gate(ledger)))
         self._made: dict[tuple[str, Side], Model] = {}
 
     def get(self, name: str, side: Side) -> Model:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
-from ecoshell.agent.purse import Purse
 from ecoshell.assembly.casting import Casting
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES
@@ -120,7 +120,7 @@ async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerato
     settings = await asyncio.to_thread(load_settings, paths)
     ledger = await asyncio.to_thread(open_ledger, paths)
     try:
-        model = ModelUnderTest(setup, settings, Purse(Gate(ledger)))
+        model = ModelUnderTest(setup, settings, SessionBudget(Gate(ledger)))
         await model.set_caps(settings, budget)
         try:
             yield model
@@ -133,7 +133,7 @@ async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerato
 class ModelUnderTest(Casting):
     """A model in a mode, asked for steps of task after task; each model is made once."""
 
-    def __init__(self, setup: ModelSetup, settings: Settings, purse: Purse) -> None:
+    def __init__(self, setup: ModelSetup, settings: Settings, purse: SessionBudget) -> None:
         super().__init__(settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), purse=purse)
         self._setup = setup
         self._made: dict[str, Model] = {}

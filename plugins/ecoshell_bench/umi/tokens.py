@@ -16,7 +16,7 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, get_args
 
-from ecoshell.agent.purse import Purse
+from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.assembly.parts import load_settings, price_book
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
@@ -162,7 +162,7 @@ async def replay(
         ledger = Ledger(Path(folder) / "ledger.sqlite")
         try:
             for number, trajectory in enumerate(trajectories, start=1):
-                purse = Purse(Gate(ledger))
+                purse = SessionBudget(Gate(ledger))
                 purse.enter("bench", number)
                 turns.append(
                     {
@@ -176,7 +176,7 @@ async def replay(
     return turns
 
 
-async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: Purse) -> Turn:
+async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: SessionBudget) -> Turn:
     calls: list[Usage] = []
 
     def emit(event: Event) -> None:

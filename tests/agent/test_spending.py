@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.outlook import Outlook, with_room
+from ecoshell.agent.mode import Outlook, with_room
 from ecoshell.agent.person import Approval, CostChoice, LimitChoice, enough_text
 from ecoshell.assembly.live import take_up
 from ecoshell.budget.caps import CapState
@@ -226,7 +226,7 @@ async def test_a_step_is_not_asked_about_below_the_threshold_or_without_one(play
 async def test_a_step_the_person_agreed_to_is_not_asked_about_again_after_a_limit(play, ask_above):
     person = Chooses(CostChoice("go"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, person=person) as shell:
-        shell.kit.planning.mode = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.planning.mode = "off"  # a plan would leave no tools, and so ask for less
         step = (await shell.standing()).next_nano
         await shell.command(f"/budget {nano_to_usd_text(step)}")  # room for the step, and not for the answer beside it
         events = await turn(shell)
@@ -272,7 +272,7 @@ async def test_the_estimate_follows_the_turn_that_runs(play):
 
 async def test_without_a_price_the_estimate_is_unknown(play):
     async with play([finish("ok")]) as shell:
-        model = shell.kit.cast.model._model
+        model = shell.deps.models.current.model._model
         model._traits = replace(model._traits, price=None)
         standing = await shell.standing()
     assert standing.next_nano is None

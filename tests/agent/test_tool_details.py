@@ -5,7 +5,7 @@ import time
 import pytest
 from agent_play import finish, register, say, turn
 
-from ecoshell.agent.dossier import Since, registered_since
+from ecoshell.agent.shell import Since, registered_since
 from ecoshell.errors import UsageError
 from ecoshell.events import ToolRegistered, ToolUnregistered, TurnStarted
 

@@ -1,29 +1,21 @@
-"""What a conversation is equipped with; assembly fills it, and nothing else builds these parts."""
+"""Who thinks: the models of a session, the mode they play in, and how one goes over to others."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, Protocol
+from typing import Protocol
 
-from ecoshell.agent.approval import Approvals
-from ecoshell.agent.environment import Environment
 from ecoshell.agent.mode import Mode
-from ecoshell.agent.person import Person
-from ecoshell.agent.planning import Planning
-from ecoshell.agent.purse import Purse
-from ecoshell.agent.workbench import Workbench
 from ecoshell.budget.price import Price
-from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
-from ecoshell.catalog.search import Ranker
-from ecoshell.events import Event, ModeChosen
+from ecoshell.events import ModeChosen
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import ModelRow, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import ByteCounter
 from ecoshell.options import ALL_ONE, ROLES, RoleModels, RoleName
-from ecoshell.strategies.base import Way
+from ecoshell.planning.mode_choice import CANDIDATES
 
 MODES: Mapping[str, str] = {
     "single": "one model plans, calls tools and answers",
@@ -32,27 +24,13 @@ MODES: Mapping[str, str] = {
 }
 """Who may think, and what that is."""
 AUTO = "auto"
-"""The mode that leaves it to experience; who thinks at a moment is in `Kit.cast`."""
+"""The mode that leaves it to experience; who thinks at a moment is in `ActiveModels.current`."""
 _PROMPT = 4_000
 """Tokens of a usual prompt, by which prices are compared."""
 
 
-class Log(Protocol):
-    """Where events are kept, in order, before anybody sees them and before what they announce is done."""
-
-    async def record(self, session: str, events: Sequence[Event]) -> None: ...
-
-    def keep(self, session: str, events: Sequence[Event]) -> None:
-        """Keep events for the next `record` or `flush` to write."""
-        ...
-
-    async def flush(self) -> None:
-        """Return when what was kept is on disk; raises StoreError when it cannot be written."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Cast:
+class ModelSet:
     """Models and the mode they play in; remembers the tokens of the documents and names that were counted."""
 
     model: MeteredModel
@@ -146,12 +124,12 @@ class Cast:
         return [ByteCounter().count(text) for text in texts], False
 
 
-class Caster(Protocol):
+class ModelFactory(Protocol):
     """Makes models ready to play, and owns what those share."""
 
     def cast(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
-    ) -> Cast:
+    ) -> ModelSet:
         """The model with this name in a mode, where `roles` have models of their own.
 
         A model is made once, and not at all where one of its name is `at_hand`. May block; raises ModelMissing,
@@ -184,73 +162,37 @@ class Caster(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Kit:
-    """The parts conversations share, and the choices a person may change while they run."""
+class ActiveModels:
+    """The models that think now, and those chosen for the next turns; models that nobody uses any more are let go."""
 
-    catalog: Catalog
-    ranker: Ranker
-    purse: Purse
-    log: Log
-    approvals: Approvals
-    strategies: Mapping[str, Way]
-    caster: Caster
-    cast: Cast
-    person: Person
-    bench: Workbench
-    environment: Environment
-    planning: Planning
-    session_model: str
-    """The name of the model of every role that names none; it leads where the planner names none."""
-    mode: str = "single"
-    """One of MODES."""
-    chosen: ModeChosen | None = None
-    """What AUTO chose last, if anything."""
-    idle: tuple[MeteredModel, ...] = ()
-    """Models of the mode that does not think now and that AUTO may come back to."""
-    roles: RoleModels = ALL_ONE
-    """The models that roles of the mode umi have of their own."""
-    presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
-    """Models of roles that the settings give together, by the name of the whole."""
-    strategy: str = "react"
-    registration: Literal["auto", "names", "all", "all_text"] = "auto"
-    presentation: Literal["auto", "grow", "stable"] = "auto"
-    max_steps: int = 24
-    ask_above_nano: int | None = None
-    """A step that may cost more is asked about first; None is never."""
-    compact_model: str | None = None
-    """A model that writes the summary of /compact in the place of the session's."""
-    readers: set[str] = field(default_factory=set[str])
-    """Models beside the session's that were named to the person before they read the conversation."""
-    named_models: Sequence[str] = ()
-    """Models the settings speak of."""
-    names_share: float = 0.1
-    """The share of the context that names may take before only a shortlist is shown."""
+    def __init__(self, factory: ModelFactory, session_model: str, *, mode: str, roles: RoleModels = ALL_ONE) -> None:
+        """`mode` is one of MODES; raises as ModelFactory does, and may block."""
+        self.factory = factory
+        self.session_model = session_model
+        """The name of the model of every role that names none; it leads where the planner names none."""
+        self.mode = mode
+        self.roles = roles
+        """The models that roles of the mode umi have of their own."""
+        self.current = factory.cast(session_model, CANDIDATES[0] if mode == AUTO else mode, roles=roles)
+        self.chosen: ModeChosen | None = None
+        """What AUTO chose last, if anything."""
+        self.idle: tuple[MeteredModel, ...] = ()
+        """Models of the mode that does not think now and that AUTO may come back to."""
 
     @property
-    def model(self) -> str:
+    def name(self) -> str:
         """The name of the model that leads."""
-        return self.cast.model.traits.name
-
-    @property
-    def way(self) -> Way:
-        """The strategy of the next turn."""
-        return self.strategies[self.strategy]
-
-    @property
-    def registers_freely(self) -> bool:
-        """Whether registering takes no thought of its own."""
-        return self.cast.registers_freely
+        return self.current.model.traits.name
 
     @property
     def thinks(self) -> str:
         """Who thinks, as a person reads it: the mode and, where it is AUTO, the one chosen last."""
-        return f"{AUTO} → {self.cast.mode.name}" if self.mode == AUTO else self.mode
+        return f"{AUTO} → {self.current.mode.name}" if self.mode == AUTO else self.mode
 
     @property
     def no_choice(self) -> str:
         """Why it does not matter which mode thinks, as with a small model in all roles; empty where it does."""
-        model, name = self.cast.model, self.playing("single")
+        model, name = self.current.model, self.playing("single")
         if self.playing("umi") != name or not (model.traits.small and model.can_score):
             return ""
         return f"{name} is asked one small thing at a time in either mode, so they are the same"
@@ -261,59 +203,60 @@ class Kit:
         names = [self.roles.of(role) or self.session_model for role in roles] or [self.session_model]
         return "+".join(names) if len(set(names)) > 1 else names[0]
 
-    async def switch(self, model: str) -> Mode:
-        """Go on with another model from the next step, in all roles that name none of their own."""
-        return await self._recast(model, self.mode, self.roles)
+    async def change(
+        self, *, model: str | None = None, mode: str | None = None, roles: RoleModels | None = None
+    ) -> None:
+        """Go on with another model in all roles that name none, in another of MODES, or with other models of roles.
 
-    async def think_as(self, mode: str) -> Mode:
-        """Go on in another of MODES from the next turn; the models it has in common with this one stay loaded."""
-        return await self._recast(self.session_model, mode, self.roles)
+        The models that are used before and after stay loaded. Everything stays as it is when one cannot be had.
+        """
+        mode = mode or self.mode
+        thinks = self.current.mode.name if mode == AUTO else mode
+        before = (*self.current.models, *self.idle)
+        await self._go_over(model or self.session_model, thinks, self.roles if roles is None else roles)
+        self.mode, self.idle = mode, ()
+        for left in before:
+            if left not in self.current.models:
+                await left.aclose()
+        await self._warm(before)
 
-    async def let_think(self, mode: str) -> Mode:
+    async def choose(self, mode: str) -> None:
         """Have one of those think that AUTO chooses from; the models of the one before stay loaded beside it."""
-        if self.cast.mode.name == mode:
-            return self.cast.mode
-        return await self._recast(self.session_model, AUTO, self.roles, chosen=mode)
+        if self.current.mode.name == mode:
+            return
+        before = (*self.current.models, *self.idle)
+        await self._go_over(self.session_model, mode, self.roles)
+        self.mode, self.idle = AUTO, tuple(left for left in before if left not in self.current.models)
+        await self._warm(before)
 
-    async def give(self, roles: RoleModels) -> Mode:
+    async def give(self, roles: RoleModels) -> None:
         """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
-        if not self.cast.players:
-            trial = partial(self.caster.cast, self.session_model, "umi", roles=roles, at_hand=self.cast.models)
-            there, tried = self.cast.models, await asyncio.to_thread(trial)
+        if not self.current.players:
+            trial = partial(self.factory.cast, self.session_model, "umi", roles=roles, at_hand=self.current.models)
+            there, tried = self.current.models, await asyncio.to_thread(trial)
             for one in tried.models:
                 if one not in there:
                     await one.aclose()
-        return await self._recast(self.session_model, self.mode, roles)
+        await self.change(roles=roles)
 
-    async def go_on_as(self, model: str, mode: str, roles: RoleModels) -> Mode:
-        """Go on with the models and in the mode that a session had."""
-        return await self._recast(model, mode, roles)
-
-    async def go_on_alone_with(self, model: str) -> Mode:
+    async def use_only(self, model: str) -> None:
         """Go on with one model for all there is to do, whatever models roles have had."""
-        return await self._recast(model, self.mode, ALL_ONE if self.cast.players else self.roles)
+        await self.change(model=model, roles=ALL_ONE if self.current.players else self.roles)
 
     async def aclose(self) -> None:
         """Let the models go, and what they share."""
-        await self.cast.aclose()
+        await self.current.aclose()
         for model in self.idle:
             await model.aclose()
-        await self.caster.aclose()
+        await self.factory.aclose()
 
-    async def _recast(self, model: str, mode: str, roles: RoleModels, chosen: str = "") -> Mode:
-        """Everything stays as it is when a model cannot be had; models that nobody uses any more are let go.
+    async def _go_over(self, model: str, mode: str, roles: RoleModels) -> None:
+        there = (*self.current.models, *self.idle)
+        self.current = await asyncio.to_thread(self.factory.cast, model, mode, roles=roles, at_hand=there)
+        self.session_model, self.roles = model, roles
 
-        `chosen` is who thinks now in the mode AUTO; without it, it is who did before.
-        """
-        thinks = chosen or (self.cast.mode.name if mode == AUTO else mode)
-        there = (*self.cast.models, *self.idle)
-        fresh = await asyncio.to_thread(self.caster.cast, model, thinks, roles=roles, at_hand=there)
-        self.cast, self.session_model, self.mode, self.roles = fresh, model, mode, roles
-        unused = tuple(one for one in there if one not in fresh.models)
-        self.idle = unused if chosen else ()
-        for left in () if chosen else unused:
-            await left.aclose()
-        for come in fresh.models:
-            if come not in there:
+    async def _warm(self, before: Sequence[MeteredModel]) -> None:
+        """Have those models begin to load that were not there before."""
+        for come in self.current.models:
+            if come not in before:
                 await come.warm()
-        return fresh.mode

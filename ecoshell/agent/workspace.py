@@ -1,13 +1,21 @@
-"""`@path` in a question: the file goes along with it as an attachment, a folder as its listing."""
+"""The workspace as the person uses it beside the agent: files that are mentioned, commands, and what can be undone."""
 
+import asyncio
 import itertools
+import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Attachment
-from ecoshell.tools.workspace import CLOSED, Entry, Workspace, walk
+from ecoshell.messages import Attachment, Observation
+from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.builtin.commands import CommandTools, passes
+from ecoshell.tools.project import files_of
+from ecoshell.tools.undo import UndoLog
+from ecoshell.tools.workspace import CLOSED, Workspace, walk
 
 FILE_BYTES = 100_000
 """Of one file; the rest is cut."""
@@ -27,6 +35,13 @@ _FILE_ENDINGS = (
 )
 _ENDINGS = frozenset(_FILE_ENDINGS.split())
 """What follows the last dot in the name of a file, and hardly ever in that of a decorator."""
+_NAME = re.compile(r"[/.]")
+"""What a word has in it that may name a file."""
+_AROUND_NAMES = "\"'`()[]{}<>,;:!?."
+_NAMED = 20
+"""Words that are looked at."""
+_FRESH = 5.0
+"""Seconds for which a list of files is given again."""
 
 
 @dataclass(slots=True)
@@ -53,7 +68,8 @@ class _Mention:
 def attach(workspace: Workspace, question: str, given: Iterable[Attachment] = ()) -> Mentioned:
     """Read what the question mentions, each thing once, and nothing that is `given` already; may block."""
     reader = _Reader(workspace, {attachment.name for attachment in given})
-    for mention in _mentions(question):
+    found = (_Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question))
+    for mention in dict.fromkeys(found):
         try:
             reader.read(mention)
         except ToolError as error:
@@ -83,7 +99,8 @@ class _Reader:
 
     def read(self, mention: _Mention) -> None:
         """Attach what is mentioned; raises ToolError when that cannot be done."""
-        path = _existing(self._workspace, mention.path)
+        candidates = dict.fromkeys((mention.path, mention.path.rstrip(_TRAILING)))  # without a sentence's signs
+        path = next((one for one in candidates if one and self._workspace.exists(one)), None)
         if path is None:
             raise ToolError("there is no such file or folder in the workspace.")
         real = self._workspace.resolve(path)
@@ -111,29 +128,58 @@ def _matches(question: str) -> Iterator[re.Match[str]]:
     return _MENTION.finditer(_CODE.sub(lambda code: " " * len(code.group()), question))
 
 
-def _mentions(question: str) -> list[_Mention]:
-    found = (_Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question))
-    return list(dict.fromkeys(found))
-
-
-def _existing(workspace: Workspace, path: str) -> str | None:
-    """The path, or without the sentence's signs at its end, as far as there is such a thing."""
-    for candidate in dict.fromkeys((path, path.rstrip(_TRAILING))):
-        if candidate and workspace.exists(candidate):
-            return candidate
-    return None
-
-
 def _listing(workspace: Workspace, path: str) -> str:
     with workspace.folder(path) as (descriptor, _):
-        entries = sorted(_line(entry) for entry in itertools.islice(walk(descriptor, _DEPTH), _LISTED + 1))
+        found = list(itertools.islice(walk(descriptor, _DEPTH), _LISTED + 1))
+    entries: list[str] = []
+    for entry in found:
+        closed = "  (not entered)" if entry.name in CLOSED else ""
+        entries.append(f"{entry.path}/{closed}" if entry.is_folder else entry.path)
     if not entries:
         return "(an empty folder)"
     more = ["[there is more]"] if len(entries) > _LISTED else []
-    return "\n".join([*entries[:_LISTED], *more])
+    return "\n".join([*sorted(entries)[:_LISTED], *more])
 
 
-def _line(entry: Entry) -> str:
-    if entry.is_folder:
-        return f"{entry.path}/" + ("  (not entered)" if entry.name in CLOSED else "")
-    return entry.path
+class Workbench:
+    """One workspace; the tools of the agent write to it through the same undo log."""
+
+    def __init__(self, workspace: Workspace, *, undo: UndoLog, options: ToolOptions) -> None:
+        self.undo = undo
+        self._workspace = workspace
+        self._commands = CommandTools(workspace, options)
+        self._options = options
+        self._files: list[str] = []
+        self._listed_at = -_FRESH
+        self._listing = asyncio.Lock()
+
+    async def mentioned(self, question: str, given: Sequence[Attachment] = ()) -> Mentioned:
+        """What the question mentions, read; what is `given` already is not read again."""
+        return await asyncio.to_thread(attach, self._workspace, question, given) if "@" in question else Mentioned()
+
+    async def run(self, command: str) -> Observation:
+        """Run a shell command within the limits of the tool run_command; raises ToolError when it cannot be started."""
+        started = time.monotonic()
+        seen = await self._commands.run_command(command)
+        return replace(seen, seconds=time.monotonic() - started)
+
+    async def check(self, command: str, text: str) -> bool:
+        """Whether a command that is given this text finds it right; raises ToolError where it cannot tell."""
+        return await passes(command, text, folder=self._workspace.root, options=self._options)
+
+    def size_of_named(self, question: str) -> int | None:
+        """Bytes of the largest file that the question names; None when it names none. May block."""
+        words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split())
+        sizes: list[int] = []
+        for word in itertools.islice((word for word in words if _NAME.search(word)), _NAMED):
+            with suppress(ToolError), self._workspace.reading(word) as (file, _):
+                sizes.append(os.fstat(file.fileno()).st_size)
+        return max(sizes, default=None)
+
+    async def files(self) -> list[str]:
+        """Files and folders (these end in a slash) that a question could mention, at most some 20,000."""
+        async with self._listing:
+            if time.monotonic() - self._listed_at > _FRESH:
+                self._files = await files_of(self._workspace.root)
+                self._listed_at = time.monotonic()
+            return self._files
