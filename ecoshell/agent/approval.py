@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ecoshell.agent.person import Approval, Nobody, Person
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
+from ecoshell.agent.user_interface import Approval, NonInteractive, UserInterface
 from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
 from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.base import Traits
@@ -99,7 +99,7 @@ def _texts(call: Call, names: Iterable[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Petition:
+class ApprovalRequest:
     """A call that wants to run, and what there is to know of it."""
 
     call: Call
@@ -147,8 +147,8 @@ class Petition:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
-    """What became of a petition: the call that may run, which a person may have changed, or why none may."""
+class ApprovalDecision:
+    """What became of a request: the call that may run, which a person may have changed, or why none may."""
 
     call: Call
     refusal: str = ""
@@ -159,7 +159,7 @@ class Approvals:
     """Decides on calls; remembers what is allowed for the session, and hands on what is allowed for the project."""
 
     def __init__(
-        self, rules: Rules, person: Person, *, granted: Iterable[str], remember: Callable[[str], None]
+        self, rules: Rules, person: UserInterface, *, granted: Iterable[str], remember: Callable[[str], None]
     ) -> None:
         """`granted` is what this project allowed before, `remember` keeps what it allows from now on."""
         self._rules = rules
@@ -182,89 +182,91 @@ class Approvals:
         """Whether a model may write and run what the request does not name."""
         return is_trusted(traits, self._rules.trusted.get(traits.name))
 
-    async def rule(self, petition: Petition, emit: Emit) -> Ruling:
+    async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Whether the call may run, by the rules or by the person's word.
 
         In a search, what cannot be undone by going back is asked about each time, but for `--yes`. One call is asked
         about at a time; the next one goes by what was said of those before it.
         """
-        judged = await self._judged(petition)
-        ruling = self._unasked(petition, judged, emit)
+        judged = await self._judged(request)
+        ruling = self._unasked(request, judged, emit)
         if ruling is not None:
             return ruling
         async with self._asking:
-            judged = await self._judged(petition)  # what holds by now: there may have been a long wait
-            ruling = self._unasked(petition, judged, emit)
+            judged = await self._judged(request)  # what holds by now: there may have been a long wait
+            ruling = self._unasked(request, judged, emit)
             if ruling is not None:
                 return ruling
-            call = petition.call
-            asked = replace(petition, call=replace(call, id=call.id or secrets.token_hex(4)))
+            call = request.call
+            asked = replace(request, call=replace(call, id=call.id or secrets.token_hex(4)))
             return await self._settle(asked, judged, *await self._ask(asked, judged, emit), emit)
 
-    async def _judged(self, petition: Petition) -> Judgement:
+    async def _judged(self, request: ApprovalRequest) -> Judgement:
         """What the rules say, and what becomes of a guess; what a repository has run for a command is looked for."""
-        rules, call, tool = self._rules, petition.call, petition.tool
-        looks = rules.looks_at(call, petition.effects)
+        rules, call, tool = self._rules, request.call, request.tool
+        looks = rules.looks_at(call, request.effects)
         judged = await asyncio.to_thread(rules.judge, call, tool) if looks else rules.judge(call, tool)
-        if judged.verdict != "deny" and petition.guess is not None:
-            strange = await asyncio.to_thread(petition.guess.strange, call, tool, rules.workspace)
+        if judged.verdict != "deny" and request.guess is not None:
+            strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
             if strange:
-                return _not_trusted(strange, petition.guess)
+                return _not_trusted(strange, request.guess)
         if judged.verdict == "allow" and judged.git_command:
             why = await why_not_plain(rules.workspace, judged.git_command)
             return Judgement("ask", f"A rule allows it, but {why}.") if why else judged
         return judged
 
-    def _unasked(self, petition: Petition, judged: Judgement, emit: Emit) -> Ruling | None:
+    def _unasked(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> ApprovalDecision | None:
         """What the rules and what was granted say of the call; None where the person has to be asked."""
-        call = petition.call
+        call = request.call
         if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule"))
             return _forbidden(call, judged)
         if judged.always_asks:
             return None
-        allowed = judged.verdict == "allow" or grant(call, petition.effects) in self._granted
-        return Ruling(call) if allowed and (self._rules.yes or not petition.outlasts) else None
+        allowed = judged.verdict == "allow" or grant(call, request.effects) in self._granted
+        return ApprovalDecision(call) if allowed and (self._rules.yes or not request.outlasts) else None
 
-    async def _ask(self, petition: Petition, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
+    async def _ask(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
         """The person's word, and the call it is about; arguments the tool cannot take are asked for again."""
         fault = ""
         while True:
-            wanted = masked(await in_thread(functools.partial(petition.wanted, judged, fault)))
+            wanted = masked(await in_thread(functools.partial(request.wanted, judged, fault)))
             emit(wanted)
             approval = await self._person.approve(wanted)
             if approval.decision == "no" or approval.arguments is None:
-                return approval, petition.call
-            petition = replace(petition, call=replace(petition.call, arguments=dict(approval.arguments)))
-            fault = await asyncio.to_thread(call_fault, petition.call, [petition.document])
+                return approval, request.call
+            request = replace(request, call=replace(request.call, arguments=dict(approval.arguments)))
+            fault = await asyncio.to_thread(call_fault, request.call, [request.document])
             if not fault:
-                return approval, petition.call
+                return approval, request.call
 
     async def _settle(
-        self, petition: Petition, judged: Judgement, approval: Approval, call: Call, emit: Emit
-    ) -> Ruling:
+        self, request: ApprovalRequest, judged: Judgement, approval: Approval, call: Call, emit: Emit
+    ) -> ApprovalDecision:
         """Carry out the person's word; the rules apply to a changed call as to any other."""
-        edited = call.arguments if dict(call.arguments) != dict(petition.call.arguments) else None
+        edited = call.arguments if dict(call.arguments) != dict(request.call.arguments) else None
         if approval.decision == "no":
-            by, instead = "nobody" if isinstance(self._person, Nobody) else "person", approval.instead.strip()
+            by, instead = "nobody" if isinstance(self._person, NonInteractive) else "person", approval.instead.strip()
             emit(ApprovalGiven(call.id, "no", by, instead=instead))
             if instead:
-                return Ruling(call, f"{call.name} was not run: the person said no. Do this instead: {instead}")
+                return ApprovalDecision(
+                    call, f"{call.name} was not run: the person said no. Do this instead: {instead}"
+                )
             why = f" {judged.why}" if judged.why else ""
-            return Ruling(call, f"{call.name} was not run: it was not approved.{why}")
+            return ApprovalDecision(call, f"{call.name} was not run: it was not approved.{why}")
         if edited is not None:
-            judged = await asyncio.to_thread(self._rules.judge, call, petition.tool)
+            judged = await asyncio.to_thread(self._rules.judge, call, request.tool)
         if judged.verdict == "deny":
             emit(ApprovalGiven(call.id, "no", "rule", edited))
             return _forbidden(call, judged)
         emit(ApprovalGiven(call.id, approval.decision, "person", edited))
         if judged.always_asks:
-            return Ruling(call)
+            return ApprovalDecision(call)
         if approval.decision in ("session", "project"):
-            self._granted.add(grant(call, petition.effects))
+            self._granted.add(grant(call, request.effects))
         if approval.decision == "project":
-            await asyncio.to_thread(self._remember, grant(call, petition.effects))
-        return Ruling(call)
+            await asyncio.to_thread(self._remember, grant(call, request.effects))
+        return ApprovalDecision(call)
 
 
 def _not_trusted(strange: str, guess: Guess) -> Judgement:
@@ -274,8 +276,8 @@ def _not_trusted(strange: str, guess: Guess) -> Judgement:
     return Judgement("ask", f"The model is too small to be trusted with it: {strange}.", True)
 
 
-def _forbidden(call: Call, judged: Judgement) -> Ruling:
-    return Ruling(call, f"{call.name} was not run: {judged.why}.")
+def _forbidden(call: Call, judged: Judgement) -> ApprovalDecision:
+    return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
 
 
 def grant(call: Call, effects: frozenset[Effect]) -> str:
@@ -287,14 +289,14 @@ def grant(call: Call, effects: frozenset[Effect]) -> str:
     return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
 
 
-def _reason(petition: Petition, judged: Judgement) -> str:
-    effects = petition.effects
+def _reason(request: ApprovalRequest, judged: Judgement) -> str:
+    effects = request.effects
     would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
-    always = "this very call" if "execute" in effects else f"every {petition.call.name}"
+    always = "this very call" if "execute" in effects else f"every {request.call.name}"
     said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
     if judged.always_asks:
         return f"{said} “Always” allows no other."
-    if petition.outlasts:
+    if request.outlasts:
         stays = "Going back to try another way does not undo it, so a search asks each time"
         return f"{said} {stays}. “Always” allows {always} in turns that do not search."
     return f"{said} “Always” allows {always}."

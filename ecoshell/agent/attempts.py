@@ -194,7 +194,7 @@ class Attempts:
     async def _obstacle(self, mode: str, view: View) -> str:
         """Why a mode cannot go on from this view; empty when it can."""
         models, there = self._deps.models, (*self._deps.models.current.models, *self._deps.models.idle)
-        make = partial(models.factory.cast, models.session_model, mode, roles=models.roles, at_hand=there)
+        make = partial(models.factory.make, models.session_model, mode, roles=models.roles, at_hand=there)
         try:
             caps = await self._deps.budget.caps()
             other = await asyncio.to_thread(make)

@@ -81,7 +81,7 @@ def _named(deps: Dependencies) -> MeteredModel | None:
     if not name or name in {model.traits.name for model in deps.models.current.models}:
         return None
     try:
-        return deps.models.factory.cast(name).model
+        return deps.models.factory.make(name).model
     except EcoshellError:  # no key, no file: it cannot be reached
         return None
 

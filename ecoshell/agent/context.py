@@ -12,7 +12,7 @@ from ecoshell.strategies.base import Path, Tried
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TurnContext:
     """What stands still during a turn: the opening, what came before, and what is known."""
 
     opening: str

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.compaction import compact
-from ecoshell.agent.context import Frame
+from ecoshell.agent.context import TurnContext
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.graph.parallel import costs_text, input_size
 from ecoshell.agent.graph.scoring import Scorer
@@ -24,7 +24,7 @@ from ecoshell.agent.guards import (
     Registered,
     Repeated,
     Runner,
-    Source,
+    ToolExecutor,
 )
 from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
@@ -417,7 +417,7 @@ class Conversation:
             size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
             return costs_text(plan, deps.planning.profiled(), offer.names, size)
 
-        frame = Frame(
+        turn_context = TurnContext(
             opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
             contexts=memory.contexts,
@@ -431,15 +431,15 @@ class Conversation:
             costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
             plan=plan,
         )
-        await plan.settle(frame.view(Path(asked.question)), offer.names)
+        await plan.settle(turn_context.view(Path(asked.question)), offer.names)
         plan.tell(emit, "the question")
         if plan.answer_only:
             emit(Notice(_ANSWER_ONLY))
         turn = self._turn_now = Turn(
-            frame,
+            turn_context,
             mode=deps.models.current.mode,
             strategy=deps.strategy.strategy,
-            source=self._source(offer, plan),
+            executor=self._executor(offer, plan),
             spending=self._spending,
             emit=emit,
         )
@@ -476,10 +476,10 @@ class Conversation:
         await plan.renew()
         return plan
 
-    def _source(self, offer: ToolOffer, plan: TurnPlan) -> Source:
+    def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: Source = Logged(Paid(Runner(deps.catalog), deps), deps)
+        row: ToolExecutor = Logged(Paid(Runner(deps.catalog), deps), deps)
         row = Affordable(Approved(row, deps), deps, self._ask_for_money)
         planned = Planned(Registered(row, deps), plan, self._ask_for_money)
         row = Announced(Known(Repeated(planned, deps), deps), deps)

@@ -7,9 +7,9 @@ from typing import Protocol
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.model_set import ActiveModels
-from ecoshell.agent.person import Person
 from ecoshell.agent.planning import Planning
-from ecoshell.agent.workspace import Workbench
+from ecoshell.agent.user_interface import UserInterface
+from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.holds import Account
@@ -116,8 +116,8 @@ class Dependencies:
     log: Log
     approvals: Approvals
     strategies: Mapping[str, Way]
-    user: Person
-    workspace: Workbench
+    user: UserInterface
+    workspace: WorkspaceService
     environment: Environment
     planning: Planning
     models: ActiveModels

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ecoshell.agent.memory import fenced
-from ecoshell.agent.person import Nobody, Person
+from ecoshell.agent.user_interface import NonInteractive, UserInterface
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
 from ecoshell.messages import Message
@@ -74,7 +74,7 @@ class Environment:
         self._trusted: dict[str, bool] = {}
         """What was said here of instructions, by their text: it holds also where it cannot be kept."""
 
-    async def read(self, model: MeteredModel, person: Person, emit: Emit) -> ContextTold | None:
+    async def read(self, model: MeteredModel, person: UserInterface, emit: Emit) -> ContextTold | None:
         """What there is to tell now, for this model; None when there is nothing.
 
         Asks the person about instructions of the project that nothing was said of; never fails, and says what could
@@ -104,7 +104,7 @@ class Environment:
         exact = model.size(Request((Message("user", ""),))).exact
         return ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
 
-    async def _read_instructions(self, person: Person, emit: Emit) -> Sequence[_Instructions | ContextPart]:
+    async def _read_instructions(self, person: UserInterface, emit: Emit) -> Sequence[_Instructions | ContextPart]:
         """The files that may be told, and in the place of one that may not, or cannot, what became of it."""
         if self._instructions == "off":
             return ()
@@ -139,7 +139,7 @@ class Environment:
             raise
         return (name, text, cut) if text else None
 
-    async def _is_trusted(self, text: str, person: Person, emit: Emit) -> bool:
+    async def _is_trusted(self, text: str, person: UserInterface, emit: Emit) -> bool:
         """Whether the project's instructions are: by a setting, by what was said before, or by what is said now."""
         if self._instructions == "trust":
             return True
@@ -153,7 +153,7 @@ class Environment:
         if said is None:
             wanted = masked(TrustWanted(str(self._workspace.root / INSTRUCTIONS), text, changed))
             emit(wanted)
-            word, somebody = await person.trust(wanted), not isinstance(person, Nobody)
+            word, somebody = await person.trust(wanted), not isinstance(person, NonInteractive)
             emit(TrustGiven(word, "person" if somebody else "nobody"))
             if not somebody:
                 emit(Notice(_NOBODY))

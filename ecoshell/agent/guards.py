@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
 
-from ecoshell.agent.approval import Guess, Petition
+from ecoshell.agent.approval import ApprovalRequest, Guess
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
@@ -51,7 +51,7 @@ class Bill:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class CallContext:
     """Where a call is made: the path it stands on, what that path may call, and who is told."""
 
     path: Path
@@ -75,10 +75,10 @@ class Scene:
         return len(self.path.steps) + 1
 
 
-class Source(Protocol):
+class ToolExecutor(Protocol):
     """Whatever turns a call into an observation."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation: ...
+    async def execute(self, call: Call, context: CallContext) -> Observation: ...
 
 
 def refuse(why: str, text: str) -> Observation:
@@ -89,7 +89,7 @@ def refuse(why: str, text: str) -> Observation:
 class Guard:
     """One check or duty before a tool runs; the executor that it stands before is `inner`."""
 
-    def __init__(self, inner: Source, deps: Dependencies) -> None:
+    def __init__(self, inner: ToolExecutor, deps: Dependencies) -> None:
         self._inner = inner
         self._deps = deps
         self._catalog = deps.catalog
@@ -98,22 +98,22 @@ class Guard:
 class Announced(Guard):
     """Says when a call starts and how it ended, also when the turn ends first."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        scene.emit(CallStarted(call.id, call.name, call.arguments, scene.through, scene.role))
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        context.emit(CallStarted(call.id, call.name, call.arguments, context.through, context.role))
         start = time.monotonic()
         try:
-            seen = await self._inner.act(call, scene)
+            seen = await self._inner.execute(call, context)
         except BaseException:
-            ran, seconds = scene.bill.made is not None, time.monotonic() - start
+            ran, seconds = context.bill.made is not None, time.monotonic() - start
             stopped = f"The turn ended before {call.name} {'did' if ran else 'was run'}."
             seen = Observation(stopped, ok=False, seconds=seconds, refused="" if ran else "stopped")
-            scene.emit(finished(call, seen, scene))
+            context.emit(finished(call, seen, context))
             raise
-        scene.emit(finished(call, seen, scene))
+        context.emit(finished(call, seen, context))
         return seen
 
 
-def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
+def finished(call: Call, seen: Observation, context: CallContext) -> CallFinished:
     """What a call came to, as the event that tells of it.
 
     With the most memory its run held, as far as it is known, and its price by time and memory (CATP-LLM Table B.2);
@@ -132,7 +132,7 @@ def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
         seen.truncated,
         seen.seconds,
         seen.refused,
-        scene.bill.spent_nano,
+        context.bill.spent_nano,
         seen.changes,
         memory_mb=memory,
         units=units,
@@ -142,10 +142,10 @@ def finished(call: Call, seen: Observation, scene: Scene) -> CallFinished:
 class Known(Guard):
     """Refuses names the catalog does not have, with the closest ones it has."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         if call.name not in self._catalog:
             return refuse("unknown", unknown_tool(call.name, self._catalog))
-        return await self._inner.act(call, scene)
+        return await self._inner.execute(call, context)
 
 
 class Repeated(Guard):
@@ -155,18 +155,18 @@ class Repeated(Guard):
     program also where that failed, as it may have done a part of its work.
     """
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        before = scene.path.steps
-        alike = [] if scene.node else [at for at, step in enumerate(before) if _is(step, call)]
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        before = context.path.steps
+        alike = [] if context.node else [at for at, step in enumerate(before) if _is(step, call)]
         made = [at for at in alike if not before[at].observation.refused]
         if not made or any(map(self._changes, before[made[-1] + 1 :])):
-            return await self._inner.act(call, scene)
+            return await self._inner.execute(call, context)
         if len(alike) == 1:
             seen = before[made[-1]].observation
-            request = clip(scene.path.question, _ASKED)[0]
+            request = clip(context.path.question, _ASKED)[0]
             told = f"{_MADE_BEFORE} Its result was:\n{seen.text}\n\n{_NEXT}\n{request}"
             return replace(seen, text=told, refused="repeated", seconds=0.0, changes="", footprint=None)
-        known = (name for name in self._catalog.names if name in scene.registered and name != call.name)
+        known = (name for name in self._catalog.names if name in context.registered and name != call.name)
         others = ", ".join(islice(known, _OTHERS_NAMED))
         ways = f"use another tool ({others}), or " if others else ""
         why = f"{_MADE_BEFORE} Change the arguments, {ways}answer from the results above."
@@ -190,11 +190,11 @@ def _is(step: Step, call: Call) -> bool:
 class Registered(Guard):
     """Refuses tools this path has not registered (SPEC §1)."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        if call.name not in scene.registered:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        if call.name not in context.registered:
             why = f"{call.name} is not registered, so it was not run."
             return refuse("unregistered", f"{why} Register it first: tool_register(tool_name={call.name}).")
-        return await self._inner.act(call, scene)
+        return await self._inner.execute(call, context)
 
 
 class Affordable(Guard):
@@ -203,50 +203,50 @@ class Affordable(Guard):
     The person may make room; nodes of a parallel plan are refused unasked.
     """
 
-    def __init__(self, inner: Source, deps: Dependencies, ask: AskForMoney) -> None:
+    def __init__(self, inner: ToolExecutor, deps: Dependencies, ask: AskForMoney) -> None:
         super().__init__(inner, deps)
         self._ask = ask
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         price = self._catalog.tool(call.name).price_nano
         while price:
             try:
                 await self._deps.budget.require(price)
                 break
             except LimitReached as limit:
-                if scene.node or not await self._ask(limit, scene.emit):
+                if context.node or not await self._ask(limit, context.emit):
                     return _unaffordable(call, limit)
-        return await self._inner.act(call, scene)
+        return await self._inner.execute(call, context)
 
 
 class Approved(Guard):
     """Asks before anything but reading happens; the person may change the arguments, and the model is told."""
 
-    def __init__(self, inner: Source, deps: Dependencies) -> None:
+    def __init__(self, inner: ToolExecutor, deps: Dependencies) -> None:
         super().__init__(inner, deps)
         self._searching = deps.strategy.searches
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         catalog, approvals, tool = self._catalog, self._deps.approvals, self._catalog.tool(call.name)
         lasting, caller, guess = tool.effects & LASTING, self._deps.models.current.caller.traits, None
         if lasting and not approvals.trusts(caller):
             tools = map(catalog.tool, catalog.names)
             alike = tuple(one.document for one in tools if one.effects & LASTING == lasting)
-            guess = Guess(scene.path.question, scene.path.steps, alike, caller.small)
-        petition = Petition(call, tool, catalog.document(call.name), scene.rationale, self._searching, guess)
-        ruling = await approvals.rule(petition, scene.emit)
+            guess = Guess(context.path.question, context.path.steps, alike, caller.small)
+        request = ApprovalRequest(call, tool, catalog.document(call.name), context.rationale, self._searching, guess)
+        ruling = await approvals.rule(request, context.emit)
         edited = _edited(call.arguments, ruling.call.arguments)
         if ruling.refusal:
             seen = refuse("unapproved", ruling.refusal)
         else:
-            seen = await self._inner.act(ruling.call, scene)
+            seen = await self._inner.execute(ruling.call, context)
         return replace(seen, text=f"{edited}{seen.text}") if edited else seen
 
 
 class Logged(Guard):
     """Lets a call that does more than read, or costs, begin only when all that was told of it is on disk."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         tool = self._catalog.tool(call.name)
         if tool.price_nano or tool.effects - {"read"}:
             try:
@@ -254,21 +254,21 @@ class Logged(Guard):
             except StoreError as failure:
                 message = f"{call.name} was not run, because its start could not be written down: {failure.message}"
                 raise StoreError(message, kept=failure.kept, fix=failure.fix) from failure
-        return await self._inner.act(call, scene)
+        return await self._inner.execute(call, context)
 
 
 class Paid(Guard):
     """Pays for a tool that has a price of its own, at the last moment before it runs."""
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         price = self._catalog.tool(call.name).price_nano
         if price:
             try:
                 await self._deps.budget.charge_tool(call.name, price)
             except LimitReached as limit:
                 return _unaffordable(call, limit)
-            scene.bill.spent_nano += price
-        return await self._inner.act(call, scene)
+            context.bill.spent_nano += price
+        return await self._inner.execute(call, context)
 
 
 class Runner:
@@ -279,8 +279,8 @@ class Runner:
         self._catalog = catalog
         self._unstated = unstated
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        scene.bill.made = call
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        context.bill.made = call
         start = time.monotonic()
         try:
             tool = self._catalog.tool(call.name)
@@ -326,7 +326,7 @@ class Forbidding(Protocol):
         """Tools that may not be used now, whoever asks."""
         ...
 
-    async def refusal(self, tool: str, scene: Scene) -> str:
+    async def refusal(self, tool: str, context: CallContext) -> str:
         """Why a tool may not be used, or registered, now; empty where it may."""
         ...
 
@@ -336,7 +336,7 @@ class Meta(Guard):
 
     def __init__(
         self,
-        inner: Source,
+        inner: ToolExecutor,
         deps: Dependencies,
         *,
         presentation: Presentation,
@@ -349,27 +349,27 @@ class Meta(Guard):
         self._presentation = presentation
         self._measure = measure
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
+    async def execute(self, call: Call, context: CallContext) -> Observation:
         if call.name == TOOL_REGISTER:
-            return await self._register(call, scene)
+            return await self._register(call, context)
         if call.name == TOOL_SEARCH:
             found = await asyncio.to_thread(self._search, str(call.arguments.get("query", "")))
-            return self._told(call, scene, found)
+            return self._told(call, context, found)
         if call.name == TOOL_CALL:
-            return await self._inner.act(unwrap(call), replace(scene, through=TOOL_CALL))
-        return await self._inner.act(call, scene)
+            return await self._inner.execute(unwrap(call), replace(context, through=TOOL_CALL))
+        return await self._inner.execute(call, context)
 
-    async def _register(self, call: Call, scene: Scene) -> Observation:
+    async def _register(self, call: Call, context: CallContext) -> Observation:
         name = str(call.arguments.get("tool_name", ""))
         if name not in self._catalog:
-            return self._told(call, scene, refuse("unknown", unknown_tool(name, self._catalog)))
-        if name in scene.registered:
-            return self._told(call, scene, Observation(f"{name} is registered already; call it."))
-        if refusal := await self._plan.refusal(name, scene):
-            return self._told(call, scene, refuse("forbidden", refusal))
+            return self._told(call, context, refuse("unknown", unknown_tool(name, self._catalog)))
+        if name in context.registered:
+            return self._told(call, context, Observation(f"{name} is registered already; call it."))
+        if refusal := await self._plan.refusal(name, context):
+            return self._told(call, context, refuse("forbidden", refusal))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
-        scene.emit(ToolRegistered(name, tokens, exact, scene.step, "agent", call.id))
+        context.emit(ToolRegistered(name, tokens, exact, context.step, "agent", call.id))
         return Observation(self._presentation.registration_result(document))
 
     def _search(self, query: str) -> Observation:
@@ -380,7 +380,7 @@ class Meta(Guard):
             return Observation(f"No tool fits {query!r}.", ok=False)
         return Observation("Tools that fit, best first: " + ", ".join(found))
 
-    def _told(self, call: Call, scene: Scene, seen: Observation) -> Observation:
-        scene.emit(CallStarted(call.id, call.name, call.arguments, role=scene.role))
-        scene.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
+    def _told(self, call: Call, context: CallContext, seen: Observation) -> Observation:
+        context.emit(CallStarted(call.id, call.name, call.arguments, role=context.role))
+        context.emit(CallFinished(call.id, call.name, seen.ok, seen.text, seen.truncated, seen.seconds, seen.refused))
         return seen

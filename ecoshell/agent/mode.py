@@ -178,44 +178,44 @@ class Mode(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class CostBound:
     """The most that will be reserved."""
 
     nano: int | None
     """None when the price is unknown."""
     tokens: int
 
-    def __add__(self, other: "Outlook") -> "Outlook":
+    def __add__(self, other: "CostBound") -> "CostBound":
         nano = None if self.nano is None or other.nano is None else self.nano + other.nano
-        return Outlook(nano, self.tokens + other.tokens)
+        return CostBound(nano, self.tokens + other.tokens)
 
     def in_unit_of(self, cap: CapState) -> int | None:
         """What counts against this cap."""
         return self.nano if cap.unit == "usd" else self.tokens
 
 
-NOTHING = Outlook(0, 0)
+NOTHING = CostBound(0, 0)
 
 
-def of_step(foreseen: Foreseen) -> Outlook:
+def of_step(foreseen: Foreseen) -> CostBound:
     """The largest of the calls that the next thought may take; a call that has to be repeated is a further one."""
     calls = [_of_call(call) for call in foreseen.steps]
     nano = [call.nano for call in calls if call.nano is not None]
-    return Outlook(max(nano) if len(nano) == len(calls) else None, max(call.tokens for call in calls))
+    return CostBound(max(nano) if len(nano) == len(calls) else None, max(call.tokens for call in calls))
 
 
-def of_conclusion(foreseen: Foreseen) -> Outlook:
+def of_conclusion(foreseen: Foreseen) -> CostBound:
     """What is set aside for the answer beside a step."""
     return NOTHING if foreseen.conclusion is None else _of_call(foreseen.conclusion, foreseen.slack)
 
 
-def of_aside(foreseen: Foreseen) -> Outlook:
+def of_aside(foreseen: Foreseen) -> CostBound:
     """The same as it will be held: counted as the hold is, where that loads nothing. May block."""
     call = foreseen.conclusion
     if call is None or not call.model.loaded:
         return of_conclusion(foreseen)
     ask = call.model.reservation(call.request, call.role, foreseen.slack)
-    return Outlook(ask.worst_nano, ask.prompt_tokens + ask.max_tokens)
+    return CostBound(ask.worst_nano, ask.prompt_tokens + ask.max_tokens)
 
 
 def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | None:
@@ -225,7 +225,7 @@ def unpriced(foreseen: Foreseen, caps: Iterable[CapState]) -> PriceUnknown | Non
     return None if unknown is None or capped is None else price_unknown(unknown, capped)
 
 
-def with_room(caps: Iterable[CapState], aside: Hold | None, wanted: Outlook) -> bool:
+def with_room(caps: Iterable[CapState], aside: Hold | None, wanted: CostBound) -> bool:
     """Whether every cap has room for this much once what is set aside now is given back."""
     needs = ((cap, wanted.in_unit_of(cap)) for cap in caps)
     return all(need is not None and need <= cap.limit - used(cap, aside) for cap, need in needs)
@@ -237,8 +237,8 @@ def used(cap: CapState, aside: Hold | None) -> int:
     return cap.spent + cap.held - freed
 
 
-def _of_call(call: ForeseenCall, slack: int = 0) -> Outlook:
+def _of_call(call: ForeseenCall, slack: int = 0) -> CostBound:
     request, traits = call.request, call.traits
     prompt = request_bound(request, native_tools=traits.native_tools) + slack
     output = request.max_tokens if traits.max_output is None else min(request.max_tokens, traits.max_output)
-    return Outlook(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)
+    return CostBound(None if traits.price is None else traits.price.worst(prompt, output), prompt + output)

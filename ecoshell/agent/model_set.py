@@ -127,7 +127,7 @@ class ModelSet:
 class ModelFactory(Protocol):
     """Makes models ready to play, and owns what those share."""
 
-    def cast(
+    def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> ModelSet:
         """The model with this name in a mode, where `roles` have models of their own.
@@ -173,7 +173,7 @@ class ActiveModels:
         self.mode = mode
         self.roles = roles
         """The models that roles of the mode umi have of their own."""
-        self.current = factory.cast(session_model, CANDIDATES[0] if mode == AUTO else mode, roles=roles)
+        self.current = factory.make(session_model, CANDIDATES[0] if mode == AUTO else mode, roles=roles)
         self.chosen: ModeChosen | None = None
         """What AUTO chose last, if anything."""
         self.idle: tuple[MeteredModel, ...] = ()
@@ -232,7 +232,7 @@ class ActiveModels:
     async def give(self, roles: RoleModels) -> None:
         """Go on with these models in the roles of the mode umi; in another they are kept for it, if they can be had."""
         if not self.current.players:
-            trial = partial(self.factory.cast, self.session_model, "umi", roles=roles, at_hand=self.current.models)
+            trial = partial(self.factory.make, self.session_model, "umi", roles=roles, at_hand=self.current.models)
             there, tried = self.current.models, await asyncio.to_thread(trial)
             for one in tried.models:
                 if one not in there:
@@ -252,7 +252,7 @@ class ActiveModels:
 
     async def _go_over(self, model: str, mode: str, roles: RoleModels) -> None:
         there = (*self.current.models, *self.idle)
-        self.current = await asyncio.to_thread(self.factory.cast, model, mode, roles=roles, at_hand=there)
+        self.current = await asyncio.to_thread(self.factory.make, model, mode, roles=roles, at_hand=there)
         self.session_model, self.roles = model, roles
 
     async def _warm(self, before: Sequence[MeteredModel]) -> None:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.guards import AskForMoney, Scene, Source, refuse
+from ecoshell.agent.guards import AskForMoney, CallContext, ToolExecutor, refuse
 from ecoshell.agent.planning import Judge, now, remember
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.events import CallJudged
@@ -29,10 +29,12 @@ class Recorder:
         self._turn = turn
         self._question = question
 
-    async def record(self, call: Call, seen: Observation, verdict: Verdict, *, thought: StepCost, scene: Scene) -> None:
+    async def record(
+        self, call: Call, seen: Observation, verdict: Verdict, *, thought: StepCost, context: CallContext
+    ) -> None:
         """Keep one use."""
-        spent = scene.bill.spent_nano
-        await remember(self._deps.planning, lambda: self._use(call, seen, verdict, thought, spent), scene.emit)
+        spent = context.bill.spent_nano
+        await remember(self._deps.planning, lambda: self._use(call, seen, verdict, thought, spent), context.emit)
 
     def _use(self, call: Call, seen: Observation, verdict: Verdict, thought: StepCost, price_nano: int) -> Use:
         size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
@@ -62,23 +64,23 @@ class Recorder:
 class Planned:
     """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2); where that is for money, the person is asked."""
 
-    def __init__(self, inner: Source, plan: TurnPlan, ask: AskForMoney) -> None:
+    def __init__(self, inner: ToolExecutor, plan: TurnPlan, ask: AskForMoney) -> None:
         self._inner = inner
         self._plan = plan
         self._ask = ask
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        if refusal := await self.refusal(call.name, scene):
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        if refusal := await self.refusal(call.name, context):
             return refuse("forbidden", refusal)
-        return await self._inner.act(call, scene)
+        return await self._inner.execute(call, context)
 
-    async def refusal(self, tool: str, scene: Scene) -> str:
+    async def refusal(self, tool: str, context: CallContext) -> str:
         """Why a tool may not be used, or registered, now; empty where it may, also because the person has made room."""
         while refusal := await asyncio.to_thread(self._plan.refusal, tool):
-            short = None if scene.node else self._plan.shortage(tool)
-            if short is None or not await self._ask(short, scene.emit):
+            short = None if context.node else self._plan.shortage(tool)
+            if short is None or not await self._ask(short, context.emit):
                 return refusal
-            await self._plan.follow(scene.emit)
+            await self._plan.follow(context.emit)
         return ""
 
     @property
@@ -90,28 +92,28 @@ class Planned:
 class Judged:
     """Has the result of every call that ran judged, counted, recorded and planned for."""
 
-    def __init__(self, inner: Source, *, plan: TurnPlan, judge: Judge, recorder: Recorder) -> None:
+    def __init__(self, inner: ToolExecutor, *, plan: TurnPlan, judge: Judge, recorder: Recorder) -> None:
         self._inner = inner
         self._plan = plan
         self._judge = judge
         self._recorder = recorder
 
-    async def act(self, call: Call, scene: Scene) -> Observation:
-        thought = scene.thought or self._plan.thought
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        thought = context.thought or self._plan.thought
         try:
-            seen = await self._inner.act(call, scene)
+            seen = await self._inner.execute(call, context)
         except asyncio.CancelledError:
-            if scene.bill.made is not None:
-                await self._recorder.record(scene.bill.made, _STOPPED, _UNJUDGED, thought=thought, scene=scene)
+            if context.bill.made is not None:
+                await self._recorder.record(context.bill.made, _STOPPED, _UNJUDGED, thought=thought, context=context)
             raise
         if seen.refused:
             return seen
-        call = scene.bill.made or call
-        verdict = await self._judge.judge(self._plan.inputs.question, call, seen, scene.emit)
+        call = context.bill.made or call
+        verdict = await self._judge.judge(self._plan.inputs.question, call, seen, context.emit)
         note = await self._plan.count(
-            call, thought, price=scene.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
+            call, thought, price=context.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
         )
-        scene.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
-        await self._recorder.record(call, seen, verdict, thought=thought, scene=scene)
-        self._plan.tell(scene.emit, f"{call.name} was used")
+        context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
+        await self._recorder.record(call, seen, verdict, thought=thought, context=context)
+        self._plan.tell(context.emit, f"{call.name} was used")
         return seen.noted(note)

@@ -105,7 +105,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True)
-class Dossier:
+class ToolDetails:
     """A tool as a person looks it up; `why` is empty until a turn has decided on it."""
 
     document: ToolDocument
@@ -367,9 +367,9 @@ class Shell:
         """The document of a known tool; raises UsageError."""
         return self.conversation.known(name)
 
-    async def dossier(self, name: str) -> Dossier:
+    async def tool_details(self, name: str) -> ToolDetails:
         """All there is to tell of a known tool; raises UsageError."""
-        return await asyncio.to_thread(self._dossier, self.document(name))
+        return await asyncio.to_thread(self._tool_details, self.document(name))
 
     async def models(self) -> Sequence[ModelRow]:
         """Every model one could go on with."""
@@ -383,11 +383,11 @@ class Shell:
         """Which model answers, and how to get a better one."""
         return await asyncio.to_thread(self.deps.models.factory.introduction, self.deps.models.name)
 
-    def _dossier(self, document: ToolDocument) -> Dossier:
+    def _tool_details(self, document: ToolDocument) -> ToolDetails:
         talk, tool = self.conversation, self.deps.catalog.tool(document.name)
         skill = talk.library.get(document.name)
         tokens, exact = self.deps.models.current.measure(document, talk.presentation)
-        return Dossier(
+        return ToolDetails(
             document=document,
             effects=tuple(sorted(tool.effects)),
             price_nano=tool.price_nano,

@@ -7,7 +7,7 @@ from typing import cast
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import ForeseenCall, Mode, View, of_conclusion, of_step, unpriced, used, with_room
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.agent.person import CostChoice, LimitChoice, Nobody
+from ecoshell.agent.user_interface import CostChoice, LimitChoice, NonInteractive
 from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.limits import fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
@@ -106,7 +106,7 @@ class SpendApproval:
         the turn under the others: the next step does.
         """
         async with self._asking:
-            if isinstance(self._deps.user, Nobody) or self._ending is not None or hit.left <= 0:
+            if isinstance(self._deps.user, NonInteractive) or self._ending is not None or hit.left <= 0:
                 return False
             try:
                 await self.at_limit(hit, view, emit)
@@ -178,7 +178,7 @@ class SpendApproval:
         own = [model.traits.name for model in models.current.models] if models.current.players else []
         for name in dict.fromkeys((*own, *models.factory.substitutes(models.name))):
             try:
-                sets.append(models.factory.cast(name, self.mode.name))
+                sets.append(models.factory.make(name, self.mode.name))
             except EcoshellError:  # a file that is gone or a missing key: one offer less
                 continue
         return sets

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TypeVar
 
-from ecoshell.agent.context import Frame
+from ecoshell.agent.context import TurnContext
 from ecoshell.agent.graph.parallel import ParallelPlan
-from ecoshell.agent.guards import Scene, Source
+from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.mode import Mode, View
 from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
 from ecoshell.catalog.catalog import Catalog
@@ -110,16 +110,23 @@ class Turn:
     """One question's way to its answer. Raises ModelError, StoreError and the budget errors that no choice can lift."""
 
     def __init__(
-        self, frame: Frame, *, mode: Mode, strategy: Strategy, source: Source, spending: SpendApproval, emit: Emit
+        self,
+        turn_context: TurnContext,
+        *,
+        mode: Mode,
+        strategy: Strategy,
+        executor: ToolExecutor,
+        spending: SpendApproval,
+        emit: Emit,
     ) -> None:
-        self._frame = frame
+        self._turn_context = turn_context
         self._mode = mode
         self._strategy = strategy
-        self._source = source
+        self._executor = executor
         self._spending = spending
         self._emit = emit
-        self._trail = PathTracker("", frame.catalog, emit)
-        self._parallel = ParallelPlan(frame, source=source, emit=emit)
+        self._trail = PathTracker("", turn_context.catalog, emit)
+        self._parallel = ParallelPlan(turn_context, executor=executor, emit=emit)
         self._steps = 0
         self._most = 0
         self._ids: set[str] = set()
@@ -175,7 +182,7 @@ class Turn:
     @property
     def view(self) -> View:
         """What the next step would see, as far as the turn has come."""
-        return self._frame.view(self._trail.path)
+        return self._turn_context.view(self._trail.path)
 
     def so_far(self, status: Status, answer: str = "") -> Ended:
         """The turn as an ending here would leave it."""
@@ -201,8 +208,10 @@ class Turn:
         rationale, role, untold = self._why.pop(want.call.id, ("", "", False))
         if rationale and untold:
             self._emit(Rationale(rationale, self._mode.role))
-        scene = Scene(want.path, frozenset(self._frame.registered(want.path)), self._emit, rationale, role=role)
-        return await self._source.act(want.call, scene)
+        context = CallContext(
+            want.path, frozenset(self._turn_context.registered(want.path)), self._emit, rationale, role=role
+        )
+        return await self._executor.execute(want.call, context)
 
     async def _act_all(self, want: ActAll) -> tuple[Observation, ...]:
         """The calls of one reply: in order, and those side by side that follow one another and only read."""
@@ -226,7 +235,7 @@ class Turn:
         return groups
 
     def _reads(self, call: Call) -> bool:
-        catalog = self._frame.catalog
+        catalog = self._turn_context.catalog
         return call.name in catalog and catalog.tool(call.name).effects <= {"read"}
 
     async def _prefer(self, want: Rank) -> Thought | None:
@@ -235,7 +244,7 @@ class Turn:
         Nobody is asked about its price first: it is less than that of either thought, which were asked about.
         """
         try:
-            return await self._mode.prefer(self._frame.view(want.path), want.one, want.other, self._emit)
+            return await self._mode.prefer(self._turn_context.view(want.path), want.one, want.other, self._emit)
         except LimitReached as limit:
             self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
             return None
@@ -257,7 +266,7 @@ class Turn:
 
     async def _draft(self, want: Draft) -> Thought | Drafted | None:
         """A plan of branches; None where no tool may be used, so that there is nothing to plan."""
-        view = self._frame.view(want.path)
+        view = self._turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
         _, found = await self._step(want.path, (), lambda view: self._parallel.draft(self._mode, view, want))
@@ -268,23 +277,23 @@ class Turn:
 
         What would conclude the turn is set aside for the path that found most.
         """
-        await self._frame.plan.refresh(self._emit)
-        view, agreed = self._frame.view(path, tried), ""
+        await self._turn_context.plan.refresh(self._emit)
+        view, agreed = self._turn_context.view(path, tried), ""
         while True:
             try:
                 if agreed != self._mode.model:  # else the person has said already that this step may go on
                     await self._spending.before_step(view, self._emit)
                     await self._follow()
                     agreed = self._mode.model
-                await self._mode.set_aside(self._frame.view(self._trail.best))
+                await self._mode.set_aside(self._turn_context.view(self._trail.best))
                 self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
                 found = await ask(view)
                 break
             except LimitReached as hit:
                 await self._spending.at_limit(hit, view, self._emit)
                 await self._follow()
-                await self._frame.plan.refresh(self._emit)
-                view = self._frame.view(path, tried)
+                await self._turn_context.plan.refresh(self._emit)
+                view = self._turn_context.view(path, tried)
         self._steps += 1
         return view, found
 

@@ -251,7 +251,7 @@ class TurnPlan:
     """One turn's plan. Call `renew` first; after `settle` it is the turn's policy, and hears every event."""
 
     def __init__(self, inputs: PlanInputs, deps: Dependencies, caps: Sequence[CapState] | None = None) -> None:
-        """`caps` are to be planned under in the place of the purse's."""
+        """`caps` are to be planned under in the place of the session_budget's."""
         self.inputs = inputs
         self._deps = deps
         self._given = caps

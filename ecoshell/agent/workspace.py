@@ -141,7 +141,7 @@ def _listing(workspace: Workspace, path: str) -> str:
     return "\n".join([*sorted(entries)[:_LISTED], *more])
 
 
-class Workbench:
+class WorkspaceService:
     """One workspace; the tools of the agent write to it through the same undo log."""
 
     def __init__(self, workspace: Workspace, *, undo: UndoLog, options: ToolOptions) -> None:

@@ -40,7 +40,7 @@ AT_ONCE: frozenset[Path] = frozenset(
 """The settings that a running shell takes up; all others hold when it is started again."""
 
 
-async def take_up(shell: Shell, settings: "Settings", path: Path, options: Options) -> bool:
+async def apply(shell: Shell, settings: "Settings", path: Path, options: Options) -> bool:
     """Make what the settings now say of this key hold in the shell; says whether it does.
 
     A cap that was taken out of the settings still holds in the session that runs. Raises EcoshellError, such as

@@ -13,10 +13,10 @@ from ecoshell.agent.command_list import COMMANDS
 from ecoshell.agent.dependencies import Dependencies, SessionBudget
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.model_set import MODES, ActiveModels
-from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.shell import Shell
-from ecoshell.agent.workspace import Workbench
-from ecoshell.assembly.casting import Casting
+from ecoshell.agent.user_interface import NonInteractive, UserInterface
+from ecoshell.agent.workspace import WorkspaceService
+from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.parts import (
     load_settings,
     open_ledger,
@@ -61,11 +61,11 @@ ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]
 
 async def assemble(
     options: Options,
-    person: Person | None = None,
+    person: UserInterface | None = None,
     *,
     paths: Paths | None = None,
     settings: "Settings | None" = None,
-    casting: type[Casting] = Casting,
+    model_factory: type[ConfiguredModelFactory] = ConfiguredModelFactory,
     tools: ToolsOf = tools_of,
 ) -> Shell:
     """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError.
@@ -74,7 +74,7 @@ async def assemble(
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
-    made = partial(build, settings=settings, paths=paths, person=person, casting=casting, tools=tools)
+    made = partial(build, settings=settings, paths=paths, person=person, model_factory=model_factory, tools=tools)
     wanted, told = options, ""
     if options.resume is not None:
         wanted = await asyncio.to_thread(_as_it_was, options, paths)
@@ -126,8 +126,8 @@ def build(
     settings: "Settings",
     paths: Paths,
     *,
-    person: Person | None = None,
-    casting: type[Casting] = Casting,
+    person: UserInterface | None = None,
+    model_factory: type[ConfiguredModelFactory] = ConfiguredModelFactory,
     tools: ToolsOf = tools_of,
 ) -> Shell:
     """A shell in which no session is open yet; may block; raises as `assemble` does."""
@@ -142,9 +142,9 @@ def build(
     ledger, store = open_ledger(paths), open_store(paths)
     log = EventLog(store)
     budget = SessionBudget(Gate(ledger, logged=log.flush))
-    projects, user = project_rules(paths), person or Nobody()
+    projects, user = project_rules(paths), person or NonInteractive()
     models = ActiveModels(
-        casting(settings, options, catalog=catalog, ranker=ranker, purse=budget),
+        model_factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget),
         options.model or settings.model,
         mode=_mode(options, settings),
         roles=roles_of(settings, options),
@@ -162,7 +162,7 @@ def build(
         ),
         strategies=STRATEGIES,
         user=user,
-        workspace=Workbench(ground, undo=undo, options=tool_options(settings)),
+        workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings)),
         environment=Environment(
             ground,
             user_file=paths.instructions_file,

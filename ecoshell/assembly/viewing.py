@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly.casting import SCRIPT, Casting
+from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
 from ecoshell.budget.caps import SCOPES, CapState
@@ -25,7 +25,7 @@ async def assemble_view(options: Options) -> Shell:
     """
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    shell = await asyncio.to_thread(build, options, settings, paths, casting=_Portraits)
+    shell = await asyncio.to_thread(build, options, settings, paths, model_factory=_Portraits)
     try:
         await shell.open(options.resume)
     except BaseException:
@@ -50,7 +50,7 @@ async def caps_of(shell: Shell, options: Options) -> tuple[CapState, ...]:
     return tuple(caps.values())
 
 
-class _Portraits(Casting):
+class _Portraits(ConfiguredModelFactory):
     """Gives every model's portrait in its place."""
 
     def introduction(self, present: str) -> str:

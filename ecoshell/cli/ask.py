@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from ecoshell.agent.person import Nobody, Person
 from ecoshell.agent.shell import Shell
+from ecoshell.agent.user_interface import NonInteractive, UserInterface
 from ecoshell.cli import piped
 from ecoshell.cli.decoding import decoded
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
@@ -102,7 +102,7 @@ class OneShot:
         """Assemble a shell and ask; raises EcoshellError when no turn could begin."""
         from ecoshell.assembly.shell import assemble  # builds everything, so it comes when everything is wanted
 
-        person: Person = self._person or Nobody()
+        person: UserInterface = self._person or NonInteractive()
         shell = await assemble(options, person)
         try:
             await shell.warm()

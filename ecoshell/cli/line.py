@@ -7,9 +7,9 @@ from contextlib import aclosing
 from typing import TextIO
 
 from ecoshell import __version__
-from ecoshell.agent.person import Nobody
 from ecoshell.agent.printing import dollars
 from ecoshell.agent.shell import Shell, Standing
+from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines
@@ -47,7 +47,7 @@ async def _chat(options: Options) -> int:
     source = _source(printer)
     talking = sys.stdin.isatty()
     person = LinePerson(source.word, printer.line) if talking else None
-    shell = await assemble(options, person or Nobody())
+    shell = await assemble(options, person or NonInteractive())
     try:
         await shell.warm()
         line_shell = LineShell(shell, source=source, printer=printer, person=person)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice, Trust
+from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, Trust
 from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.questions import Questions
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, TrustWanted

@@ -5,8 +5,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
-from ecoshell.agent.person import Approval, CostChoice, Decision, LimitChoice, Trust, enough_text, parse_arguments
 from ecoshell.agent.printing import amount, dollars
+from ecoshell.agent.user_interface import (
+    Approval,
+    CostChoice,
+    Decision,
+    LimitChoice,
+    Trust,
+    enough_text,
+    parse_arguments,
+)
 from ecoshell.budget.money import counted, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted

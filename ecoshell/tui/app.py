@@ -27,17 +27,17 @@ from ecoshell.tui.transcript.view import Transcript
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from ecoshell.agent.person import Person
     from ecoshell.agent.shell import Shell
+    from ecoshell.agent.user_interface import UserInterface
 
-Build = Callable[[Options, "Person"], Awaitable["Shell"]]
+Build = Callable[[Options, "UserInterface"], Awaitable["Shell"]]
 _GARBAGE = (50_000, 20, 50)
 """When Python looks for garbage: a long session is many small values, all of which stay."""
 _TWICE = 2.0
 """Seconds within which a second Ctrl-C quits."""
 
 
-async def build_shell(options: Options, person: "Person") -> "Shell":
+async def build_shell(options: Options, person: "UserInterface") -> "Shell":
     """The shell these options ask for, its imports made in a thread, beside the screen; raises EcoshellError."""
     assemble = await asyncio.to_thread(_import_assembly)
     return await assemble(options, person)

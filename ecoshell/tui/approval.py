@@ -11,7 +11,7 @@ from textual.events import Key
 from textual.message import Message
 from textual.widgets import Input, Static, TextArea
 
-from ecoshell.agent.person import Approval, Decision, parse_arguments
+from ecoshell.agent.user_interface import Approval, Decision, parse_arguments
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted
 from ecoshell.tui.keys import Field, act_at_once

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.style import Style
 from textual.widgets import Input, Static
 
-from ecoshell.agent.person import CostChoice, LimitChoice, Trust, enough_text
+from ecoshell.agent.user_interface import CostChoice, LimitChoice, Trust, enough_text
 from ecoshell.budget.money import Unit, counted, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import CostWanted, LimitHit, ModelOffer, TrustWanted

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import TextArea
 
-from ecoshell.agent.person import Person
+from ecoshell.agent.user_interface import UserInterface
 from ecoshell.errors import EcoshellError
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
@@ -45,7 +45,7 @@ async def _taken(options: Options, size: tuple[int, int]) -> str:
 
     shell = await assemble_view(options)
 
-    async def build(_: Options, person: Person) -> "Shell":
+    async def build(_: Options, person: UserInterface) -> "Shell":
         return shell  # it asks nobody anything
 
     own = user_paths()

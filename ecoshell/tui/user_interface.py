@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from ecoshell.tui.prompt.prompt import Prompt
 
 if TYPE_CHECKING:  # the questions are loaded when the first is asked
-    from ecoshell.agent.person import Approval, CostChoice, LimitChoice, Trust
+    from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, Trust
     from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.tui.questions import Question
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.agent.approval import Approvals, Petition
-from ecoshell.agent.person import Nobody
+from ecoshell.agent.approval import ApprovalRequest, Approvals
 from ecoshell.agent.rules import Rules
+from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.messages import Call
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
@@ -50,9 +50,9 @@ async def asked(root: Path, command: str, **rules) -> str:
     tools = {tool.document.name: tool for tool in builtin_tools(Workspace(root))}
     tool = tools["run_command"]
     given = Rules(workspace=root, allow=("run_command:git *",), **rules)
-    approvals = Approvals(given, Nobody(), granted=(), remember=lambda _: None)
+    approvals = Approvals(given, NonInteractive(), granted=(), remember=lambda _: None)
     ruling = await approvals.rule(
-        Petition(Call("run_command", {"command": command}, "c"), tool, tool.document), _ignore
+        ApprovalRequest(Call("run_command", {"command": command}, "c"), tool, tool.document), _ignore
     )
     if not ruling.refusal:
         await tool.run(ruling.call.arguments)
@@ -125,9 +125,9 @@ async def test_where_git_does_not_answer_it_is_asked_about(tmp_path):
 async def test_with_yes_a_file_that_is_executed_later_is_written_only_when_a_person_says_so(repository):
     tool = next(tool for tool in builtin_tools(Workspace(repository)) if tool.document.name == "write_file")
     approvals = Approvals(
-        Rules(yes=True, workspace=repository), Nobody(), granted=["write_file"], remember=lambda _: None
+        Rules(yes=True, workspace=repository), NonInteractive(), granted=["write_file"], remember=lambda _: None
     )
     call = Call("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}, "c")
-    refusal = (await asyncio.wait_for(approvals.rule(Petition(call, tool, tool.document), _ignore), 60)).refusal
+    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.document), _ignore), 60)).refusal
     assert "not approved" in refusal
     assert "executed later" in refusal

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import pytest
 
-from ecoshell.agent.approval import Approvals, Petition, grant
-from ecoshell.agent.person import Approval, Nobody
+from ecoshell.agent.approval import ApprovalRequest, Approvals, grant
 from ecoshell.agent.rules import Rules
+from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
 from ecoshell.tools.base import Subject
@@ -45,7 +45,7 @@ def desk(person, rules=NO_RULES, granted=()):
 
 async def ruling(approvals, call, effects, emit=lambda _: None, **known):
     tool = FunctionTool(run, effects=effects, name=call.name)
-    return await approvals.rule(Petition(call, tool, tool.document, **known), emit)
+    return await approvals.rule(ApprovalRequest(call, tool, tool.document, **known), emit)
 
 
 async def refusal(approvals, call, effects, emit=lambda _: None):
@@ -53,12 +53,12 @@ async def refusal(approvals, call, effects, emit=lambda _: None):
 
 
 async def test_reading_needs_no_approval():
-    approvals, _ = desk(Nobody())
+    approvals, _ = desk(NonInteractive())
     assert await refusal(approvals, Call("read_file", {"path": "a"}), READ) == ""
 
 
 async def test_without_a_person_what_writes_is_refused_and_the_model_is_told():
-    approvals, _ = desk(Nobody())
+    approvals, _ = desk(NonInteractive())
     seen: list[object] = []
     told = await refusal(approvals, Call("write_file", {"path": "a"}, "c1"), WRITE, seen.append)
     assert "not approved" in told
@@ -96,7 +96,7 @@ async def test_the_question_says_why_with_what_effects_and_at_what_price():
     person = Says("once")
     approvals, _ = desk(person)
     tool = FunctionTool(run, effects=RUN, name="run_command", price_nano=2_000_000)
-    await approvals.rule(Petition(LIST, tool, tool.document, "I must see what is there."), lambda _: None)
+    await approvals.rule(ApprovalRequest(LIST, tool, tool.document, "I must see what is there."), lambda _: None)
     asked = person.asked[0]
     assert (asked.rationale, asked.effects, asked.price_nano) == ("I must see what is there.", ("execute",), 2_000_000)
     assert "run a program" in asked.reason
@@ -150,7 +150,7 @@ async def test_a_preview_that_fails_leaves_the_question_without_one():
         raise RuntimeError("a defect of the tool")
 
     tool = FunctionTool(run, effects=WRITE, name="write_file", preview=broken)
-    await approvals.rule(Petition(Call("write_file", {"path": "a"}, "c1"), tool, tool.document), lambda _: None)
+    await approvals.rule(ApprovalRequest(Call("write_file", {"path": "a"}, "c1"), tool, tool.document), lambda _: None)
     assert person.asked[0].changes == ""
 
 
@@ -179,8 +179,8 @@ def test_a_grant_names_the_very_command_for_what_executes_and_the_tool_for_the_r
 
 BLOCKED = """
 import asyncio, threading
-from ecoshell.agent.approval import Approvals, Petition, Rules
-from ecoshell.agent.person import Nobody
+from ecoshell.agent.approval import Approvals, ApprovalRequest, Rules
+from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.messages import Call
 from ecoshell.tools.function import FunctionTool
 
@@ -197,8 +197,8 @@ def endless(path: str) -> str:
 
 async def main():
     tool = FunctionTool(run, effects=("write",), preview=endless)
-    approvals = Approvals(Rules(), Nobody(), granted=(), remember=print)
-    wanted = Petition(Call("run", {"path": "a"}), tool, tool.document)
+    approvals = Approvals(Rules(), NonInteractive(), granted=(), remember=print)
+    wanted = ApprovalRequest(Call("run", {"path": "a"}), tool, tool.document)
     asking = asyncio.create_task(approvals.rule(wanted, print))
     while not blocked.is_set():
         await asyncio.sleep(0.01)

@@ -5,7 +5,7 @@ import sqlite3
 
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
 from ecoshell.budget.money import Amount, amount_text
 from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.paths import user_paths

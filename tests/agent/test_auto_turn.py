@@ -10,7 +10,7 @@ import pytest
 from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.person import LimitChoice
+from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import StoreError
 from ecoshell.events import (

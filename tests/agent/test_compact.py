@@ -39,7 +39,7 @@ class Troupe:
             self.models[name] = model
         shell.deps.models.factory, shell.deps.settings.named_models = self, (*others, "no-key")
 
-    def cast(self, name):
+    def make(self, name):
         if name not in self.models:
             raise ModelMissing(f"There is no key for {name}.")
         metered = MeteredModel(self.models[name], self._deps.budget.gate, self._deps.budget.account)

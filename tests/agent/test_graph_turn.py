@@ -11,8 +11,8 @@ from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.agent.rules import Rules
+from ecoshell.agent.user_interface import Approval, LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.events import (
     Answer,

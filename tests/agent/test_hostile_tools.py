@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.guards import Runner, Scene
+from ecoshell.agent.guards import CallContext, Runner
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import CallFinished, CallStarted, to_json
 from ecoshell.messages import Call, Observation, ToolDocument
@@ -53,8 +53,8 @@ async def for_ever():
 
 async def act(tool, **limits):
     runner = Runner(Catalog([tool]), unstated=Limits(**limits))
-    scene = Scene(Way("do it"), frozenset(), lambda event: None)
-    return await runner.act(Call(tool.document.name), scene)
+    context = CallContext(Way("do it"), frozenset(), lambda event: None)
+    return await runner.execute(Call(tool.document.name), context)
 
 
 def teach(shell, *tools):
@@ -283,7 +283,7 @@ async def test_limits_that_are_no_limits_are_as_none_stated():
 LEFT_OVER = """
 import asyncio, sys, time
 sys.path[:0] = {paths!r}
-from ecoshell.agent.guards import Runner, Scene
+from ecoshell.agent.guards import Runner, CallContext
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.messages import Call
 from ecoshell.strategies.base import Path
@@ -310,10 +310,10 @@ async def main():
     tools = [FunctionTool(endless, effects=(), limits=Limits(seconds=0.05)), Foreign(stubborn)]
     runner = Runner(Catalog(tools), unstated=Limits(seconds=0.05))
     for tool in tools:
-        seen = await runner.act(Call(tool.document.name), Scene(Path("x"), frozenset(), print))
+        seen = await runner.execute(Call(tool.document.name), CallContext(Path("x"), frozenset(), print))
         print(seen.ok, flush=True)
     # and one that is under way when the program ends
-    asyncio.create_task(runner.act(Call("foreign"), Scene(Path("x"), frozenset(), print)))
+    asyncio.create_task(runner.execute(Call("foreign"), CallContext(Path("x"), frozenset(), print)))
     await asyncio.sleep(0)
 
 asyncio.run(main())

@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, of, say, turn
 
 from ecoshell import secrecy
-from ecoshell.agent.person import Approval, Nobody
+from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.events import ApprovalWanted, CallFinished, TextArrived
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import MARK
@@ -73,7 +73,7 @@ async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):
 async def test_what_a_person_is_asked_about_shows_no_key_and_is_asked_once(play, home):
     asked = []
 
-    class Approves(Nobody):
+    class Approves(NonInteractive):
         async def approve(self, wanted):
             asked.append(wanted)
             return Approval("once")

@@ -10,7 +10,7 @@ import pytest
 from agent_play import counts, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.person import Approval, LimitChoice
+from ecoshell.agent.user_interface import Approval, LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.money import Amount
 from ecoshell.errors import UsageError

@@ -202,14 +202,14 @@ async def test_a_model_that_cannot_be_had_leaves_the_roles_as_they_were_and_is_n
 @pytest.mark.parametrize("typed", ["/mode umi", "/role caller -"])
 async def test_no_question_is_asked_while_those_who_think_are_changing(cast, monkeypatch, typed):
     async with cast(session=[say("3")], registration="all") as shell:
-        begun, go_on, make = threading.Event(), threading.Event(), shell.deps.models.factory.cast
+        begun, go_on, make = threading.Event(), threading.Event(), shell.deps.models.factory.make
 
         def slow(*given, **named):
             begun.set()
             assert go_on.wait(60)
             return make(*given, **named)
 
-        monkeypatch.setattr(shell.deps.models.factory, "cast", slow)
+        monkeypatch.setattr(shell.deps.models.factory, "make", slow)
         changing = asyncio.create_task(shell.command(typed))
         assert await asyncio.to_thread(begun.wait, 20)
         with pytest.raises(UsageError, match="under way"):
@@ -286,7 +286,7 @@ async def test_one_cap_stands_over_models_of_different_prices(cast, budget):
 
 
 async def test_a_call_is_asked_about_and_estimated_at_the_price_of_the_model_it_goes_to(cast, monkeypatch):
-    from ecoshell.agent.person import CostChoice
+    from ecoshell.agent.user_interface import CostChoice
 
     class Sparing:
         async def at_cost(self, wanted):
@@ -320,7 +320,7 @@ async def test_a_context_that_is_too_small_in_one_role_is_named_with_it(cast):
 
 
 async def test_another_model_that_is_chosen_at_a_limit_plays_every_role_from_then_on(cast, tmp_path):
-    from ecoshell.agent.person import LimitChoice
+    from ecoshell.agent.user_interface import LimitChoice
 
     other = script_at(tmp_path, "other", ENOUGH, say("3"))
 

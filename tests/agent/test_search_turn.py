@@ -7,8 +7,8 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.person import Approval, LimitChoice
 from ecoshell.agent.rules import Rules
+from ecoshell.agent.user_interface import Approval, LimitChoice
 from ecoshell.budget.money import parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import (

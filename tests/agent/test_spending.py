@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from agent_play import finish, of, register, say, turn
 
-from ecoshell.agent.mode import Outlook, with_room
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice, enough_text
-from ecoshell.assembly.live import take_up
+from ecoshell.agent.mode import CostBound, with_room
+from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, enough_text
+from ecoshell.assembly.live import apply
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.events import (
@@ -281,13 +281,13 @@ async def test_without_a_price_the_estimate_is_unknown(play):
 
 def test_a_cap_in_dollars_has_no_room_for_what_nobody_can_price():
     cap = CapState("day", "usd", 10**9, 0, 0)
-    assert not with_room([cap], None, Outlook(None, 10))
-    assert with_room([replace(cap, unit="tokens")], None, Outlook(None, 10))
+    assert not with_room([cap], None, CostBound(None, 10))
+    assert with_room([replace(cap, unit="tokens")], None, CostBound(None, 10))
 
 
 async def test_the_threshold_can_be_changed_while_the_shell_runs(play, ask_above):
     person = Chooses()
     async with play([finish("ok")], price=PRICE, person=person) as shell:
-        assert await take_up(shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options())
+        assert await apply(shell, Settings(budget={"ask_above": "off"}), ("budget", "ask_above"), Options())
         events = await turn(shell)
     assert (events[-1].status, person.asked) == ("answered", [])

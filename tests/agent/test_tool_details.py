@@ -35,10 +35,15 @@ def test_since_when_a_tool_is_registered_is_read_from_the_events(events, since):
 
 async def test_a_tool_nobody_registered_is_known_by_name(play):
     async with play([finish("x")]) as shell:
-        dossier = await shell.dossier("read_file")
-    assert (dossier.document.name, dossier.by, dossier.since, dossier.why) == ("read_file", "", None, "")
-    assert dossier.effects == ("read",)
-    assert dossier.tokens > 10
+        tool_details = await shell.tool_details("read_file")
+    assert (tool_details.document.name, tool_details.by, tool_details.since, tool_details.why) == (
+        "read_file",
+        "",
+        None,
+        "",
+    )
+    assert tool_details.effects == ("read",)
+    assert tool_details.tokens > 10
 
 
 async def test_a_tool_the_agent_registered_tells_when_and_why(play):
@@ -46,19 +51,19 @@ async def test_a_tool_the_agent_registered_tells_when_and_why(play):
     lines = [register("count_text"), say("", "count_text", path="notes.txt"), finish("Three.")]
     async with play(lines, registration="names") as shell:
         await turn(shell)
-        dossier = await shell.dossier("count_text")
-    assert dossier.by == "agent"
-    assert (dossier.since.turn, dossier.since.step) == (1, 1)
-    assert before < dossier.since.at < time.time() + 1
-    assert "count_text" in dossier.why
+        tool_details = await shell.tool_details("count_text")
+    assert tool_details.by == "agent"
+    assert (tool_details.since.turn, tool_details.since.step) == (1, 1)
+    assert before < tool_details.since.at < time.time() + 1
+    assert "count_text" in tool_details.why
 
 
 async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
     async with play([finish("x")]) as shell:
         await shell.command("/register read_file")
-        by_hand = await shell.dossier("read_file")
+        by_hand = await shell.tool_details("read_file")
         await shell.command("/unregister read_file")
-        taken_out = await shell.dossier("read_file")
+        taken_out = await shell.tool_details("read_file")
     assert (by_hand.by, by_hand.since.turn) == ("user", 0)
     assert (taken_out.by, taken_out.since) == ("", None)
 
@@ -66,4 +71,4 @@ async def test_a_tool_registered_by_hand_says_so_until_it_is_taken_out(play):
 async def test_an_unknown_tool_has_none(play):
     async with play([finish("x")]) as shell:
         with pytest.raises(UsageError, match="no tool called 'red_file'"):
-            await shell.dossier("red_file")
+            await shell.tool_details("red_file")

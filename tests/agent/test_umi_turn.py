@@ -6,7 +6,7 @@ import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
-from ecoshell.agent.person import LimitChoice
+from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import UsageError
 from ecoshell.events import (

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 from model_servers import LLAMA_SERVER, LM_STUDIO, OLLAMA, VLLM, ModelServer, model_server
 
-from ecoshell.assembly.live import take_up
+from ecoshell.assembly.live import apply
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
 from ecoshell.options import Options
@@ -77,7 +77,7 @@ async def test_once_the_setting_is_off_no_server_is_asked_in_this_run(servers, s
         user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
         user_paths().settings_file.write_text("[local]\nask_servers = false\n")
         settings = load_settings(user_paths().settings_file, {}).settings
-        assert await take_up(shell, settings, ("local", "ask_servers"), Options())
+        assert await apply(shell, settings, ("local", "ask_servers"), Options())
         assert [row for row in await shell.models() if row.kind == "server"] == []
         assert "ollama_chat" not in await shell.introduction()
         await shell.command("/model ollama_chat/another")

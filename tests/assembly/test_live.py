@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ecoshell.agent.approval import Petition
-from ecoshell.assembly.live import AT_ONCE, take_up
+from ecoshell.agent.approval import ApprovalRequest
+from ecoshell.assembly.live import AT_ONCE, apply
 from ecoshell.assembly.parts import roles_of, rules_of
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
@@ -43,7 +43,7 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
     )
     agent = (("agent", name) for name in ("max_steps", "registration", "strategy", "mode"))
     for key in (("budget", "session"), ("budget", "ask_above"), *agent):
-        assert await take_up(shell, settings, key, Options())
+        assert await apply(shell, settings, key, Options())
     assert [(cap.scope, cap.limit) for cap in await shell.caps()] == [("session", 250_000_000)]
     assert (shell.deps.settings.max_steps, shell.deps.settings.registration, shell.deps.settings.ask_above_nano) == (
         3,
@@ -54,32 +54,32 @@ async def test_caps_steps_and_the_way_of_registering_hold_at_once(shell) -> None
 
 
 async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> None:
-    await take_up(shell, Settings.model_validate({"budget": {"session": "0.25"}}), ("budget", "session"), Options())
-    assert not await take_up(shell, Settings(), ("budget", "session"), Options())
+    await apply(shell, Settings.model_validate({"budget": {"session": "0.25"}}), ("budget", "session"), Options())
+    assert not await apply(shell, Settings(), ("budget", "session"), Options())
     assert len(await shell.caps()) == 1
 
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
     assert rules_of(settings, Options()).judge(READ, shell.deps.catalog.tool("read_file")).verdict == "deny"
-    assert await take_up(shell, settings, ("approval", "deny"), Options())
+    assert await apply(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
-    petition = Petition(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.document("read_file"))
-    ruling = await shell.deps.approvals.rule(petition, events.append)
+    request = ApprovalRequest(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.document("read_file"))
+    ruling = await shell.deps.approvals.rule(request, events.append)
     assert "a rule in the settings forbids it" in ruling.refusal
 
 
 async def test_another_model_is_gone_on_with_and_one_that_cannot_be_had_leaves_the_old_one(shell, tmp_path) -> None:
     other = f"script:{tmp_path / 'other.jsonl'}"
-    assert await take_up(shell, Settings(model=other), ("model",), Options())
+    assert await apply(shell, Settings(model=other), ("model",), Options())
     assert shell.deps.models.name == other
     with pytest.raises(ModelMissing):
-        await take_up(shell, Settings(model="script:/nonexistent.jsonl"), ("model",), Options())
+        await apply(shell, Settings(model="script:/nonexistent.jsonl"), ("model",), Options())
     assert shell.deps.models.name == other
 
 
 async def test_what_is_built_in_at_the_start_is_not_taken_up(shell) -> None:
-    assert not await take_up(shell, Settings(), ("local", "context"), Options())
+    assert not await apply(shell, Settings(), ("local", "context"), Options())
 
 
 async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_keep_what_was_chosen(shell, tmp_path):
@@ -89,9 +89,9 @@ async def test_a_roles_model_and_another_preset_hold_at_once_and_other_roles_kee
     await shell.command(f"/role planner {mine}")
     umi = {"caller": other, "preset": "frugal", "presets": {"frugal": {"summarizer": mine}}}
     settings = Settings.model_validate({"modes": {"umi": umi}})
-    assert await take_up(shell, settings, ("modes", "umi", "caller"), Options())
+    assert await apply(shell, settings, ("modes", "umi", "caller"), Options())
     assert shell.deps.models.roles == RoleModels(planner=mine, caller=other)
-    assert await take_up(shell, settings, ("modes", "umi", "preset"), Options())
+    assert await apply(shell, settings, ("modes", "umi", "preset"), Options())
     assert shell.deps.models.roles == RoleModels(caller=other, summarizer=mine)
     assert shell.deps.models.current.players["summarizer"].traits.name == mine
     assert shell.deps.settings.presets == {"frugal": RoleModels(summarizer=mine)}

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from ecoshell.agent.person import Nobody
+from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.cli import piped
 from ecoshell.cli.ask import AnswerOnly, JsonLines, OneShot, read_question, run
 from ecoshell.cli.outcome import Outcome
@@ -41,7 +41,7 @@ class PlayedShell:
     """Plays prepared events."""
 
     session = "abc123"
-    person = Nobody()
+    person = NonInteractive()
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events

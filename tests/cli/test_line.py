@@ -12,8 +12,8 @@ from command_play import Command
 from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 
 from ecoshell.agent.commands import Printed
-from ecoshell.agent.person import LimitChoice
 from ecoshell.agent.shell import Standing, ToolRow
+from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.budget.caps import CapState
 from ecoshell.budget.money import NANO
 from ecoshell.cli.interrupts import Interrupted

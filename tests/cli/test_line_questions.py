@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
 from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.person import LinePerson
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from textual.pilot import Pilot
 
 from ecoshell.agent.commands import Completion, Printed
-from ecoshell.agent.person import Person
-from ecoshell.agent.shell import Archive, Dossier, Standing, ToolRow
+from ecoshell.agent.shell import Archive, Standing, ToolDetails, ToolRow
+from ecoshell.agent.user_interface import UserInterface
 from ecoshell.budget.caps import CapState
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
@@ -91,14 +91,14 @@ class FakeShell:
     events: Sequence[Event] = COUNTING
     earlier: Sequence[Event] = ()
     state: Standing = STANDING
-    person: Person | None = None
+    person: UserInterface | None = None
     asked: list[str] = field(default_factory=list)
     attached: list[tuple[Attachment, ...]] = field(default_factory=list)
     names: Sequence[str] = ()
     """What can be mentioned."""
     known: Sequence[ModelRow] = ()
     """Models one could go on with."""
-    dossiers: Mapping[str, Dossier] = field(default_factory=dict)
+    all_details: Mapping[str, ToolDetails] = field(default_factory=dict)
     archive: Archive | None = None
     commands: list[str] = field(default_factory=list)
     decisions: list[object] = field(default_factory=list)
@@ -176,8 +176,8 @@ class FakeShell:
     async def models(self) -> list[ModelRow]:
         return list(self.known)
 
-    async def dossier(self, name: str) -> Dossier:
-        return self.dossiers[name]
+    async def tool_details(self, name: str) -> ToolDetails:
+        return self.all_details[name]
 
     async def files(self) -> list[str]:
         return list(self.names)

@@ -10,7 +10,7 @@ from textual.widgets import Input, TextArea
 from themed_host import Host
 from tui_play import FakeShell
 
-from ecoshell.agent.person import Person
+from ecoshell.agent.user_interface import UserInterface
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.app import ChatApp
@@ -33,7 +33,7 @@ def make_app(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cha
     monkeypatch.setattr("ecoshell.tui.prompt.bar.monotonic", lambda: 0.0)
 
     def make(shell: FakeShell, *, gate: asyncio.Event | None = None, **options: object) -> ChatApp:
-        async def build(_: Options, person: Person) -> FakeShell:
+        async def build(_: Options, person: UserInterface) -> FakeShell:
             if gate is not None:
                 await gate.wait()
             shell.person = person

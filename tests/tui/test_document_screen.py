@@ -7,7 +7,7 @@ import pytest
 from picker_play import Stage
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell import Dossier, Since
+from ecoshell.agent.shell import Since, ToolDetails
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.screens.document import DocumentScreen
@@ -26,14 +26,14 @@ DOCUMENT = ToolDocument(
         "required": ["path"],
     },
 )
-KNOWN = Dossier(DOCUMENT, ("read",), 0, 120, True, "", None, "")
+KNOWN = ToolDetails(DOCUMENT, ("read",), 0, 120, True, "", None, "")
 REGISTERED = replace(
     KNOWN, by="agent", since=Since(AT, 3, 2), why="read_file, used with a chance of 40%: name only", exact=False
 )
 
 
-def stage(dossier: Dossier = KNOWN) -> Stage:
-    return Stage(DocumentScreen(FakeShell(dossiers={"read_file": dossier}), "read_file"))
+def stage(tool_details: ToolDetails = KNOWN) -> Stage:
+    return Stage(DocumentScreen(FakeShell(all_details={"read_file": tool_details}), "read_file"))
 
 
 async def test_it_tells_what_the_tool_is_for_its_arguments_and_what_it_takes():
@@ -71,12 +71,12 @@ async def test_a_tool_of_a_server_that_costs_something_says_so():
 
 
 @pytest.mark.parametrize(
-    ("dossier", "key", "wrong", "line"),
+    ("tool_details", "key", "wrong", "line"),
     [(KNOWN, "r", "u", "/register read_file"), (REGISTERED, "u", "r", "/unregister read_file")],
     ids=["known", "registered"],
 )
-async def test_only_the_key_that_applies_gives_back_its_command(dossier, key, wrong, line):
-    app = stage(dossier)
+async def test_only_the_key_that_applies_gives_back_its_command(tool_details, key, wrong, line):
+    app = stage(tool_details)
     async with app.run_test(size=(80, 24)) as pilot:
         await eventually(pilot, lambda: "Read a file" in app.text)
         await pilot.press(wrong)
@@ -101,7 +101,7 @@ async def test_the_schema_is_unfolded_and_folded_by_key():
 
 async def test_an_unknown_tool_says_so_and_offers_nothing():
     class NoSuchTool(FakeShell):
-        async def dossier(self, name):
+        async def tool_details(self, name):
             raise UsageError("There is no tool called 'x'.", fix="Did you mean read_file?")
 
     app = Stage(DocumentScreen(NoSuchTool(), "x"))

@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Input
 from tui_play import STANDING, FakeShell, eventually
 
-from ecoshell.agent.shell import Dossier, SessionRow, Since
+from ecoshell.agent.shell import SessionRow, Since, ToolDetails
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.messages import ToolDocument
 from ecoshell.models.base import HERE, ModelRow
@@ -61,7 +61,7 @@ SESSIONS = [
     )
     for number, title in enumerate(TITLES)
 ]
-DOSSIER = Dossier(
+DOSSIER = ToolDetails(
     ToolDocument(
         "read_file",
         "Read a text file of the workspace.",
@@ -168,12 +168,12 @@ def test_a_session_being_exported(snap_compare):
 
 
 def test_a_document(snap_compare):
-    stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
+    stage = Stage(DocumentScreen(FakeShell(all_details={"read_file": DOSSIER}), "read_file"))
     assert snap_compare(stage, terminal_size=WIDE, run_before=after(text="turn 3, step 2"))
 
 
 def test_a_document_with_its_schema(snap_compare):
-    stage = Stage(DocumentScreen(FakeShell(dossiers={"read_file": DOSSIER}), "read_file"))
+    stage = Stage(DocumentScreen(FakeShell(all_details={"read_file": DOSSIER}), "read_file"))
 
     async def unfolded(pilot) -> None:
         await after("s", text='"required"')(pilot)

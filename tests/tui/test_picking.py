@@ -7,7 +7,7 @@ from picker_play import here
 from textual.command import CommandList, CommandPalette
 from tui_play import FakeShell, eventually
 
-from ecoshell.agent.shell import Dossier
+from ecoshell.agent.shell import ToolDetails
 from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.messages import ToolDocument
 from ecoshell.models.base import HERE, ModelRow
@@ -22,7 +22,7 @@ MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),
     ModelRow("local:tiny.gguf", HERE, True, 8192, None, ZERO_PRICE),
 )
-READ_FILE = Dossier(ToolDocument("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
+READ_FILE = ToolDetails(ToolDocument("read_file", "Reads a file.", {}), ("read",), 0, 120, True, "", None, "")
 
 
 class NoSessions:
@@ -32,7 +32,7 @@ class NoSessions:
 
 @pytest.fixture
 def shell() -> FakeShell:
-    return FakeShell(known=MODELS, archive=NoSessions(), dossiers={"read_file": READ_FILE})
+    return FakeShell(known=MODELS, archive=NoSessions(), all_details={"read_file": READ_FILE})
 
 
 async def opened(pilot, app, kind) -> None:

@@ -17,7 +17,7 @@ from plan_play import (
 from side_play import READY, SideApp
 from tui_play import FINISHED, STANDING, STARTED, FakeShell, eventually
 
-from ecoshell.agent.shell import Dossier
+from ecoshell.agent.shell import ToolDetails
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.screens.document import DocumentScreen
@@ -210,7 +210,7 @@ async def test_enter_shows_the_arithmetic_above_the_tools_document(make_app):
     document = ToolDocument("count_text", "Counts words.", {})
     shell = FakeShell(
         state=replace(STANDING, planned=BLACKLISTED),
-        dossiers={"count_text": Dossier(document, ("read",), 0, 120, True, "", None, "")},
+        all_details={"count_text": ToolDetails(document, ("read",), 0, 120, True, "", None, "")},
         printed={"/plan why count_text": "value  0.91 = (Σ w·helpful \x1b[31m4.10 + 0.1)"},
     )
     app = make_app(shell)

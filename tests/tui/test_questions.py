@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Input, TextArea
 from tui_play import eventually
 
-from ecoshell.agent.person import Approval, CostChoice, LimitChoice
+from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
 from ecoshell.tui.approval import ArgumentsEditor
 from ecoshell.tui.keys import Field
 from ecoshell.tui.questions import Choices, Question

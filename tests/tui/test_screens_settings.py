@@ -156,7 +156,7 @@ async def test_a_model_is_named_and_given_a_price(host: Host, written: Paths) ->
 async def test_what_runs_takes_up_what_it_can(host: Host, written: Paths) -> None:
     taken: list[tuple[str, ...]] = []
 
-    async def take_up(settings: Settings, key: tuple[str, ...]) -> bool:
+    async def apply(settings: Settings, key: tuple[str, ...]) -> bool:
         taken.append(key)
         if settings.model == "nowhere":
             raise ModelMissing("There is no model nowhere.")
@@ -164,7 +164,7 @@ async def test_what_runs_takes_up_what_it_can(host: Host, written: Paths) -> Non
 
     keys = frozenset({("agent", "max_steps"), ("model",)})
     async with host.run_test(size=(120, 36)) as pilot:
-        await opened(pilot, written, Running(keys, take_up))
+        await opened(pilot, written, Running(keys, apply))
         await find(pilot, "agent.max_steps")
         assert says(pilot, "holds at once")
         await pilot.press("enter", "backspace", "7", "enter")

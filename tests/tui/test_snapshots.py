@@ -6,7 +6,7 @@ import pytest
 from plan_play import BLACKLISTED, FOLLOWED, PLANNED
 from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
 
-from ecoshell.agent.shell import Dossier
+from ecoshell.agent.shell import ToolDetails
 from ecoshell.events import CallMarked, ErrorHappened
 from ecoshell.messages import ToolDocument
 from ecoshell.tui.questions import Question
@@ -72,10 +72,10 @@ def test_a_result_that_was_marked(snap_compare, make_app):
 
 def test_why_a_tool_is_planned(snap_compare, make_app):
     document = ToolDocument("count_text", "Counts words.", {"properties": {"path": {"type": "string"}}})
-    known = Dossier(document, ("read",), 0, 142, True, "agent", None, "")
+    known = ToolDetails(document, ("read",), 0, 142, True, "agent", None, "")
     why = "count_text: forbidden (quota)\nvalue  0.91 = (Σ w·helpful 4.10 + 0.1) / (Σ w 3.62 + 1.0), from 5 uses"
     printed = {"/plan why count_text": why}
-    shell = FakeShell(earlier=FOLLOWED, state=FOLLOWED_STANDING, dossiers={"count_text": known}, printed=printed)
+    shell = FakeShell(earlier=FOLLOWED, state=FOLLOWED_STANDING, all_details={"count_text": known}, printed=printed)
 
     async def before(pilot) -> None:
         await until("f3", "enter")(pilot)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from ecoshell.agent.context import Frame
+from ecoshell.agent.context import TurnContext
 from ecoshell.agent.graph.running import Finished, Run, Spending
-from ecoshell.agent.guards import Source
+from ecoshell.agent.guards import ToolExecutor
 from ecoshell.agent.mode import DraftTask, Mode, View
 from ecoshell.agent.planning import Estimate
 from ecoshell.agent.turn_plan import TurnPlan
@@ -30,14 +30,14 @@ _HELD_NODES = 8
 class ParallelPlan:
     """Fulfils a strategy's wishes for a plan whose branches run side by side. One turn has one."""
 
-    def __init__(self, frame: Frame, *, source: Source, emit: Emit) -> None:
-        self._frame = frame
-        self._source = source
+    def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit) -> None:
+        self._turn_context = turn_context
+        self._executor = executor
         self._emit = emit
         self._written = ""
         """The plan that was written last, whether it can be run or not."""
         self._plan: GraphPlan | None = None
-        self._finished = Finished(frame.catalog)
+        self._finished = Finished(turn_context.catalog)
         self._drafting = Spending(emit)
 
     async def draft(self, mode: Mode, view: View, want: Draft) -> Thought | Drafted:
@@ -47,8 +47,8 @@ class ParallelPlan:
             fault=want.fault,
             unfinished=want.unfinished,
             finished=tuple(self._finished.steps),
-            costs=self._frame.costs,
-            grammar=partial(_grammar, view, self._frame),
+            costs=self._turn_context.costs,
+            grammar=partial(_grammar, view, self._turn_context),
         )
         if not want.fault:
             self._drafting = Spending(self._emit)
@@ -57,7 +57,7 @@ class ParallelPlan:
             return written
         self._written = written
         try:
-            plan = self._plan = await asyncio.to_thread(_read, written, view, self._frame)
+            plan = self._plan = await asyncio.to_thread(_read, written, view, self._turn_context)
         except PlanFault as fault:
             again = " a second time, so it goes on step by step" if want.fault else ""
             self._emit(Notice(f"The plan cannot be run{again}. {fault}"))
@@ -73,9 +73,9 @@ class ParallelPlan:
         new = len(self._plan.nodes) - len(self._finished.steps)
         run = Run(
             self._plan,
-            frame=self._frame,
+            turn_context=self._turn_context,
             mode=mode,
-            source=self._source,
+            executor=self._executor,
             emit=self._emit,
             finished=self._finished,
         )
@@ -83,9 +83,9 @@ class ParallelPlan:
 
     def _planned(self, plan: GraphPlan, *, repaired: bool) -> GraphPlanned:
         """The plan as the event that tells of it, with the price and time it is expected to take; may block."""
-        frame, kept, nodes = self._frame, self._finished.steps, list[GraphNode]()
+        turn_context, kept, nodes = self._turn_context, self._finished.steps, list[GraphNode]()
         for node in plan.nodes:
-            kinds, estimate = signature(frame.catalog.document(node.tool)), frame.plan.expected(node.tool)
+            kinds, estimate = signature(turn_context.catalog.document(node.tool)), turn_context.plan.expected(node.tool)
             takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
             price, seconds = (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
             nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, price, seconds))
@@ -105,37 +105,43 @@ class ParallelPlan:
         )
 
 
-def _read(written: str, view: View, frame: Frame) -> GraphPlan:
+def _read(written: str, view: View, turn_context: TurnContext) -> GraphPlan:
     """The plan in a text, around which there may be prose; raises PlanFault, which names line, column and node.
 
     It may name what the view knows and the turn's plan allows.
     """
-    tools = _tools(view, frame)
-    found = find_plan(written, {*tools, *META_TOOLS, *frame.plan.forbidden})
+    tools = _tools(view, turn_context)
+    found = find_plan(written, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
     for at, node in enumerate(found.plan.nodes):
         meta = node.tool in META_TOOLS
-        if said := f"{node.tool} is no part of a plan; tools alone are." if meta else frame.plan.refusal(node.tool):
+        if (
+            said := f"{node.tool} is no part of a plan; tools alone are."
+            if meta
+            else turn_context.plan.refusal(node.tool)
+        ):
             raise found.placed(PlanFault(f"{shown(node.label)}: {said}", node=node.label, spot=(at, ITSELF)))
     validate(found.plan, Problem(tools), found)
     return found.plan
 
 
-def _grammar(view: View, frame: Frame) -> str:
+def _grammar(view: View, turn_context: TurnContext) -> str:
     """The grammar of the plans that can be run, for models that can be held to it; empty where there is none.
 
     May take a second.
     """
-    allowed = {name: kinds for name, kinds in _tools(view, frame).items() if name not in frame.plan.forbidden}
+    allowed = {
+        name: kinds for name, kinds in _tools(view, turn_context).items() if name not in turn_context.plan.forbidden
+    }
     try:
         return plan_grammar(Problem(allowed, max_nodes=_HELD_NODES))
     except PlanFault:
         return ""
 
 
-def _tools(view: View, frame: Frame) -> dict[str, Signature]:
+def _tools(view: View, turn_context: TurnContext) -> dict[str, Signature]:
     """What a plan may name, with the kinds it takes and gives."""
     names = dict.fromkeys((*view.usable, *(document.name for document in view.registered)))
-    return {name: signature(frame.catalog.document(name)) for name in names if name in frame.catalog}
+    return {name: signature(turn_context.catalog.document(name)) for name in names if name in turn_context.catalog}
 
 
 def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ecoshell.agent.context import Frame
+from ecoshell.agent.context import TurnContext
 from ecoshell.agent.graph.arguments import direct_call
-from ecoshell.agent.guards import Scene, Source, unwrap
+from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
 from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.mode import FillTask, Mode
 from ecoshell.budget.sharing import sharing
@@ -150,9 +150,9 @@ class Run:
         self,
         plan: GraphPlan,
         *,
-        frame: Frame,
+        turn_context: TurnContext,
         mode: Mode,
-        source: Source,
+        executor: ToolExecutor,
         emit: Emit,
         finished: Finished,
     ) -> None:
@@ -161,9 +161,9 @@ class Run:
         self._plan = plan
         self._text = render(plan, "text")
         self._kept = finished.steps
-        self._frame = frame
+        self._turn_context = turn_context
         self._mode = mode
-        self._source = source
+        self._executor = executor
         self._emit = emit
         self._steps: dict[str, Step] = {}
         """What was done, by the labels of the nodes, failures included."""
@@ -185,7 +185,7 @@ class Run:
         self._base = path.then(*registrations)
         for step in path.found:
             self._calls[step.call.subject].append(step.call)
-        nodes, catalog = self._plan.nodes, self._frame.catalog
+        nodes, catalog = self._plan.nodes, self._turn_context.catalog
         lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
         with sharing():
             ran = await run_graph(self._plan, self._node, parallel=PARALLEL, ordered=lasting, watch=self._changed)
@@ -195,12 +195,12 @@ class Run:
 
     async def _register(self, path: Path, number: int) -> list[Step]:
         """Register what the plan uses and the path has not; a plan says so by naming a tool, so no model is asked."""
-        registered = self._frame.registered(path)
+        registered = self._turn_context.registered(path)
         tools = dict.fromkeys(node.tool for node in self._plan.nodes if node.label not in self._kept)
         steps: list[Step] = []
         for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
             call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{number}r{at}")
-            seen = await self._source.act(call, Scene(path.then(*steps), frozenset(registered), self._emit))
+            seen = await self._executor.execute(call, CallContext(path.then(*steps), frozenset(registered), self._emit))
             steps.append(Step("", call, seen))
         return steps
 
@@ -208,10 +208,10 @@ class Run:
         """Make one node's call, or take over what it came to before; raises NodeFailed."""
         if node.label in self._kept:
             return self._kept[node.label]
-        if node.tool not in self._frame.registered(self._base):
+        if node.tool not in self._turn_context.registered(self._base):
             raise NodeFailed(f"{node.tool} is not registered")
         async with self._use(node.tool):
-            refusal = self._frame.plan.refusal(node.tool)
+            refusal = self._turn_context.plan.refusal(node.tool)
             if refusal:  # before anybody is paid for making out a call that the guards would refuse
                 raise NodeFailed(refusal)
             path = self._base.then(*self._before(node))
@@ -224,7 +224,7 @@ class Run:
         some by its end."""
 
         def has_room() -> bool:
-            allowed, under_way = self._frame.plan.allows(tool), self._under_way[tool]
+            allowed, under_way = self._turn_context.plan.allows(tool), self._under_way[tool]
             return allowed is None or not under_way or under_way < allowed
 
         async with self._use_ended:
@@ -248,7 +248,7 @@ class Run:
     async def _call(self, node: Node, given: Mapping[str, Step], path: Path) -> Call:
         """The node's call: as the results before it give it, else as the mode fills it in."""
         results = tuple(given[label] for label in node.after if label in given)
-        call = direct_call(self._frame.catalog.document(node.tool), results)
+        call = direct_call(self._turn_context.catalog.document(node.tool), results)
         if call is None:
             async with self._filling[node.tool]:
                 call = await self._filled(node, results, path)
@@ -260,7 +260,7 @@ class Run:
         alike = [one.label for one in self._plan.nodes if (one.tool, one.after) == (node.tool, node.after)]
         task = FillTask(
             label=node.label,
-            document=self._frame.catalog.document(node.tool),
+            document=self._turn_context.catalog.document(node.tool),
             plan=self._text,
             given=given,
             use=alike.index(node.label) + 1,
@@ -268,7 +268,7 @@ class Run:
             calls=tuple(self._calls[node.tool]),
         )
         try:
-            return await self._mode.fill(self._frame.view(path), task, self._spent[node.label].emit)
+            return await self._mode.fill(self._turn_context.view(path), task, self._spent[node.label].emit)
         except (BudgetError, ModelError) as failure:
             raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
 
@@ -285,9 +285,9 @@ class Run:
     async def _act(self, node: Node, call: Call, path: Path) -> Step:
         """Send the call through the guards; raises NodeFailed for what comes to nothing."""
         spent = self._spent[node.label]
-        scene = Scene(
+        context = CallContext(
             path,
-            frozenset(self._frame.registered(self._base)),
+            frozenset(self._turn_context.registered(self._base)),
             self._emit,
             rationale=f"It is {node.label} in the plan {self._text}",
             node=True,
@@ -295,13 +295,13 @@ class Run:
             thought=replace(self._share, seconds=0.0) + spent.thought,
         )
         try:
-            seen = await self._source.act(call, scene)
+            seen = await self._executor.execute(call, context)
         finally:
-            spent.tool_nano = scene.bill.spent_nano
+            spent.tool_nano = context.bill.spent_nano
         step = self._steps[node.label] = Step("", call, seen)
         if not seen.ok:
             raise NodeFailed(visible_line(seen.text)[:_REASON])
-        self._finished.add(node, step, scene.bill.made or call)
+        self._finished.add(node, step, context.bill.made or call)
         return step
 
     def _changed(self, run: NodeRun) -> None:

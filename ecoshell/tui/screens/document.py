@@ -18,7 +18,7 @@ from ecoshell.tui.text import money
 from ecoshell.untrusted import visible, visible_line
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Dossier, Shell
+    from ecoshell.agent.shell import Shell, ToolDetails
 
 _QUIET = "$foreground-muted"
 _BY = {"agent": "by the agent", "user": "by you", "upfront": "from the start of a turn"}
@@ -56,7 +56,7 @@ class DocumentScreen(Overlay):
         self._planned = planned
         self._shell = shell
         self._tool = tool
-        self._dossier: Dossier | None = None
+        self._tool_details: ToolDetails | None = None
 
     def compose(self) -> ComposeResult:
         """The document, and the keys."""
@@ -79,10 +79,10 @@ class DocumentScreen(Overlay):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register what is not registered, and the other way round."""
-        if action in ("register", "unregister", "schema") and self._dossier is None:
+        if action in ("register", "unregister", "schema") and self._tool_details is None:
             return False
         if action in ("register", "unregister"):
-            return bool(self._dossier and self._dossier.by) == (action == "unregister")
+            return bool(self._tool_details and self._tool_details.by) == (action == "unregister")
         return True
 
     def action_register(self) -> None:
@@ -109,38 +109,40 @@ class DocumentScreen(Overlay):
     async def _read(self) -> None:
         about = self.query_one("#about", Static)
         try:
-            dossier = await self._shell.dossier(self._tool)
+            tool_details = await self._shell.tool_details(self._tool)
         except EcoshellError as error:
             about.update(visible(str(error)))
             return
-        self._dossier = dossier
-        about.update(Content("\n").join(_about(dossier)))
-        self.query_one("#arguments", Static).update(Content("\n").join(_arguments(dossier.document)))
-        schema = json.dumps(dict(dossier.document.parameters), indent=2, ensure_ascii=False)
+        self._tool_details = tool_details
+        about.update(Content("\n").join(_about(tool_details)))
+        self.query_one("#arguments", Static).update(Content("\n").join(_arguments(tool_details.document)))
+        schema = json.dumps(dict(tool_details.document.parameters), indent=2, ensure_ascii=False)
         self.query_one("#schema", Static).update(f"JSON schema\n{visible(schema)}")
         self.refresh_bindings()
 
 
-def _about(dossier: "Dossier") -> Iterator[Content]:
-    document = dossier.document
+def _about(tool_details: "ToolDetails") -> Iterator[Content]:
+    document = tool_details.document
     yield Content(visible(document.description))
     yield Content("")
-    yield Content.assemble(("● " if dossier.by else "○ ", "$success" if dossier.by else _QUIET), _standing(dossier))
-    size = f"{'' if dossier.exact else '≈ '}{dossier.tokens:,} tokens while it is registered"
-    cost = f"{money(dossier.price_nano)} a use" if dossier.price_nano else "costs nothing to use"
+    yield Content.assemble(
+        ("● " if tool_details.by else "○ ", "$success" if tool_details.by else _QUIET), _standing(tool_details)
+    )
+    size = f"{'' if tool_details.exact else '≈ '}{tool_details.tokens:,} tokens while it is registered"
+    cost = f"{money(tool_details.price_nano)} a use" if tool_details.price_nano else "costs nothing to use"
     yield Content(f"{size} · {cost}")
     source = f"from the server {visible_line(document.server)}" if document.server else "comes with ecoshell"
-    effects = ", ".join(_MAY[effect] for effect in dossier.effects)
+    effects = ", ".join(_MAY[effect] for effect in tool_details.effects)
     yield Content(f"{source} · {f'may {effects}' if effects else 'does nothing but answer'}")
-    if dossier.why:
-        yield Content.styled(visible(dossier.why), _QUIET)
+    if tool_details.why:
+        yield Content.styled(visible(tool_details.why), _QUIET)
 
 
-def _standing(dossier: "Dossier") -> str:
+def _standing(tool_details: "ToolDetails") -> str:
     """Whether, by whom and since when it is registered."""
-    if not dossier.by:
+    if not tool_details.by:
         return "known by name only"
-    who, since = _BY.get(dossier.by, dossier.by), dossier.since
+    who, since = _BY.get(tool_details.by, tool_details.by), tool_details.since
     if since is None:
         return f"registered {who}"
     when = f"{datetime.fromtimestamp(since.at):%Y-%m-%d %H:%M}"

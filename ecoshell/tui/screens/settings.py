@@ -35,14 +35,14 @@ class Running:
     """What runs and could take up a changed setting: which keys it does, and how; says whether it did."""
 
     keys: frozenset[Key] = frozenset()
-    take_up: "Callable[[Settings, Key], Awaitable[bool]] | None" = None
+    apply: "Callable[[Settings, Key], Awaitable[bool]] | None" = None
 
 
 def running(shell: "Shell", options: Options) -> Running:
     """What a running shell takes up."""
-    from ecoshell.assembly.live import AT_ONCE, take_up
+    from ecoshell.assembly.live import AT_ONCE, apply
 
-    return Running(AT_ONCE, lambda settings, key: take_up(shell, settings, key, options))
+    return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,10 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         if key == THEME:
             self.app.wear(settings.tui.theme or DEFAULT_THEME)
             return f"√ written; it {_AT_ONCE}"
-        if self._what_runs.take_up is None or key not in self._what_runs.keys:
+        if self._what_runs.apply is None or key not in self._what_runs.keys:
             return f"√ written; it {_LATER}"
         try:
-            taken = await self._what_runs.take_up(settings, key)
+            taken = await self._what_runs.apply(settings, key)
         except EcoshellError as error:
             return f"√ written, but it does not hold now: {error}"
         return f"√ written; it {_AT_ONCE if taken else _LATER}"

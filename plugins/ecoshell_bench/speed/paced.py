@@ -14,7 +14,7 @@ from contextlib import aclosing
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
-from ecoshell.agent.person import Person
+from ecoshell.agent.user_interface import UserInterface
 from ecoshell.events import Event, TextArrived
 from ecoshell.options import Options
 from ecoshell.tui.app import ChatApp, build_shell
@@ -72,7 +72,7 @@ class PacedChat(ChatApp):
         """Count a frame."""
         self._frames += 1
 
-    async def _build_paced(self, options: Options, person: Person) -> "Shell":
+    async def _build_paced(self, options: Options, person: UserInterface) -> "Shell":
         paced = PacedShell(await build_shell(options, person), rate=self._rate, first=self._first)
         self.run_worker(self._measure(paced))
         return cast("Shell", paced)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.assembly.casting import Casting
+from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
@@ -39,11 +39,13 @@ STOPS = ("ModelMissing", "ModelUnavailable")
 """Errors after which no task of the model can be played."""
 
 
-class Models(Casting):
+class Models(ConfiguredModelFactory):
     """The models of a run, each made once for each side and kept until its end: loading takes longer than a task."""
 
     def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
-        super().__init__(settings, options, catalog=Catalog(()), ranker=Ranker(()), purse=SessionBudget(Gate(ledger)))
+        super().__init__(
+            settings, options, catalog=Catalog(()), ranker=Ranker(()), session_budget=SessionBudget(Gate(ledger))
+        )
         self._made: dict[tuple[str, Side], Model] = {}
 
     def get(self, name: str, side: Side) -> Model:
@@ -52,7 +54,7 @@ class Models(Casting):
             self._made[name, side] = self._model(name)
         return self._made[name, side]
 
-    def casting(self) -> type[Casting]:
+    def model_factory(self) -> type[ConfiguredModelFactory]:
         """What assembly makes casts with: of these models, which stay when a cast is let go."""
         get = self.get
 
@@ -63,10 +65,12 @@ class Models(Casting):
             def discard(self) -> None:
                 """Nothing was made for it."""
 
-        class Shared(Casting):
+        class Shared(ConfiguredModelFactory):
             def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
                 if name not in there:
-                    there[name] = Lasting(get(name, "ecoshell"), self._purse.gate, self._purse.account)
+                    there[name] = Lasting(
+                        get(name, "ecoshell"), self._session_budget.gate, self._session_budget.account
+                    )
                 return there[name]
 
         return Shared
@@ -125,7 +129,7 @@ class TaskRunner:
             replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
             paths=self._sandbox.paths,
             settings=self._settings,
-            casting=self._models.casting(),
+            model_factory=self._models.model_factory(),
             tools=offline_tools,
         )
         stopping: list[asyncio.Future[None]] = []

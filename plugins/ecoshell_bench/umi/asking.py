@@ -15,7 +15,7 @@ from uuid import uuid4
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
-from ecoshell.assembly.casting import Casting
+from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
 from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
@@ -130,11 +130,13 @@ async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerato
         ledger.close()
 
 
-class ModelUnderTest(Casting):
+class ModelUnderTest(ConfiguredModelFactory):
     """A model in a mode, asked for steps of task after task; each model is made once."""
 
-    def __init__(self, setup: ModelSetup, settings: Settings, purse: SessionBudget) -> None:
-        super().__init__(settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), purse=purse)
+    def __init__(self, setup: ModelSetup, settings: Settings, session_budget: SessionBudget) -> None:
+        super().__init__(
+            settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), session_budget=session_budget
+        )
         self._setup = setup
         self._made: dict[str, Model] = {}
         self._task: Trajectory | None = None
@@ -143,28 +145,28 @@ class ModelUnderTest(Casting):
 
     async def set_caps(self, settings: Settings, budget: Amount | None) -> None:
         """The caps of the settings, each step being a turn of one session; `budget` stands in for the session's."""
-        self._purse.enter(self._session, self._turn)
+        self._session_budget.enter(self._session, self._turn)
         for scope in SCOPES:
             text = getattr(settings.budget, scope)
             given = None if text is None else parse_amount(text)
             if scope == "session" and budget is not None:
                 given = budget
             if scope in ("day", "month"):
-                await self._purse.gate.adopt_cap(scope, given)
+                await self._session_budget.gate.adopt_cap(scope, given)
             elif given is not None:
-                await self._purse.set_cap(scope, given)
+                await self._session_budget.set_cap(scope, given)
 
     async def answer(self, asked: Asked) -> Answered:
         """What the model does at this step; a reply that cannot be used is no decision, and says why."""
         trajectory, number = asked
         self._turn += 1
-        self._purse.enter(self._session, self._turn)
+        self._session_budget.enter(self._session, self._turn)
         if trajectory is not self._task:
             self._catalog = Catalog(_Described(tool) for tool in trajectory.tools)
             self._ranker = Ranker(self._catalog.documents)
             self._task = trajectory
         who = self._setup
-        mode = (await asyncio.to_thread(lambda: self.cast(who.model, who.mode, roles=who.roles))).mode
+        mode = (await asyncio.to_thread(lambda: self.make(who.model, who.mode, roles=who.roles))).mode
         view, settled, started = view_of(trajectory, number), list[BudgetSettled](), time.monotonic()
 
         def emit(event: Event) -> None:

@@ -162,11 +162,11 @@ async def replay(
         ledger = Ledger(Path(folder) / "ledger.sqlite")
         try:
             for number, trajectory in enumerate(trajectories, start=1):
-                purse = SessionBudget(Gate(ledger))
-                purse.enter("bench", number)
+                session_budget = SessionBudget(Gate(ledger))
+                session_budget.enter("bench", number)
                 turns.append(
                     {
-                        mode: await _turn(trajectory, mode, RecordedModel(trajectory, count, form), purse)
+                        mode: await _turn(trajectory, mode, RecordedModel(trajectory, count, form), session_budget)
                         for mode in MODES
                     }
                 )
@@ -176,14 +176,14 @@ async def replay(
     return turns
 
 
-async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, purse: SessionBudget) -> Turn:
+async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session_budget: SessionBudget) -> Turn:
     calls: list[Usage] = []
 
     def emit(event: Event) -> None:
         if isinstance(event, BudgetSettled):
             calls.append(event.usage)
 
-    metered = MeteredModel(model, purse.gate, purse.account)
+    metered = MeteredModel(model, session_budget.gate, session_budget.account)
     if mode == "single":
         playing = Single(metered, max_tokens=_ENDLESS, answer_tokens=_ENDLESS)
     else:

@@ -36,16 +36,16 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
 SCRIPT = "script:"
 
 
-class Casting:
+class ConfiguredModelFactory:
     """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
 
     def __init__(
-        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, purse: SessionBudget
+        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, session_budget: SessionBudget
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._ranker = ranker
-        self._purse = purse
+        self._session_budget = session_budget
         self._told = _told_price(settings, options)
         self._book = price_book(settings, self._told)
         self._keys = Keys()
@@ -53,20 +53,20 @@ class Casting:
         self._servers = Servers()
         self._ask_servers = settings.local.ask_servers
 
-    def cast(
+    def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> ModelSet:
         """The cast of this model in this mode, as `ModelFactory` says."""
         there = {model.traits.name: model for model in at_hand}
         before = frozenset(there)
         try:
-            return self._cast(name.strip(), mode, roles, there)
+            return self._make(name.strip(), mode, roles, there)
         except EcoshellError:
             for made in there.keys() - before:
                 there[made].discard()
             raise
 
-    def _cast(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> ModelSet:
+    def _make(self, name: str, mode: str, roles: RoleModels, there: dict[str, MeteredModel]) -> ModelSet:
         """The same; puts the models that it makes to those that are there."""
         if mode != "umi":
             model = self._metered(name, there)
@@ -94,7 +94,7 @@ class Casting:
     def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
         """The model of this name, made unless it is there."""
         if name not in there:
-            there[name] = MeteredModel(self._model(name), self._purse.gate, self._purse.account)
+            there[name] = MeteredModel(self._model(name), self._session_budget.gate, self._session_budget.account)
         return there[name]
 
     def _alone(self, model: MeteredModel, mode: str) -> Mode:

@@ -50,7 +50,7 @@ class CostChoice:
     value: str = ""
 
 
-class Person(Protocol):
+class UserInterface(Protocol):
     """Whoever decides. Every call may wait as long as it likes; the turn can be cancelled meanwhile."""
 
     async def approve(self, wanted: ApprovalWanted) -> Approval: ...
@@ -62,7 +62,7 @@ class Person(Protocol):
     async def trust(self, wanted: TrustWanted) -> Trust: ...
 
 
-class Nobody:
+class NonInteractive:
     """No person is there: nothing that needs approval runs, and at a limit the answer is written from what there is.
 
     A project's instructions are not trusted. An expensive step goes on: the caps bound a run that nobody watches.
