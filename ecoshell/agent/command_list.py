@@ -77,7 +77,7 @@ async def _tools(shell: Shell, argument: str) -> Printed:
     besides = f"\nThe model is also told: {context_line(told)}." if told is not None else ""
     registered = (
         f"{sum(tool.registered for tool in standing.tools)} of {len(standing.tools)} registered; the context carries "
-        f"{standing.context_tokens:,} tokens of names and documents, everything registered would be "
+        f"{standing.context_tokens:,} tokens of names and schemas, everything registered would be "
         f"{standing.everything_tokens:,}."
     )
     return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
@@ -164,7 +164,7 @@ def _parted(name: str) -> tuple[str, str]:
     return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(files.adapter)
 
 
-@COMMANDS.add("mode", "[NAME]", "show or change who thinks", lambda _: MODES)
+@COMMANDS.add("mode", "[NAME]", "show or change the agent mode", lambda _: MODES)
 async def _mode(shell: Shell, argument: str) -> Printed:
     models = shell.deps.models
     if argument:
@@ -173,7 +173,7 @@ async def _mode(shell: Shell, argument: str) -> Printed:
         with shell.conversation.occupying():
             await models.change(mode=argument)
     rows = [("›" if name == models.mode else "", name, about) for name, about in MODES.items()]
-    told = table(("", "mode", "who thinks"), rows)
+    told = table(("", "agent mode", "models"), rows)
     if models.mode != AUTO:
         return Printed(told)
     last = "Nothing was chosen yet: that is done, and told, when a question comes."
@@ -278,7 +278,7 @@ async def _retry(shell: Shell, argument: str) -> Printed:
 
 def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
     """What was taken back, what was not, and why."""
-    lines = [f"Turn {turn.number} is taken back: “{_named(turn.question)}”. Models are not told of it any more."]
+    lines = [f"Turn {turn.number} is undone: “{_named(turn.question)}”. Models are not told of it any more."]
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")
     if undone.kept:

@@ -291,7 +291,7 @@ class Conversation:
         raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
     async def score(self, turn: int) -> Sequence[Event]:
-        """The new score of a turn's plan of branches, where a mark has changed it; raises StoreError."""
+        """The new score of a turn's parallel plan, where a mark has changed it; raises StoreError."""
         scored = await self._scorer.again(turn)
         return () if scored is None else (await self.note(scored),)
 

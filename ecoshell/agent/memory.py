@@ -239,7 +239,7 @@ class Memory:
         if self.turns:
             return self.turns[-1]
         if self.summary:
-            raise UsageError("What came before was compacted into a summary, and cannot be taken back turn by turn.")
+            raise UsageError("What came before was compacted into a summary, and cannot be undone turn by turn.")
         raise UsageError("There is no turn in this session.", fix="Ask something.")
 
     def see(self, event: Event) -> None:

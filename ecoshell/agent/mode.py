@@ -89,14 +89,14 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class DraftTask:
-    """What there is to know, beside the view, for whoever writes a plan of branches."""
+    """What there is to know, beside the view, for whoever writes a parallel plan."""
 
     before: str = ""
     """The plan before this one, as it was written; empty for the first."""
     fault: str = ""
     """Why that one cannot be run."""
     unfinished: tuple[str, ...] = ()
-    """What of it came to nothing when it ran, and why."""
+    """What of it failed when it ran, and why."""
     finished: tuple[str, ...] = ()
     """Labels of its nodes that are done, and are not run again."""
     costs: str = ""
@@ -107,7 +107,7 @@ class DraftTask:
 
 @dataclass(frozen=True, slots=True)
 class FillTask:
-    """A node of a plan of branches whose call is to be made."""
+    """A node of a parallel plan whose call is to be made."""
 
     label: str
     """As the plan names it: `read_file#2`."""
@@ -161,7 +161,7 @@ class Mode(Protocol):
         ...
 
     async def draft(self, view: View, task: DraftTask, emit: Emit) -> Thought | str:
-        """A plan of branches in the tool planning language, not looked at yet, or a thought where none is needed."""
+        """A parallel plan in the tool planning language, not looked at yet, or a thought where none is needed."""
         ...
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> Call:

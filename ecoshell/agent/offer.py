@@ -1,4 +1,4 @@
-"""What a turn offers the model: which names, which documents up front, in which presentation, and why (SPEC §1)."""
+"""What a turn offers the model: which names, which schemas up front, in which presentation, and why (SPEC §1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

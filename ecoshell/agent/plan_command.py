@@ -1,4 +1,4 @@
-"""`/plan`: the plan, why it has a row, whether turns are planned at all, and a plan of branches as a flowchart."""
+"""`/plan`: the plan, why it has a row, whether turns are planned at all, and a parallel plan as a flowchart."""
 
 import asyncio
 import os
@@ -62,11 +62,11 @@ async def _plan(shell: Shell, argument: str) -> Printed:
 
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
-    """The session's last plan of branches as a Mermaid flowchart, printed or put into a new file."""
+    """The session's last parallel plan as a Mermaid flowchart, printed or put into a new file."""
     found = await asyncio.to_thread(_last_branching, shell)
     if found is None:
         raise UsageError(
-            "No plan of branches was made in this session.", fix="Say /strategy graph, then ask for several things."
+            "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
         )
     text = flowchart(found)
     if not file:

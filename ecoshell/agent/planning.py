@@ -41,7 +41,7 @@ class Judge(Protocol):
 
 @dataclass(slots=True)
 class Standard:
-    """By what finished plans of branches are scored."""
+    """By what finished parallel plans are scored."""
 
     alpha: float = ALPHA
     """How much performance weighs beside cost."""

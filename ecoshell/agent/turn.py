@@ -265,7 +265,7 @@ class Turn:
         return self._told(thought, proposal=want.proposal)
 
     async def _draft(self, want: Draft) -> Thought | Drafted | None:
-        """A plan of branches; None where no tool may be used, so that there is nothing to plan."""
+        """A parallel plan; None where no tool may be used, so that there is nothing to plan."""
         view = self._turn_context.view(want.path)
         if view.closed or not view.usable:
             return None
@@ -337,7 +337,7 @@ class Turn:
         self._trail.follow(outcome.path)
         if outcome.ending == "exhausted":
             limit = f"The step limit of {self._most} was reached"
-            why = outcome.why or (limit if self._steps >= self._most else "Every way that was tried came to nothing")
+            why = outcome.why or (limit if self._steps >= self._most else "Every path that was tried failed")
             self._emit(Notice(f"{why}; answering from what there is."))
             return await self._conclude()
         answer, role = outcome.answer, self._answerer
@@ -394,7 +394,7 @@ class Turn:
         try:
             await self._mode.release()
         except StoreError as failure:
-            self._emit(Notice(f"What was set aside for the answer could not be given back. {failure}"))
+            self._emit(Notice(f"What was reserved for the answer could not be released. {failure}"))
 
 
 def _ends(thought: Thought) -> bool:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Sharing:
-    """The line in which calls of one plan of branches wait for room, and what those hold that have found it."""
+    """The line in which calls of one parallel plan wait for room, and what those hold that have found it."""
 
     def __init__(self) -> None:
         self._line = asyncio.Lock()

@@ -377,7 +377,7 @@ def _meta_tokens(presentation: Presentation) -> int:
 
 
 def _summary(best: Plan, everything: Plan, possible: bool) -> str:
-    upfront = f"{len(best.upfront)} documents up front" if best.upfront else "no document up front"
+    upfront = f"{len(best.upfront)} schemas up front" if best.upfront else "no schema up front"
     if not possible:
         return f"Names by {best.presentation.name}, {upfront}: there is no room to register every tool."
     if best is everything:

@@ -96,10 +96,10 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--continue", dest="resume", action="store_const", const=LATEST, help="go on with this folder's last session")
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     modes = ("single", "umi", "auto")
-    add("--mode", choices=modes, help="who thinks: one model, planner, caller and summarizer, or as experience says")
+    add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
     choices = ("react", "dfsdt", "tot", "graph")
     add("--role", metavar="ROLE=MODEL", action=_GiveRole, type=_role, help="a role's model in the mode umi; repeatable")
-    add("--strategy", choices=choices, help="one path, a search that goes back, or branches side by side")
+    add("--strategy", choices=choices, help="one path, a search that backtracks, or a parallel plan")
 
 
 def options_from(args: argparse.Namespace) -> Options:

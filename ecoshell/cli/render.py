@@ -55,7 +55,7 @@ from ecoshell.tui.branches import Drawing, headline
 from ecoshell.untrusted import visible, visible_line
 
 _DRAWN = 24
-"""Lines of a plan of branches that are drawn."""
+"""Lines of a parallel plan that are drawn."""
 LONGEST_RESULT = 200
 """Characters of an observation that one line shows."""
 
@@ -154,7 +154,7 @@ class EventLines:
         self._noted = ""
         """What a note has said last."""
         self._branching: Branching | None = None
-        """The plan of branches that is under way."""
+        """The parallel plan that is under way."""
 
     def show(self, event: Event) -> None:
         """Print what there is to say about an event, which may be nothing."""
@@ -235,7 +235,7 @@ class EventLines:
                 line(f"{signs.back} {back_to(event)}: {visible_line(event.reason)}", "yellow")
 
     def _branches(self, event: GraphPlanned | NodeChanged) -> None:
-        """A plan of branches, which of its nodes came to nothing, and in the end what it came to."""
+        """A parallel plan, which of its nodes failed, and in the end what it came to."""
         line, signs = self._printer.line, self._signs
         if isinstance(event, GraphPlanned):
             self._end_branches()
@@ -253,7 +253,7 @@ class EventLines:
                 self._end_branches()
 
     def _draw(self, branching: Branching) -> None:
-        """A plan of branches before it runs, a line for each node."""
+        """A parallel plan before it runs, a line for each node."""
         line, drawing = self._printer.line, Drawing(branching)
         line(f"{self._signs.thought} {' · '.join(headline(branching))}", "italic")
         for drawn in drawing.lines(self._printer.width - 2, 0, _DRAWN):
@@ -262,7 +262,7 @@ class EventLines:
             line(f"  … {drawing.height - _DRAWN:,} more", "dim")
 
     def _end_branches(self) -> None:
-        """What the plan of branches that was under way came to."""
+        """What the parallel plan that was under way came to."""
         if self._branching is not None:
             told = outcome(self._branching.ended(), amount_text)
             self._printer.line(f"{self._signs.dot} plan: {told}", "dim")
@@ -286,7 +286,7 @@ class EventLines:
                 why = f": {visible_line(event.reason)}" if event.reason else ""
                 line(f"  {signs.bad} unhelpful{why}", "dim")
             case CallMarked():
-                word = {True: "marked helpful", False: "marked unhelpful", None: "mark taken back"}[event.helpful]
+                word = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}[event.helpful]
                 line(f"{signs.dot} {word}: {visible_line(event.name)} of turn {event.turn}", "dim")
             case _:
                 pass
@@ -361,7 +361,7 @@ def _attached(attachment: Attachment) -> str:
 
 
 def _undone(event: TurnUndone) -> str:
-    parts = [f"turn {event.turn} was taken back"]
+    parts = [f"turn {event.turn} was undone"]
     parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
     parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
     return "; ".join(parts)

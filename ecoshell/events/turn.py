@@ -45,7 +45,7 @@ class ModeChosen(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolsOffered(Event):
-    """What the model knows as the turn starts: how many names, which documents up front, and why."""
+    """What the model knows as the turn starts: how many names, which schemas up front, and why."""
 
     type: ClassVar[str] = "tools_offered"
     names: tuple[str, ...]
@@ -131,7 +131,7 @@ class TextArrived(Event):
     channel: Literal["thought", "answer", "reasoning"]
     role: str
     node: str = ""
-    """Of a plan of branches, whose texts arrive side by side; empty for a text that belongs to none."""
+    """Of a parallel plan, whose texts arrive side by side; empty for a text that belongs to none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What modes tell a model of a plan of branches, and what they take from its replies."""
+"""What modes tell a model of a parallel plan, and what they take from its replies."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -104,5 +104,5 @@ def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
 
 
 def unfilled(model: MeteredModel, document: ToolDocument, fault: str) -> ModelBroken:
-    """The error for a node whose call came to nothing twice."""
+    """The error for a node whose call failed twice."""
     return broken_call(model, f"for {document.name}: {fault}")

@@ -1,4 +1,4 @@
-"""A plan of branches and what has become of it, as a session's events tell of it."""
+"""A parallel plan and what has become of it, as a session's events tell of it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ class Branching:
 
 
 def branchings(events: Iterable[Event], *, running: bool = False) -> list[Branching]:
-    """Every plan of branches in a session, in its order, as it stood at last.
+    """Every parallel plan in a session, in its order, as it stood at last.
 
     With `running` the turn of the last events goes on, and what they say that runs does run.
     """

@@ -73,7 +73,7 @@ def as_json(events: Iterable[Timed], session: SessionInfo | None = None) -> str:
 def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, running: bool = False) -> str:
     """Questions, thoughts, registrations, calls with their results, answers and costs, in the order they happened.
 
-    A plan of branches is drawn as it stood at last; with `running` the last turn goes on.
+    A parallel plan is drawn as it stood at last; with `running` the last turn goes on.
     """
     events = list(events)
     plans = iter(branchings((event for _, event in events), running=running))
@@ -174,7 +174,7 @@ def _call_blocks(event: Event) -> tuple[str, ...]:
 
 
 def _graph_blocks(branching: Branching) -> tuple[str, ...]:
-    """A plan of branches in its language and drawn."""
+    """A parallel plan in its language and drawn."""
     plan = branching.plan
     head = f"Plan of branches{', repaired' if plan.repaired else ''}: {code(plan.text)}"
     return (head, fenced(flowchart(branching), "mermaid"))
@@ -187,7 +187,7 @@ def _judgment_blocks(event: Event) -> tuple[str, ...]:
             said = () if event.helpful is None else (_judgment(event),)
             return (*said, quoted(event.note)) if event.note else said
         case CallMarked():
-            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark taken back"}[event.helpful]
+            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}[event.helpful]
             return (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
         case _:
             return ()
@@ -252,7 +252,7 @@ def _planned(event: PlanChanged) -> str:
 
 
 def _undone(event: TurnUndone) -> str:
-    parts = [f"Turn {event.turn} was taken back"]
+    parts = [f"Turn {event.turn} was undone"]
     parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
     parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""A plan of branches as a Mermaid flowchart, with what each node was expected to take and took.
+"""A parallel plan as a Mermaid flowchart, with what each node was expected to take and took.
 
 Names are untrusted: whatever is no letter, digit or underscore is written as a character's number (`#34;`), so that no
 name can end its quotation, its line or the code block it stands in; nodes are called n1, n2, …

@@ -1,4 +1,4 @@
-"""Turns with plans of branches, as a session's events tell of them: what a plan is scored by, and what it came to."""
+"""Turns with parallel plans, as a session's events tell of them: what a plan is scored by, and what it came to."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class PlannedTurn:
 
 
 class PlannedTurns:
-    """The turns of one session that have a plan of branches, by their numbers; hears every event of the session."""
+    """The turns of one session that have a parallel plan, by their numbers; hears every event of the session."""
 
     def __init__(self, past: Iterable[Event] = ()) -> None:
         self.by_number: dict[int, PlannedTurn] = {}

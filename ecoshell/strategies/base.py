@@ -120,7 +120,7 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Says that this path came to nothing and the search goes on from `to`; there is no reply."""
+    """Says that this path failed and the search goes on from `to`; there is no reply."""
 
     path: Path
     to: Path
@@ -129,13 +129,13 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Asks for a plan of branches from here; the reply is `Drafted`, a `Thought` in its place, or None for neither."""
+    """Asks for a parallel plan from here; the reply is `Drafted`, a `Thought` in its place, or None for neither."""
 
     path: Path
     fault: str = ""
     """What is wrong with the plan that came before this wish; empty when none did."""
     unfinished: tuple[str, ...] = ()
-    """What of the plan that ran came to nothing, and why; what was finished of it is kept."""
+    """What of the plan that ran failed, and why; what was finished of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ DEPTH = 12
 def dfsdt(question: str, max_steps: int) -> Thinking:
     """Follow one path; at a dead end go back and try a second child, which is told of the first; stop at an answer.
 
-    A second child is thought of only when the first came to nothing: a question that goes well costs what ReAct costs.
+    A second child is thought of only when the first failed: a question that goes well costs what ReAct costs.
     """
     return depth_first(question, max_steps, depth=DEPTH, propose=_next)
 

@@ -1,4 +1,4 @@
-"""Graph: a plan of branches that run side by side, then the answer (CATP-LLM §3, SPEC §3)."""
+"""Graph: a parallel plan that run side by side, then the answer (CATP-LLM §3, SPEC §3)."""
 
 from collections.abc import Generator
 from typing import Any

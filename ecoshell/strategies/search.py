@@ -36,7 +36,7 @@ _REASON = 300
 
 @dataclass(slots=True)
 class Node:
-    """A place in the tree: the path to it, the children that came to nothing, and the proposals that wait."""
+    """A place in the tree: the path to it, the children that failed, and the proposals that wait."""
 
     path: Path
     tried: tuple[Tried, ...] = ()

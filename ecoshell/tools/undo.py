@@ -1,4 +1,4 @@
-"""What files were like before each turn changed them, kept on disk so that a turn can be taken back after a kill too.
+"""What files were like before each turn changed them, kept on disk so that a turn can be undone after a kill too.
 
 One folder for a session, one in it for a turn of one process: two shells that go on with the same session count their
 turns alike. In it `index.jsonl` has a line for each write, in order, and each numbered file beside it holds what a file
@@ -238,7 +238,7 @@ def _read_index(file: Path) -> Iterator[Kept]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was taken back.") from error
+        raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone.") from error
     for line in lines:
         try:
             record: dict[str, Any] = json.loads(line)

@@ -1,4 +1,4 @@
-"""A plan of branches drawn in lines: lanes for what waits for what, and how each node stands, at any width."""
+"""A parallel plan drawn in lines: lanes for what waits for what, and how each node stands, at any width."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

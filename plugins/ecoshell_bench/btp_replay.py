@@ -3,7 +3,7 @@
 A recorded agent can only do what it did once. On a path it takes the step that was recorded next after the last one of
 that path. It passes over steps that were tried there, and over those whose tool it is told not to use; a step that
 waited in a search while its tool came to be forbidden is refused, as in the shell. Behind its last step it answers, or
-gives up if the recorded run came to nothing: then a search goes back and lets it try without the step it went back
+gives up if the recorded run failed: then a search goes back and lets it try without the step it went back
 from. Of two steps it prefers the one it took first.
 
 A model would look for another tool where one is forbidden, or answer as soon as it knew enough. So the figures tell

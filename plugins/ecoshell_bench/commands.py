@@ -54,7 +54,7 @@ def _add_ecoact(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     ecoact = benchmarks.add_parser("ecoact", help="the cost of recorded runs, with and without registering by name")
     add = ecoact.add_argument
     add("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
-    add("--catalog", type=Path, required=True, metavar="FILE", help="the tools' documents, JSON Lines")
+    add("--catalog", type=Path, required=True, metavar="FILE", help="the tools' schemas, JSON Lines")
     pools = listed(number)
     add("--pools", type=pools, default=DEFAULT_POOLS, metavar="N,N,…", help="numbers of tools to measure")
     fix = "Give it in prices of an input token, such as 0.1 or 1.25."
@@ -89,7 +89,7 @@ def _add_tasks(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--only", type=_words, default=(), metavar="ID,…", help="these tasks only")
     add("--limit", type=number, metavar="N", help="the first N of the tasks only")
     add("--model", metavar="NAME", help="who is asked (default: as the settings say)")
-    add("--mode", choices=("single", "umi", "auto"), help="who thinks (default: single)")
+    add("--mode", choices=("single", "umi", "auto"), help="agent mode (default: single)")
     add("--strategy", choices=("react", "dfsdt", "tot", "graph"), help="in which order (default: react)")
     add("--registration", choices=("auto", "names", "all"), help="what is registered at first (default: auto)")
     add("--temperature", type=_temperature, default=0.0, metavar="T", help="0 (default) to 2, or auto: as in a chat")
@@ -133,7 +133,7 @@ def _add_umi(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add = umi.add_argument
     add("--data", type=Path, metavar="FILE", help="reference trajectories, JSON Lines")
     add("--model", metavar="NAME", help="the model to ask, or gold: the reference itself")
-    add("--mode", metavar="NAME", help="who thinks: single, umi (default: single; umi with --role)")
+    add("--mode", metavar="NAME", help="agent mode: single, umi (default: single; umi with --role)")
     role = "a role's model in the mode umi; repeatable"
     add("--role", action="append", type=_role, metavar="ROLE=MODEL", help=role)
     add("--tokens", action="store_true", help="what a turn takes in each mode; --model says whose price counts")
@@ -144,7 +144,7 @@ def _add_umi(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--out", type=Path, metavar="FILE", help="keep every answer here; a run goes on where it was")
     convert = "make trajectories of recorded runs: livemcp, bfcl"
     add("--convert", nargs=3, metavar=("KIND", "RUNS", "OUT"), help=convert)
-    add("--documents", type=Path, metavar="PATH", help="the tools' documents (default: beside the runs)")
+    add("--documents", type=Path, metavar="PATH", help="the tools' schemas (default: beside the runs)")
     add("--pool", type=number, default=20, metavar="N", help="tools of a LiveMCPBench task (default: 20)")
     return umi
 

@@ -184,7 +184,7 @@ class Total:
 
 @dataclass(slots=True)
 class PoolResult:
-    """All policies at one pool size, and what `auto` did: its choices, its documents up front, those that were used."""
+    """All policies at one pool size, and what `auto` did: its choices, its schemas up front, those that were used."""
 
     pool: int
     runs: int = 0
@@ -382,7 +382,7 @@ def as_table(results: Sequence[PoolResult], setting: Setting, tokenizer: str) ->
                 f"{tokens['fresh']:>11,.0f} {tokens['cached']:>11,.0f} {tokens['output']:>9,.0f}"
             )
         choices = ", ".join(f"{words[name]} in {count}" for name, count in result.chosen.most_common())
-        upfront = f"{result.upfront} documents up front, {result.upfront_used} of them used"
+        upfront = f"{result.upfront} schemas up front, {result.upfront_used} of them used"
         lost = f"dearer than registering everything in {result.losing:.1%}, by {result.worst:.1%} at most"
         lines.append(f"       of {result.runs} runs, auto {choices}; {upfront}\n       {lost}\n")
     rates = setting.rates

@@ -1,4 +1,4 @@
-"""What the prompt for a plan of branches says of costs, and what a plan is expected to take."""
+"""What the prompt for a parallel plan says of costs, and what a plan is expected to take."""
 
 from contextlib import closing
 

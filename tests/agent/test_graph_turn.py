@@ -1,4 +1,4 @@
-"""Plans of branches through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
+"""Parallel plans through the whole shell: drafted, registered, filled in, run side by side, paid for, remembered."""
 
 import asyncio
 import json
@@ -534,4 +534,4 @@ async def test_the_embedded_model_plans_three_branches_for_a_question_of_three_t
     assert "(UTC" in events[-1].answer
     assert events[-1].status == "answered"
     assert "a.txt: 2 lines, 5 words" in again[-1].answer
-    assert "This came to nothing:\n- count_text#2 failed" in again[-1].answer
+    assert "This failed:\n- count_text#2 failed" in again[-1].answer

@@ -1,4 +1,4 @@
-"""What a plan of branches was worth: performance from marks, a checker or a judge, cost from the ledger (QoP)."""
+"""What a parallel plan was worth: performance from marks, a checker or a judge, cost from the ledger (QoP)."""
 
 import asyncio
 from dataclasses import replace

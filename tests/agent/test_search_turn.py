@@ -187,7 +187,7 @@ async def test_a_search_without_a_way_left_answers_from_what_there_is(play):
     async with play([*wrong, say("Nothing was found.")], strategy="dfsdt", registration="all") as shell:
         events = await turn(shell)
     assert events[-1].answer == "Nothing was found."
-    assert "Every way that was tried came to nothing; answering from what there is." in [
+    assert "Every path that was tried failed; answering from what there is." in [
         event.text for event in of(events, Notice)
     ]
 

@@ -215,7 +215,7 @@ async def test_what_a_plan_was_worth_is_told_in_a_line() -> None:
 async def test_marks_are_told_of_the_past() -> None:
     past = [CallMarked(1, "c1", "count\x1b_text", helpful) for helpful in (True, False, None)]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
-    for words in ("marked helpful", "marked unhelpful", "mark taken back"):
+    for words in ("marked helpful", "marked unhelpful", "mark removed"):
         assert f"| {words}: count␛_text of turn 1" in screen
 
 

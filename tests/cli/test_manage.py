@@ -286,6 +286,6 @@ class TestModels:
     def test_a_barred_model_is_listed_until_it_is_unbarred(self, shell: Shell) -> None:
         spent("a", Usage(input=9000, output=9000), model="openai/greedy")
         assert "billed" in self.rows(shell)["openai/greedy"]["barred"]
-        assert "barred: it billed" in shell("models")
+        assert "blocked: it billed" in shell("models")
         assert "openai/greedy" not in self.rows(shell, "--unbar", "openai/greedy")
         assert "is not barred" in shell("models", "--unbar", "openai/greedy", status=2)

@@ -1,4 +1,4 @@
-"""The embedded model's plan of branches: what of a question it does, in which order, and what it tells of the rest."""
+"""The embedded model's parallel plan: what of a question it does, in which order, and what it tells of the rest."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -177,7 +177,7 @@ async def test_a_part_without_a_tool_and_what_speaks_of_it_are_left_out_by_name(
     play = Play(tmp_path, "sing a song, multiply that by 3 and count the words in a.txt")
     answer = await getattr(play, way)()
     assert "“sing a song”: no tool fits it" in answer
-    assert "“multiply that by 3”: it speaks of “sing a song”, which is left out" in answer
+    assert "“multiply that by 3”: it speaks of “sing a song”, which is not done" in answer
     assert [call.name for call in play.calls] == ["count_text"]
 
 
@@ -196,7 +196,7 @@ async def test_names_alone_never_become_calls_that_write(tmp_path):
 
 @pytest.mark.parametrize("way", ["answer", "step_by_step"])
 async def test_an_answer_to_all_that_was_asked_leaves_nothing_out(tmp_path, way):
-    assert "Left out" not in await getattr(Play(tmp_path, "Hi! Read a.txt and list the files here."), way)()
+    assert "Not done" not in await getattr(Play(tmp_path, "Hi! Read a.txt and list the files here."), way)()
 
 
 @pytest.mark.parametrize("way", ["answer", "step_by_step"])

@@ -1,4 +1,4 @@
-"""Running a plan of branches: the order, the bound, and what becomes of the rest when a node fails or all stops."""
+"""Running a parallel plan: the order, the bound, and what becomes of the rest when a node fails or all stops."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Plans of branches as Mermaid flowcharts."""
+"""Parallel plans as Mermaid flowcharts."""
 
 import re
 

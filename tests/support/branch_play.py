@@ -1,4 +1,4 @@
-"""Plans of branches as a turn tells of them: planned, under way, done, failed in part, planned anew."""
+"""Parallel plans as a turn tells of them: planned, under way, done, failed in part, planned anew."""
 
 from dataclasses import replace
 

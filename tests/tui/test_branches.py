@@ -1,4 +1,4 @@
-"""A plan of branches drawn in lines."""
+"""A parallel plan drawn in lines."""
 
 from dataclasses import replace
 

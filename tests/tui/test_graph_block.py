@@ -1,4 +1,4 @@
-"""A plan of branches in the transcript and on the board: drawn in one place, from its first event to its last."""
+"""A parallel plan in the transcript and on the board: drawn in one place, from its first event to its last."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A plan of branches as a line shell and an exported session tell it."""
+"""A parallel plan as a line shell and an exported session tell it."""
 
 import io
 import re

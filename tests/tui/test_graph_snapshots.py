@@ -1,4 +1,4 @@
-"""A plan of branches as pictures: in the transcript and in the plan panel."""
+"""A parallel plan as pictures: in the transcript and in the plan panel."""
 
 from dataclasses import replace
 

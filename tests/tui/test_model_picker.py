@@ -145,7 +145,7 @@ async def test_why_a_model_is_barred_is_told():
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot, app.shown)
         await pilot.press(*"greedy")
-        await eventually(pilot, lambda: "barred: it billed more than it may" in detail(app))
+        await eventually(pilot, lambda: "blocked: it billed more than it may" in detail(app))
         assert "a cap in dollars refuses it" in detail(app)
 
 

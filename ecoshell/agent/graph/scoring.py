@@ -1,4 +1,4 @@
-"""What a plan of branches was worth: how far it helped against what its turn has cost (QoP, CATP-LLM eq. 5).
+"""What a parallel plan was worth: how far it helped against what its turn has cost (QoP, CATP-LLM eq. 5).
 
 Each node counts as its result was judged: by the person's mark, else by the checker of the settings, else by whoever
 judged the call. A node that failed or was skipped did not help, nor did any where the agent gave up.

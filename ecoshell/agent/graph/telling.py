@@ -33,7 +33,7 @@ def outcome(branching: Branching, written: Written) -> str:
 
 
 def node_line(changed: NodeChanged) -> str:
-    """That a node came to nothing, and why where that is said; empty for one that stands otherwise."""
+    """That a node failed, and why where that is said; empty for one that stands otherwise."""
     if changed.state not in ("failed", "denied", "skipped", "stopped"):
         return ""
     reason = f": {visible_line(changed.reason)}" if changed.reason else ""

@@ -22,7 +22,7 @@ def add_management(commands: "Commands") -> None:
 
 def _add_tools(commands: "Commands", as_json: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
-        "tools", parents=[as_json], allow_abbrev=False, help="the tools, their effects and what their documents cost"
+        "tools", parents=[as_json], allow_abbrev=False, help="the tools, their effects and what their schemas cost"
     )
     parser.add_argument("name", nargs="?", help="print this tool's document")
     parser.set_defaults(run=_tools, json=False)

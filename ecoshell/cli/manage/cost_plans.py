@@ -1,4 +1,4 @@
-"""`ecoshell cost --by plan`: what each plan of branches has cost, how it did, and what it was worth."""
+"""`ecoshell cost --by plan`: what each parallel plan has cost, how it did, and what it was worth."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class PlanCost:
 
 
 def plan_costs(store: SessionStore, ledger: Ledger) -> Iterator[PlanCost]:
-    """Every plan of branches that is kept, the first one first; raises StoreError."""
+    """Every parallel plan that is kept, the first one first; raises StoreError."""
     for session in store.with_any(GraphPlanned):
         costs = ledger.turn_rows(session)
         for number, turn in PlannedTurns(store.past(session)).by_number.items():
@@ -83,7 +83,7 @@ def plan_costs(store: SessionStore, ledger: Ledger) -> Iterator[PlanCost]:
 def print_plans(plans: Sequence[PlanCost]) -> None:
     """A row for each plan."""
     if not plans:
-        print("No plan of branches was made yet: --strategy graph makes them.")
+        print("No parallel plan was made yet: --strategy graph makes them.")
         return
     right = ("nodes", "spent", "seconds", "P", "QoP")
     cells = [

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         barred = ledger.barred()
         if args.unbar is not None:
             if args.unbar not in barred:
-                raise UsageError(f"{args.unbar} is not barred.", fix=f"Barred: {', '.join(barred) or 'none'}.")
+                raise UsageError(f"{args.unbar} is not blocked.", fix=f"Blocked: {', '.join(barred) or 'none'}.")
             ledger.unbar(args.unbar)
             del barred[args.unbar]
     servers = Servers() if settings.local.ask_servers else None
@@ -73,7 +73,7 @@ def _record(row: ModelRow) -> dict[str, object]:
 def _why(row: ModelRow) -> str:
     """Why a model cannot be asked now."""
     if row.barred:
-        return f"barred: {row.barred}"
+        return f"blocked: {row.barred}"
     if row.provider in PROVIDERS:
         return "no server that has it answers on this machine"
     return row.missing or f"whether you are signed in to {row.provider or 'its provider'} is not known here"
@@ -88,7 +88,7 @@ def _print_rows(rows: list[ModelRow], *, nothing: bool) -> None:
     cells = [
         (
             row.name,
-            f"barred: {row.barred}" if row.barred else row.state,
+            f"blocked: {row.barred}" if row.barred else row.state,
             row.place or (row.provider if row.kind == "server" else ""),
             size(row.size_bytes),
             f"{row.context:,}" if row.context else "?",

@@ -39,7 +39,7 @@ class Agenda:
     def stuck(self, part: Part) -> str:
         """Why the part cannot be done, where it speaks of one that is left out; else empty."""
         missing = next((one for one in part.after if one in self._left), None)
-        return "" if missing is None else f"it speaks of “{missing.text}”, which is left out"
+        return "" if missing is None else f"it speaks of “{missing.text}”, which is not done"
 
     def leave(self, part: Part, why: str) -> None:
         """The part will not be done."""
@@ -72,7 +72,7 @@ class Agenda:
                 lines.append(f"- {quoted} in “{part.text}”: the call that was made does not seem to cover it")
         if len(self.question) > MOST_CHARACTERS:
             lines.append(f"- what the question says after its first {MOST_CHARACTERS:,} characters")
-        return "\n".join(("Left out:", *lines)) if lines else ""
+        return "\n".join(("Not done:", *lines)) if lines else ""
 
     @property
     def _kept(self) -> list[Part]:

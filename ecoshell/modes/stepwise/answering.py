@@ -22,7 +22,7 @@ WORDED = 240
 QUOTED = 4000
 """Characters up to which an observation is quoted whole."""
 REASON = 160
-"""Characters of why something came to nothing."""
+"""Characters of why something failed."""
 MAX_TOKENS = 80
 
 _NUMBER = re.compile(r"(?<![\w./:-])-?\d+(?:[.,:-]\d+)*(?![\w/:]|-\w)")
@@ -115,17 +115,17 @@ def quotation(steps: Sequence[Step]) -> str:
 
 
 def with_failures(steps: Sequence[Step], failures: Sequence[str]) -> str:
-    """The observations of the steps, and beside them what came to nothing."""
-    told = "\n".join(("This came to nothing:", *(f"- {failure}" for failure in failures)))
+    """The observations of the steps, and beside them what failed."""
+    told = "\n".join(("This failed:", *(f"- {failure}" for failure in failures)))
     return f"{quotation(steps)}\n\n{told}" if steps else told
 
 
 def failed(steps: Sequence[Step]) -> str:
-    """What came to nothing before another tool was used in its place; empty where nothing did."""
+    """What failed before another tool was used in its place; empty where nothing did."""
     done = {step.call.name for step in steps if step.observation.ok}
     lost = [step for step in steps if step.call.name not in done | META_TOOLS]
     why = ((step.call.name, visible_line(step.observation.text)[:REASON]) for step in lost)
-    return "\n".join(f"{name} came to nothing: {code(text) if obeys(text) else text}" for name, text in why)
+    return "\n".join(f"{name} failed: {code(text) if obeys(text) else text}" for name, text in why)
 
 
 def with_told(*texts: str) -> str:

@@ -1,4 +1,4 @@
-"""A plan of branches for a small model: the question is taken apart, and for each part the model chooses a tool.
+"""A parallel plan for a small model: the question is taken apart, and for each part the model chooses a tool.
 
 What only a larger model could see is left out: a part waits for those before it that its words speak of, else for the
 question alone.

@@ -54,7 +54,7 @@ class Stepwise:
         self._answer_tokens = answer_tokens
         self._roles = roles
         self._branches: dict[str, Part] = {}
-        """The parts of the question that this turn's plan of branches stands for, by the labels of its nodes."""
+        """The parts of the question that this turn's parallel plan stands for, by the labels of its nodes."""
         self._agenda: Agenda | None = None
         """This turn's parts and what is left out of them; another question has another."""
 

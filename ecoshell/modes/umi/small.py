@@ -51,7 +51,7 @@ class SmallCaller:
         return await self._filled(arguments.narrowed(document, thought, gist(view)), thought, _error(view, name), emit)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
-        """The call of a node of a plan of branches, for the part of the question that fits its tool; as `call` else.
+        """The call of a node of a parallel plan, for the part of the question that fits its tool; as `call` else.
 
         Raises CallBroken where the part speaks of results that do not give what is to be filled in.
         """

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class NodeFailed(Exception):
-    """A node came to nothing; what stands behind it is skipped, all else goes on."""
+    """A node failed; what stands behind it is skipped, all else goes on."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -148,7 +148,7 @@ class _Run(Generic[T]):
             self._start()
 
     def _fail(self, label: str, reason: str) -> None:
-        """The node came to nothing: skip what waits for it, directly or not."""
+        """The node failed: skip what waits for it, directly or not."""
         self._tell(self._runs[label], "failed", reason=reason)
         lost = {label}
         for run in [*self._runs.values()]:

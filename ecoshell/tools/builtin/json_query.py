@@ -55,7 +55,7 @@ def _parsed(source: str, name: str) -> Any:
 
 
 def _outline(data: Any) -> str:
-    """What there is to ask for, as paths and their kinds, when a query came to nothing."""
+    """What there is to ask for, as paths and their kinds, when a query failed."""
     paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
     return clip(", ".join([*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]), _OUTLINE)[0]
 

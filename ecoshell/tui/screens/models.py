@@ -64,7 +64,7 @@ class ModelPicker(Picker[ModelRow]):
         context = f"context {item.context:,}" if item.context else "context unknown"
         most = f" · answers up to {item.max_output:,} tokens" if item.max_output else ""
         sizes = " · ".join(part for part in (f"{context}{most}", size(item.size_bytes), str(item.path or "")) if part)
-        trouble = f"barred: {item.barred}" if item.barred else item.missing
+        trouble = f"blocked: {item.barred}" if item.barred else item.missing
         return f"{item.name}\n{price}{source}\n{trouble or sizes}"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

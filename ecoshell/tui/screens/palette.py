@@ -144,7 +144,7 @@ async def _tools(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
         verb = "unregister" if tool.registered else "register"
         offers += (
             PaletteEntry(f"{verb} {name}", about, partial(target.action_run, f"/{verb} {tool.name}")),
-            PaletteEntry(f"document of {name}", about, partial(target.action_document, tool.name)),
+            PaletteEntry(f"schema of {name}", about, partial(target.action_document, tool.name)),
         )
     return offers
 

@@ -25,7 +25,7 @@ _STRATEGIES = {
     "react": "step by step",
     "dfsdt": "trying again from earlier steps",
     "tot": "comparing steps",
-    "graph": "a plan of branches",
+    "graph": "a parallel plan",
 }
 """What the names of modes and strategies mean; others stand as they are."""
 

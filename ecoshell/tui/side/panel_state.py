@@ -162,7 +162,7 @@ class PanelState:
         self.plan: PlanChanged | None = None
         """The plan of the turn that runs or, until it has one, of the last that was planned."""
         self.branching: Branching | None = None
-        """The plan of branches of the turn that runs or, after it, of the last turn."""
+        """The parallel plan of the turn that runs or, after it, of the last turn."""
         self.planned_turn = 0
         """The turn the plan belongs to."""
         self.plan_whole = 0

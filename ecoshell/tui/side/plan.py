@@ -54,7 +54,7 @@ _NONE_YET = "Ask a question: it is planned before its first step. /plan off, btp
 _ROOMY_FROM = 34
 """Columns from which on amounts stand beside all of their words."""
 _LEAST_ROWS = 3
-"""Rows of tools that stay in view below a plan of branches."""
+"""Rows of tools that stay in view below a parallel plan."""
 _TINY = 2
 """Lines up to which there is nothing but the list."""
 _PLANNING: Line = (("planning …", "muted"),)
@@ -172,7 +172,7 @@ def _short(number: str) -> str:
 
 
 def progress(branching: Branching) -> str:
-    """How far a plan of branches has come: `1 of 3 done, 2 running`."""
+    """How far a parallel plan has come: `1 of 3 done, 2 running`."""
     counts = branching.counts
     done = f"{counts.get('done', 0):,} of {len(branching.plan.nodes):,} done"
     told = ("running", "failed", "denied", "skipped", "stopped")
@@ -323,7 +323,7 @@ class PlanPanel(ListPanel[PlanRow]):
         return self._laid_out[2]
 
     def _above(self, width: int, graph_room: int = GRAPH_LINES) -> list[Line]:
-        """What stands above the list, a plan of branches with as many lines for its nodes as there is room for."""
+        """What stands above the list, a parallel plan with as many lines for its nodes as there is room for."""
         branching = self.state.branching
         graph = graph_lines(branching, width, graph_room) if branching else []
         lines = [*graph, *heading_lines(self.state, width)]

@@ -143,7 +143,7 @@ def described(event: ModeChosen | ContextTold | TrustGiven) -> Block | None:
 
 
 def plan_scored(event: PlanScored) -> Block:
-    """What a turn's plan of branches was worth."""
+    """What a turn's parallel plan was worth."""
     return Block("◦", "muted", (row(Piece(f"plan of turn {event.turn}: {worth_line(event, amount)}", "muted")),))
 
 
@@ -252,7 +252,7 @@ def command_ran(event: CommandRan) -> Block:
 
 def undone(event: TurnUndone) -> Block:
     """A turn that was taken back, and what became of the files it had changed."""
-    rows = [row(Piece(f"turn {event.turn} was taken back: models are not told of it any more", "warning"))]
+    rows = [row(Piece(f"turn {event.turn} was undone: models are not told of it any more", "warning"))]
     if event.restored:
         rows.append(row(Piece("restored  ", "muted"), Piece(_names(event.restored))))
     if event.kept:

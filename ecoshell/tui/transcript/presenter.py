@@ -76,7 +76,7 @@ class StreamPresenter:
         match event:
             case BudgetHeld():
                 self._begins = True
-                if self._answering:  # it came to nothing: the model is asked again
+                if self._answering:  # it failed: the model is asked again
                     self._column.drop()
                     self.over()
             case Reasoned():
@@ -196,9 +196,9 @@ class EventPresenter:
         self._plan: PlanChanged | None = None
         """Of this turn."""
         self._branching: Branching | None = None
-        """The plan of branches that is under way."""
+        """The parallel plan that is under way."""
         self._graphs = 0
-        """Plans of branches so far."""
+        """Parallel plans so far."""
         self._judged: dict[CallRef, bool | None] = {}
         self._marks: dict[CallRef, bool | None] = {}
 
@@ -349,7 +349,7 @@ class EventPresenter:
             self._add(event_blocks.error(event), closes=True)
 
     def _graph(self, event: GraphPlanned | NodeChanged) -> None:
-        """Draw a plan of branches in the place of what was streamed, and again whenever a node of it has changed."""
+        """Draw a parallel plan in the place of what was streamed, and again whenever a node of it has changed."""
         if isinstance(event, GraphPlanned):
             self._end_graph()
             self._branching, self._graphs = Branching(event), self._graphs + 1
