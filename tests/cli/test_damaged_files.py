@@ -13,7 +13,7 @@ import pytest
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 
-DAMAGED = int(os.environ.get("DAMAGED", "60"))
+DAMAGED = int(os.environ.get("DAMAGED", "200"))
 """Files of each kind; each kind of damage meets each command."""
 ODD = (None, "", "x", b"\xff\0", -1, 2**62, 1.5, float("inf"), "[[", "{}", '{"type": 5}', "9" * 5000, "[" * 3000)
 COMMANDS = (
@@ -151,3 +151,10 @@ def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
     monkeypatch.chdir(tmp_path)
     assert main(["ask", "--workspace", "a" * 5000, "hi"]) == 2
     assert "cannot be used: File name too long." in capsys.readouterr().err
+
+
+def test_output_that_cannot_be_written_is_told_of() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        command = [sys.executable, "-m", "ecoshell", "tools"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Free some space.")

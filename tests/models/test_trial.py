@@ -45,7 +45,7 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
         llama.try_file(copy)
 
 
-DAMAGED = int(os.environ.get("DAMAGED", "64"))
+DAMAGED = int(os.environ.get("DAMAGED", "200"))
 """Files, in eight kinds of damage."""
 
 

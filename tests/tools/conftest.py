@@ -1,4 +1,5 @@
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -32,8 +33,11 @@ def without_privileges(folder: Path) -> Iterator[None]:
     if os.geteuid() != 0:
         yield
         return
-    for above in (folder, *list(folder.parents)[:3]):  # pytest closes its own folders to others
-        above.chmod(0o755)
+    for above in (folder, *folder.parents):  # pytest closes its own folders to others
+        if above == Path(tempfile.gettempdir()):
+            break
+        if above.stat().st_uid == os.geteuid():
+            above.chmod(above.stat().st_mode | 0o055)
     os.seteuid(NOBODY)
     try:
         yield

@@ -383,7 +383,7 @@ async def test_one_key_decides_on_a_call(make_app):
             await pilot.press(key)
             await eventually(pilot, lambda: shell.decisions)
             assert shell.decisions.pop() == decision
-            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.talk.stoppable)
+            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable)
             assert app.focused is prompt(app)
 
 
@@ -475,7 +475,7 @@ async def test_one_key_chooses_at_a_limit(make_app):
             await pilot.press(*keys)
             await eventually(pilot, lambda: shell.decisions)
             assert shell.decisions.pop() == choice
-            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.talk.stoppable)
+            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable)
 
 
 async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered(make_app):
