@@ -1,6 +1,7 @@
 """Local models as the shell casts them: their names, and adapters behind a plus."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from adapter_files import make_adapter
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.models.embedded import embedded_path
 from ecoshell.options import Options, RoleModels
 
 pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
@@ -47,10 +49,11 @@ async def test_an_adapter_for_a_base_of_other_sizes_is_refused_with_its_role_as_
 
 
 async def test_what_was_made_for_two_roles_is_let_go_where_the_third_cannot_be_cast(tmp_path: Path, adapter: Path):
-    shell = await assemble(Options(model="embedded"))
+    own = shutil.copy(embedded_path(), tmp_path / "own.gguf")  # other tests may keep the embedded model loaded
+    shell = await assemble(Options(model=f"local:{own}"))
     model = shell.deps.models.current.model
     await asyncio.to_thread(model.count, "a text")
-    adapted, gone = f"embedded+{adapter}", f"local:{tmp_path / 'gone.gguf'}"
+    adapted, gone = f"local:{own}+{adapter}", f"local:{tmp_path / 'gone.gguf'}"
     with pytest.raises(ModelMissing, match="cannot be the summarizer"):
         await shell.deps.models.give(RoleModels(planner=adapted, caller=adapted, summarizer=gone))
     assert (shell.deps.models.current.model, model.loaded) == (model, True)

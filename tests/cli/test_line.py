@@ -424,7 +424,7 @@ async def test_what_went_along_was_taken_back_or_compacted_is_told_of_the_past()
     ]
     _, screen = await chat(PlayedShell(past=past), "/resume abc", person=False)
     assert "| attached a .txt (4 characters)" in screen
-    assert "| turn 1 was taken back; restored b.txt; left alone c.txt" in screen
+    assert "| turn 1 was undone; restored b.txt; left alone c.txt" in screen
     assert "| compacted by m; 1,200 tokens became 100" in screen
     assert "| compacted by no model: an extract; 1,200 tokens became 100" in screen
 

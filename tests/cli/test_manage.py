@@ -288,4 +288,4 @@ class TestModels:
         assert "billed" in self.rows(shell)["openai/greedy"]["barred"]
         assert "blocked: it billed" in shell("models")
         assert "openai/greedy" not in self.rows(shell, "--unbar", "openai/greedy")
-        assert "is not barred" in shell("models", "--unbar", "openai/greedy", status=2)
+        assert "is not blocked" in shell("models", "--unbar", "openai/greedy", status=2)

@@ -189,7 +189,7 @@ def test_attachments_commands_edits_undone_turns_and_summaries_are_told() -> Non
         "**Command** by hand (0.50 s, failed)\n\n```\n$ make\nno `rule`\n```",
         "**Attached** `a.txt`\n\n````\n```\nx\n````",
         "```diff\n-x\n+y\n```",
-        "*Turn 3 was taken back; restored: `a.txt`; left alone: `b.txt`*",
+        "*Turn 3 was undone; restored: `a.txt`; left alone: `b.txt`*",
         "**Compacted** 3 turns by `m`: 1,200 → 100 tokens\n\n> They *fixed* a file.",
         "**Compacted** 1 turn to an extract: 1,200 → 100 tokens",
     ):

@@ -110,7 +110,7 @@ def test_a_command_the_person_ran_shows_its_output_and_whether_it_failed():
 
 def test_a_turn_that_was_taken_back_names_the_files():
     plain = event_blocks.undone(TurnUndone(3, ("a.txt",), ("b.txt",))).plain
-    assert plain.splitlines()[0].startswith("turn 3 was taken back")
+    assert plain.splitlines()[0].startswith("turn 3 was undone")
     assert "restored  a.txt" in plain
     assert "changed since  b.txt" in plain
 

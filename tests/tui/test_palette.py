@@ -136,7 +136,7 @@ async def test_keys_commands_and_recent_sessions_are_offered_before_anything_is_
         ("/resume", "/resume ID", "/resume"),
         ("register read", "register read_file", "/register read_file"),
         ("unregister count", "unregister count_text", "/unregister count_text"),
-        ("document read", "document of read_file", "document read_file"),
+        ("schema read", "schema of read_file", "document read_file"),
         ("readme", "go on with “fix the readme”", "/resume id-fix"),
         ("model embedded", "model embedded", "/model embedded"),
     ],
