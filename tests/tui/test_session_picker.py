@@ -246,3 +246,4 @@ async def test_hostile_titles_are_shown_not_obeyed(shelf):
     async with stage.run_test(size=SIZE) as pilot:
         await read(pilot, stage.shown)
         await eventually(pilot, lambda: "[bold]x[/bold] ␛[31mred \\u202e 日本" in stage.text)
+        assert not {"\x1b", "\u202e"} & set(stage.text)
