@@ -1,6 +1,6 @@
 """What every tool is to the rest of ecoshell: a document, declared effects, and a run that ends in an observation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -66,7 +66,7 @@ class Tool(Protocol):
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
         """Run with these arguments, checked against the schema, within the tool's limits; it may be cancelled.
 
-        It runs on the event loop, so what blocks belongs in a thread: `threads.in_thread` gives it one that the end of
+        It runs on the event loop, so what blocks belongs in a thread: `running.in_thread` gives it one that the end of
         the program does not wait for.
         """
         ...
@@ -100,7 +100,7 @@ def subjects_of(tool: Tool) -> Mapping[str, Subject]:
 
 @runtime_checkable
 class Limited(Protocol):
-    """A tool that states what one call of it may take; others get `limits.UNSTATED`."""
+    """A tool that states what one call of it may take; others get UNSTATED."""
 
     @property
     def limits(self) -> Limits: ...
@@ -121,4 +121,44 @@ class Previewing(Protocol):
 
         It changes nothing and may block.
         """
+        ...
+
+
+@runtime_checkable
+class Warming(Protocol):
+    """A tool that has something to start before it can run, and may do so ahead of its first call."""
+
+    def warm(self) -> None:
+        """Begin, on the event loop; returns at once and never raises."""
+        ...
+
+
+class ToolProvider(Protocol):
+    """Where tools come from that may change while a shell runs, such as a server; the tools themselves run."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Its tools as far as they are known now; another sequence once they have changed. Starts nothing, may block
+        the first time, and never raises."""
+        ...
+
+    @property
+    def known(self) -> bool:
+        """Whether it has ever said which tools it has."""
+        ...
+
+    @property
+    def status(self) -> str:
+        """How it is, in a few words."""
+        ...
+
+    async def connect(self) -> None:
+        """Find out which tools it has, and be ready to run them; raises ToolError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of all it has started."""
         ...

@@ -4,14 +4,11 @@ The schema is kept small because every word of it costs tokens. Plain types are 
 needs no pydantic; any other annotation is left to pydantic.
 """
 
-import asyncio
 import difflib
 import inspect
 import json
-import time
 import types
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
@@ -28,11 +25,10 @@ from typing import (
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Effect, Observation, ToolDocument
-from ecoshell.tools.base import LASTING, Limits, Subject
-from ecoshell.tools.containing import in_thread
+from ecoshell.tools.base import Limits, Subject
 from ecoshell.tools.measuring import forget_peak, peak_mb, worked
-from ecoshell.tools.results import failed, stopped, told
-from ecoshell.worker import Leash, in_worker, leash
+from ecoshell.tools.running import failed, in_thread, told
+from ecoshell.worker import in_worker
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -107,23 +103,14 @@ class FunctionTool:
             return ""
 
     async def run(self, arguments: Mapping[str, Any]) -> Observation:
-        """Run with these arguments within the limits; what goes wrong is an observation, only cancelling is raised."""
-        started = time.monotonic()
-        held = Leash(started + self.limits.seconds)
-        before = leash.set(held)
-        limit = asyncio.timeout(self.limits.seconds)
+        """Run with these arguments; what goes wrong is an observation, only cancelling is raised.
+
+        The time of its limits is kept by `running.contained`, which all tools run through.
+        """
         try:
-            async with limit:
-                found = await self._outcome(arguments)
+            return await self._outcome(arguments)
         except Exception as error:  # noqa: BLE001 - a fence: whatever a tool raises is an observation, never the end of a turn
-            found = failed(self.name, error, self.limits)
-        finally:
-            held.let_go.set()
-            leash.reset(before)
-        if limit.expired():
-            text = stopped(self.name, self.limits.seconds, lasting=bool(self.effects & LASTING))
-            found = Observation(text, ok=False)
-        return replace(found, seconds=time.monotonic() - started)
+            return failed(self.name, error, self.limits)
 
     async def _outcome(self, arguments: Mapping[str, Any]) -> Observation:
         if not inspect.iscoroutinefunction(self._function):

@@ -14,13 +14,13 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ecoshell.messages import Footprint, Observation
 
@@ -58,13 +58,7 @@ _under_way: list[Meter] = []
 """All meters of this process: its memory is one figure, whoever takes of it."""
 
 
-class Runs(Protocol):
-    """As much of a tool as is measured."""
-
-    async def run(self, arguments: Mapping[str, Any]) -> Observation: ...
-
-
-async def measured(tool: Runs, arguments: Mapping[str, Any]) -> Observation:
+async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
     """Run a tool; the observation has the seconds and the memory the run took. Raises what the tool raises."""
     meter = Meter(alone=not _under_way)
     for other in _under_way:
@@ -74,7 +68,7 @@ async def measured(tool: Runs, arguments: Mapping[str, Any]) -> Observation:
     try:
         await _begin(meter)
         started = time.monotonic()
-        seen = await tool.run(arguments)
+        seen = await run()
         seconds = time.monotonic() - started
     finally:
         _present.reset(token)

@@ -12,7 +12,7 @@ from ecoshell.messages import Observation
 from ecoshell.secrecy import MARK
 from ecoshell.tools.base import Subject, ToolOptions
 from ecoshell.tools.builtin.diff import line_count, unified
-from ecoshell.tools.results import truncation_mark
+from ecoshell.tools.running import truncation_mark
 from ecoshell.tools.workspace import CLOSED, Entry, FileText, Workspace, walk
 from ecoshell.worker import in_worker
 

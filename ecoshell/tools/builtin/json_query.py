@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.tools.base import Subject, ToolOptions
-from ecoshell.tools.results import clip
+from ecoshell.tools.running import clip
 from ecoshell.tools.workspace import Workspace
 
 _LONGEST_QUERY = 1_000

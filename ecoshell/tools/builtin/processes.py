@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ecoshell.errors import ToolError
 from ecoshell.tools.measuring import following
-from ecoshell.tools.results import truncation_mark
+from ecoshell.tools.running import truncation_mark
 
 _CHUNK = 1 << 16
 _GRACE = 1.0

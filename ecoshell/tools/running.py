@@ -1,17 +1,112 @@
-"""What a tool gave or how it failed, as an observation within its limits that can be sent, stored and read."""
+"""Runs a tool so that its call ends in time, whatever the tool does, with an observation within its limits.
 
+What blocks runs in a thread of its own that holds up nothing.
+"""
+
+import asyncio
 import contextlib
+import contextvars
 import json
-from collections.abc import Iterator
-from typing import Any, cast
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Limits
-from ecoshell.worker import checkpoint
+from ecoshell.tools.base import LASTING, Limits, Tool
+from ecoshell.tools.measuring import measured
+from ecoshell.worker import CancelToken, cancel_token, checkpoint
+
+T = TypeVar("T")
+
+GRACE = 2.0
+"""Seconds a tool gets to put things in order once it is called off."""
 
 _MARKS = 200
 """Characters for the marks of a tool that has cut its result itself."""
+_under_way: set[asyncio.Task[Observation]] = set()
+"""Also those that run on though nobody waits for them any more: asyncio itself holds tasks weakly."""
+
+
+async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) -> Observation:
+    """Run a tool, measured, within the limits of its time and of what it may say.
+
+    Cancelling is raised after GRACE seconds at most; a tool that has not ended by then, or by then after its time was
+    up, runs on, and what comes of it is dropped. Raises what the tool raises.
+    """
+    name, started = tool.document.name, time.monotonic()
+    held = CancelToken(started + limits.seconds)
+    # In a task of its own. Nothing waits for it but the call: a loop that is closed would wait for every task that
+    # asyncio has registered.
+    running = asyncio.create_task(_run(tool, arguments, limits, held))
+    _under_way.add(running)
+    running.add_done_callback(_forget)
+    asyncio._unregister_task(running)  # pyright: ignore[reportPrivateUsage] - asyncio documents it, for other loops
+    running._log_destroy_pending = False  # pyright: ignore - as asyncio.gather does
+    try:
+        await asyncio.wait([running], timeout=limits.seconds)
+        in_time = running.done() and time.monotonic() < held.deadline  # what ends at its deadline was ended by it
+    finally:
+        held.cancelled.set()
+        await _call_off(running)
+    if not in_time:
+        lasting, runs_on = bool(tool.effects & LASTING), not running.done()
+        text = stopped(name, limits.seconds, lasting=lasting, runs_on=runs_on)
+        return Observation(text, ok=False, seconds=time.monotonic() - started)
+    if running.cancelled():
+        raise ToolError(f"{name} failed: it called itself off.")
+    return running.result()
+
+
+async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, held: CancelToken) -> Observation:
+    name = tool.document.name
+
+    async def bounded() -> Observation:
+        return sound(name, await tool.run(arguments), limits)
+
+    cancel_token.set(held)
+    try:
+        return await measured(bounded)
+    except (SystemExit, GeneratorExit) as leaving:  # in a task of its own they would end the loop, or the turn
+        raise ToolError(f"{name} failed: it tried to end the program.") from leaving
+
+
+async def _call_off(running: asyncio.Task[Observation]) -> None:
+    if not running.done():
+        running.cancel()
+        await asyncio.wait([running], timeout=GRACE)
+
+
+def _forget(ended: asyncio.Task[Observation]) -> None:
+    _under_way.discard(ended)
+    if not ended.cancelled():
+        ended.exception()  # seen, so that nobody complains of one that nobody waited for
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What a function gives or raises, called in this context; once this is cancelled, nobody waits for it any more.
+
+    A function that never ends keeps neither another from running nor the program from ending, as it would in a pool:
+    the interpreter waits at its end for every thread of those.
+    """
+    loop = asyncio.get_running_loop()
+    context = contextvars.copy_context()
+    outcome: Future[T] = Future()
+    told = asyncio.Event()
+
+    def run() -> None:
+        try:
+            outcome.set_result(context.run(work))
+        except BaseException as failure:  # noqa: BLE001 - whatever it is, it is raised where it is awaited
+            outcome.set_exception(failure)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+            loop.call_soon_threadsafe(told.set)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    await told.wait()
+    return outcome.result()
 
 
 def stopped(name: str, seconds: float, *, lasting: bool, runs_on: bool = False) -> str:

@@ -1,0 +1,232 @@
+"""What a server is, what is known of its tools without asking it, and how much of what it says of them is believed."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from ecoshell.errors import ToolError
+from ecoshell.files import replacement
+from ecoshell.messages import Effect, ToolDocument
+from ecoshell.paths import make_private
+from ecoshell.secrecy import SECRET_NAME, environ, learn
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""What the protocol lets a tool be called."""
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_MOST_DESCRIPTION = 4_000
+_MOST_SCHEMA = 20_000
+"""Characters of a description, which is cut there, and of a schema's JSON; a tool with a longer one is left out."""
+_MOST_NODES, _DEEPEST = 500, 12
+"""Parts of a schema; what lies beyond may be anything."""
+_MOST_FILE = 16_000_000
+"""Bytes of a cached list that is read."""
+_NUMBER, _TEXT, _ANY = (int, float), (str,), (object,)
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("description", "title", "format"), _TEXT),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), (int,)),
+    **dict.fromkeys(("default", "const"), _ANY),
+    **dict.fromkeys(("enum", "examples"), (list,)),
+}
+"""Keywords of a schema that hold no schema and are kept as they are, and what they hold."""
+_NAMED, _ONE, _SEVERAL = {"properties"}, {"items", "additionalProperties"}, {"anyOf", "oneOf", "allOf", "prefixItems"}
+"""Keywords that hold schemas: by name, one, and a list of them."""
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server as the settings have it: a command to start, or an address to connect to."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    """The program and its arguments; empty for one that is reached by its address."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What its environment has besides the few variables that every server gets."""
+    cwd: str = ""
+    """The folder it runs in."""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    trusted: bool = False
+    """Whether what its tools say of themselves is believed: one that says that it only reads runs unasked."""
+    seconds: float = 60.0
+    """What one call may take."""
+
+    @property
+    def identity(self) -> str:
+        """What tells it from another one of its name; without values that may be keys."""
+        parts = (self.command, self.cwd, self.url, sorted(self.env), sorted(self.headers))
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def told(self) -> dict[str, Any]:
+        """What its helper is told, with `${NAME}` and `${NAME:-default}` replaced; keys in it are masked from now on.
+
+        Raises ToolError for a variable that is not set.
+        """
+        for name, value in (*self.env.items(), *self.headers.items()):
+            if SECRET_NAME.search(name.replace("-", "_")) or name.lower() == "authorization":
+                learn(_filled(value).removeprefix("Bearer "))
+        if self.url:
+            return {"url": _filled(self.url), "headers": _filled_table(self.headers)}
+        return {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
+
+
+def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: _filled(value) for name, value in table.items()}
+
+
+def _filled(text: str) -> str:
+    """The text with the variables it names, as other clients write them."""
+
+    def value(found: re.Match[str]) -> str:
+        name, default = found.groups()
+        known = environ.get(name)
+        if known is None and default is None:
+            raise ToolError(f"its settings name the variable {name}, which is not set")
+        return known if known is not None else default
+
+    return _VARIABLE.sub(value, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tool as its server lists it, by the server's own name for it."""
+
+    name: str
+    document: ToolDocument
+    read_only: bool
+    """Whether the server says that it only reads: a hint, which is no better than the server."""
+
+    def effects(self, *, trusted: bool) -> frozenset[Effect]:
+        """What a run may do, as far as the server is believed."""
+        only_reads = self.read_only and trusted
+        return frozenset({"read"}) if only_reads else frozenset({"read", "write", "network"})
+
+
+def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """The tools of a list as a server, or a cached file, gives it; and in words what is left out of it."""
+    found: dict[str, Listed] = {}
+    left_out: list[str] = []
+    for record in records:
+        try:
+            tool = _tool(server, record)
+        except (ValueError, TypeError, KeyError, RecursionError) as failure:
+            name = cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
+            left_out.append(f"{str(name)[:60]!r}: {failure}")
+            continue
+        if tool.name in found:
+            left_out.append(f"{tool.name!r}: it is listed twice")
+        found.setdefault(tool.name, tool)
+    return tuple(found.values()), tuple(left_out)
+
+
+def _tool(server: str, record: Mapping[str, Any]) -> Listed:
+    name, description = record["name"], record["description"]
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+        raise ValueError("this is no name for a tool")
+    parameters = plain_schema(record["parameters"])
+    if len(json.dumps(parameters)) > _MOST_SCHEMA:
+        raise ValueError("its schema is too long")
+    text = " ".join(str(description).split())[:_MOST_DESCRIPTION]
+    document = ToolDocument(f"{server}.{name}", text, parameters, server=server)
+    return Listed(name, document, record.get("read_only") is True)
+
+
+def plain_schema(schema: Any) -> dict[str, Any]:
+    """As much of the schema of a tool's arguments as is safe to check calls against, and finite.
+
+    References within it are resolved, what refers to itself is anything at some depth; patterns, which could take for
+    ever, and addresses, which would be fetched, are left out. The server checks its arguments itself. Raises ValueError
+    where it is no object's schema.
+    """
+    if not isinstance(schema, dict):
+        raise ValueError("its schema is none")
+    root = cast("dict[str, Any]", schema)
+    if root.get("type", "object") != "object":
+        raise ValueError("its schema is not that of an object")
+    return {"type": "object", "properties": {}, **_Plain(root).of(root, 0)}
+
+
+class _Plain:
+    """Makes one schema plain; counts its nodes."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def of(self, schema: Any, depth: int) -> Any:
+        self._nodes += 1
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict) or depth > _DEEPEST or self._nodes > _MOST_NODES:
+            return {}
+        known = cast("dict[str, Any]", schema)
+        if "$ref" in known:
+            beside = {key: value for key, value in known.items() if key != "$ref"}
+            known = {**self._target(known["$ref"]), **beside}
+            if "$ref" in known:  # a reference to a reference, which may go round
+                return self.of(known, depth + 1)
+        values = ((key, self._value(key, value, depth + 1)) for key, value in known.items())
+        return {key: value for key, value in values if value is not None}
+
+    def _value(self, key: str, value: Any, depth: int) -> object:
+        """What is kept of a keyword; None for nothing."""
+        if key in _ONE:
+            return self.of(value, depth)
+        if key in _NAMED and isinstance(value, dict):
+            return {str(name): self.of(one, depth) for name, one in cast("dict[str, Any]", value).items()}
+        if key in _SEVERAL and isinstance(value, list) and value:
+            return [self.of(one, depth) for one in cast("list[Any]", value)]
+        if key == "type":
+            kinds = cast("list[Any]", value) if isinstance(value, list) else [value]
+            return (
+                cast("object", value)
+                if kinds and all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
+                else None
+            )
+        if key == "required" and isinstance(value, list):
+            return [name for name in cast("list[Any]", value) if isinstance(name, str)]
+        kept = key in _PLAIN and isinstance(value, _PLAIN[key]) and value != []
+        return cast("object", value) if kept else None
+
+    def _target(self, reference: Any) -> dict[str, Any]:
+        """What a reference within the schema stands for; nothing for one that leads elsewhere."""
+        found: Any = self._root
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return {}
+        for part in reference[1:].split("/")[1:]:
+            found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+class CachedList:
+    """What a server listed when it was last connected to, in a file of the user's; may block."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self._file = folder / f"{server.name}.json"
+        self._identity = server.identity
+
+    def read(self) -> Sequence[Any] | None:
+        """The records; None where there are none, or those of another server of this name."""
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+            if self._file.stat().st_size <= _MOST_FILE:
+                held = json.loads(self._file.read_bytes())
+                if held["server"] == self._identity and isinstance(held["tools"], list):
+                    return cast("list[Any]", held["tools"])
+        return None
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Keep these; a disk that takes no more costs asking the server again."""
+        with suppress(OSError):
+            make_private(self._file.parent)
+            with replacement(self._file) as fresh:
+                fresh.write(json.dumps({"server": self._identity, "tools": list(records)}).encode())
+
+    def forget(self) -> None:
+        """Know nothing of the server any more."""
+        self._file.unlink(missing_ok=True)
