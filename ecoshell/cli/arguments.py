@@ -1,80 +1,19 @@
-"""A parser that refuses with a message and the nearest right word, and the options that the chats and `ask` share."""
+"""The options that the chats, `ask` and `plan` share, and what the other commands share of theirs."""
 
 import argparse
-import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import cast
 
 from ecoshell.errors import UsageError
 from ecoshell.options import LATEST, ROLES, Options, RoleModels, RoleName, role_named
 
-_OPTION = re.compile(r"--[\w-]+")
-_UNKNOWN = "unrecognized arguments: "
-_CHOICES = re.compile(
-    r"argument (?P<what>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)", re.DOTALL
-)
-COMMAND = "COMMAND"
-"""Stands for the name of a command in the help."""
 _ROLE = "role_"
 """Begins the name under which a role's model is kept while the command line is read."""
 _DEAREST = 1_000_000
 """Dollars per million tokens that no model costs."""
-
-
-class UnknownCommand(UsageError):
-    """There is no such command."""
-
-
-class Parser(argparse.ArgumentParser):
-    """An argument parser that raises UsageError, with the nearest right word, instead of printing and exiting."""
-
-    _typed: tuple[str, ...] = ()
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse what was typed."""
-        wrong = _CHOICES.fullmatch(message)
-        stranger = message.removeprefix(_UNKNOWN).partition(" ")[0] if message.startswith(_UNKNOWN) else None
-        if wrong:
-            stranger = self._unknown_option_before(wrong["typed"])
-        if stranger:
-            named = stranger.partition("=")[0]
-            raise UsageError(f"There is no option {named}.", fix=_nearest(named, self._options()))
-        if wrong:
-            what, typed = wrong["what"], wrong["typed"]
-            told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
-            kind = UnknownCommand if what == COMMAND else UsageError
-            raise kind(told, fix=_nearest(typed, re.findall(r"[\w-]+", wrong["choices"])))
-        raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Refuse unknown arguments here, where the right ones are known, and not in the parser above."""
-        self._typed = tuple(args or ())
-        found, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
-        if unknown:
-            self.error(f"{_UNKNOWN}{' '.join(unknown)}")
-        return found, unknown
-
-    def _options(self) -> list[str]:
-        return _OPTION.findall(self.format_usage())
-
-    def _unknown_option_before(self, word: str) -> str | None:
-        """The mistyped option that a word was meant for, when that made the word look like a command."""
-        before = self._typed[: self._typed.index(word)] if word in self._typed else ()
-        known = self._options()
-        return next(
-            (typed for typed in before if typed.startswith("--") and typed.partition("=")[0] not in known), None
-        )
-
-
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    near = min(close, key=lambda one: sorted(one) != sorted(word), default=None)  # letters are swapped easily
-    return f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
 
 
 def add_shared_options(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +46,42 @@ def options_from(args: argparse.Namespace) -> Options:
     given = {name: value for name, value in vars(args).items() if name in Options.__dataclass_fields__}
     roles = RoleModels(**{role: getattr(args, f"{_ROLE}{role}", None) for role in ROLES})
     return Options(**given, roles=roles)
+
+
+def options_to_run(args: argparse.Namespace) -> Options:
+    """The same, once the models of a hub that it names are here, or nobody wants to pull them."""
+    options = options_from(args)
+    if any(name and name.startswith("hf:") for name in (options.model, *map(options.roles.of, ROLES))):
+        from ecoshell.cli.manage.models import pull_wanted
+
+        pull_wanted(options)
+    return options
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add `--json` to a command, or to an action of one."""
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    parser.set_defaults(json=False)
+
+
+def add_actions(
+    parser: argparse.ArgumentParser, default: str, kind: type[argparse.ArgumentParser] | None = None
+) -> Callable[[str, str], argparse.ArgumentParser]:
+    """Let a command take actions, such as `list`; gives what adds one, by its name and what it does.
+
+    Each is parsed by a parser of that kind, or of the command's.
+    """
+    add_json(parser)
+    parser.set_defaults(action=default)
+    actions = parser.add_subparsers(metavar="ACTION", title="actions", parser_class=kind or type(parser))
+
+    def add(name: str, about: str) -> argparse.ArgumentParser:
+        action = actions.add_parser(name, allow_abbrev=False, help=about)
+        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+        action.set_defaults(action=name)
+        return action
+
+    return add
 
 
 class _GiveRole(argparse.Action):

@@ -1,62 +1,70 @@
 """`ecoshell ask`: one question, one answer, and an exit status that says how it went."""
 
+import argparse
 import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from ecoshell.agent.shell import Shell
-from ecoshell.agent.user_interface import NonInteractive, UserInterface
+from ecoshell.api import Agent
 from ecoshell.cli import piped
-from ecoshell.cli.decoding import decoded
+from ecoshell.cli.arguments import add_shared_options, options_to_run
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
-from ecoshell.cli.outcome import Outcome
-from ecoshell.cli.person import LinePerson
 from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished, to_json
+from ecoshell.events import ErrorHappened, Event, LimitHit, Notice, TextArrived, TurnFinished
+from ecoshell.events.outcome import Outcome
+from ecoshell.events.record import to_json
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.untrusted import visible
 
+if TYPE_CHECKING:  # all that is only needed where somebody looks on
+    from ecoshell.cli.person import LinePerson
+    from ecoshell.cli.render import EventLines
+
 _HOW_TO_ALLOW = "--yes allows what no rule forbids, [approval] allow in the settings this one."
 
 
-class Report(Protocol):
-    """How a one-shot question is told to whoever asked."""
-
-    def show(self, event: Event) -> None:
-        """Tell one event."""
-        ...
-
-    def end(self, outcome: Outcome) -> None:
-        """Tell what it all came to."""
-        ...
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_shared_options(parser)
+    asked = "the question, with which standard input goes along, or - to read it from there"
+    parser.add_argument("question", nargs="+", help=asked)
+    parser.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
+    parser.add_argument("--quiet", action="store_true", help="print the answer alone, and nothing else but errors")
+    parser.add_argument("--force", action="store_true", help="with --yes: also write less over a file than it held")
 
 
-def run(options: Options, words: Sequence[str], json: bool) -> int:
+def run(args: argparse.Namespace) -> int:
+    """Ask the question of the command line and return the exit status."""
+    return ask_once(options_to_run(args), args.question, json=args.json, quiet=args.quiet)
+
+
+def ask_once(options: Options, words: Sequence[str], *, json: bool, quiet: bool = False) -> int:
     """Ask the question that `words` are (`-` alone reads it from standard input) and return the exit status.
 
     Standard input that is no terminal goes along with the question; with `-` as the last word it is waited for. Raises
-    EcoshellError when no turn could begin, unless `json`, where it is told as an event.
+    EcoshellError when no turn could begin, unless `json`, where it is told as an event. When `quiet`, nobody is asked,
+    and only errors are told beside the answer.
     """
-    report: Report = JsonLines() if json else AnswerOnly()
-    person = None if json or words[-1:] == ["-"] else _person_at_the_terminal()
-    outcome = Outcome()
+    report = JsonLines() if json else AnswerOnly(quiet=quiet)
+    person = None if json or quiet or words[-1:] == ["-"] else _person_at_the_terminal()
+    agent = Agent(user=person, options=options)
     with hangups_interrupt():
         try:
-            question, attached = read_question(words, _complain)
-            shot = OneShot(question, attached, report=report, outcome=outcome, person=person)
-            asyncio.run(shot.run(options))
+            question, attached = read_question(words, (lambda _: None) if quiet else _complain)
+            asyncio.run(follow(agent, question, attached, report=report, person=person))
         except EcoshellError as error:
             if not json:
                 raise
             report.show(ErrorHappened.of(error))
-            report.end(outcome)
+            report.end(agent.outcome)
             return error.exit_status
         except KeyboardInterrupt:
-            outcome.status = "interrupted"
+            agent.outcome.status = "interrupted"
+    outcome = agent.outcome
     report.end(outcome)
     for call in outcome.refused:
         _complain(f"{call} was not run: it needs an approval, and nobody was there to ask. {_HOW_TO_ALLOW}")
@@ -71,68 +79,39 @@ def read_question(words: Sequence[str], warn: Callable[[str], None]) -> tuple[st
     alone, waited_for = [*words] == ["-"], len(words) > 1 and words[-1] == "-"
     typed = " ".join(words[:-1] if waited_for else words)
     raw = piped.question() if alone else typed.encode("utf-8", errors="surrogateescape")
-    text = decoded(raw, warn).strip()
+    text = piped.decoded(raw, warn).strip()
     if not text:
         raise UsageError("The question is empty.", fix='Try: ecoshell ask "What is 17 * 23?"')
     attached = None if alone else piped.context(warn, promised=waited_for)
     return text, () if attached is None else (attached,)
 
 
-class OneShot:
-    """One question on its way to an outcome."""
+async def follow(
+    agent: Agent,
+    question: str,
+    attachments: Sequence[Attachment],
+    *,
+    report: "JsonLines | AnswerOnly",
+    person: "LinePerson | None",
+) -> None:
+    """Put the question and follow the turn to its last event; raises EcoshellError when no turn could begin."""
+    stops: list[asyncio.Task[None]] = []
 
-    def __init__(
-        self,
-        question: str,
-        attachments: Sequence[Attachment] = (),
-        *,
-        report: Report,
-        outcome: Outcome,
-        person: LinePerson | None,
-    ) -> None:
-        """`person` is None when nobody can be asked; then nothing that needs approval runs."""
-        self._question = question
-        self._attachments = attachments
-        self._report = report
-        self._outcome = outcome
-        self._person = person
-        self._stop: asyncio.Task[None] | None = None
+    def stop() -> None:
+        stops.append(asyncio.ensure_future(agent.stop()))
 
-    async def run(self, options: Options) -> None:
-        """Assemble a shell and ask; raises EcoshellError when no turn could begin."""
-        from ecoshell.assembly.shell import assemble  # builds everything, so it comes when everything is wanted
-
-        person: UserInterface = self._person or NonInteractive()
-        shell = await assemble(options, person)
-        try:
-            await shell.warm()
-            if shell.resumed is not None:
-                self._report.show(shell.resumed)
-            await self.ask(shell)
-        finally:
-            await shell.aclose()
-
-    async def ask(self, shell: Shell) -> None:
-        """Put the question and follow the turn to its last event."""
-        self._outcome.session = shell.session
-
-        def stop() -> None:
-            self._stop = asyncio.ensure_future(shell.stop())
-
+    async with agent:
+        if agent.resumed is not None:
+            report.show(agent.resumed)
         with stopping(stop):
-            async with aclosing(shell.ask(self._question, self._attachments)) as events:
+            async with aclosing(agent.stream(question, attachments)) as events:
                 async for event in events:
-                    self._outcome.see(event)
-                    self._report.show(event)
-                    await self._meet(event, stop)
-
-    async def _meet(self, event: Event, stop: Callable[[], None]) -> None:
-        if self._person is None:
-            return
-        try:
-            await self._person.meet(event)
-        except Interrupted:
-            stop()
+                    report.show(event)
+                    try:
+                        if person is not None:
+                            await person.meet(event)
+                    except Interrupted:
+                        stop()
 
 
 class JsonLines:
@@ -142,7 +121,7 @@ class JsonLines:
         self._line(to_json(event))
 
     def end(self, outcome: Outcome) -> None:
-        self._line(outcome.to_json())
+        self._line(to_json(outcome.result()))
 
     def _line(self, record: dict[str, object]) -> None:
         print(json.dumps(record), flush=True)
@@ -154,12 +133,11 @@ class AnswerOnly:
     On a terminal the answer is printed while it is written; a program that reads it gets the one that counts, alone.
     """
 
-    def __init__(self) -> None:
-        from ecoshell.cli.render import EventLines, Printer
-
-        printer = Printer(sys.stderr)
-        self._lines = EventLines(printer, streaming=False, answers=False)
-        self._talkative = printer.terminal
+    def __init__(self, *, quiet: bool = False) -> None:
+        """When `quiet`, only errors are on standard error."""
+        self._lines: EventLines | None = None
+        self._talkative = sys.stderr.isatty() and not quiet
+        self._quiet = quiet
         self._growing = sys.stdout.isatty()
         self._printed = ""
         """What of the answer was printed while it arrived."""
@@ -174,14 +152,22 @@ class AnswerOnly:
         if self._open:
             print(flush=True)
             self._open = False
-        if self._talkative or isinstance(event, ErrorHappened | Notice | LimitHit) or _went_wrong(event):
-            self._lines.show(event)
+        warning = isinstance(event, Notice) and not self._quiet
+        if self._talkative or warning or isinstance(event, ErrorHappened | LimitHit) or _went_wrong(event):
+            self._told().show(event)
 
     def end(self, outcome: Outcome) -> None:
         if self._open:
             print(flush=True)
         if outcome.answer and outcome.answer.strip() != self._printed.strip():
             print(visible(outcome.answer), flush=True)
+
+    def _told(self) -> "EventLines":
+        if self._lines is None:
+            from ecoshell.cli.render import EventLines, Printer
+
+            self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
+        return self._lines
 
     def _grow(self, text: str) -> None:
         if not self._open:
@@ -196,11 +182,12 @@ def _went_wrong(event: Event) -> bool:
     return isinstance(event, TurnFinished) and event.status != "answered"
 
 
-def _person_at_the_terminal() -> LinePerson | None:
+def _person_at_the_terminal() -> "LinePerson | None":
     """Whoever sits at the terminal, asked on standard error so that the answer alone is on standard output."""
     if not all(stream and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return None
     from ecoshell.cli.inputs import Keyboard
+    from ecoshell.cli.person import LinePerson
 
     return LinePerson(Keyboard(output=sys.stderr).word, _say)
 

@@ -1,14 +1,17 @@
 """`ecoshell`: the chat on the whole screen."""
 
+import argparse
 import gc
 import os
 import sys
 
+from ecoshell.cli.arguments import add_shared_options, options_to_run
 from ecoshell.errors import UsageError
-from ecoshell.options import Options
+
+add_arguments = add_shared_options
 
 
-def run(options: Options) -> int:
+def run(args: argparse.Namespace) -> int:
     """Open the chat; raises UsageError where there is no terminal to draw on."""
     streams = (sys.stdin, sys.stdout, sys.stderr)  # Textual draws on the last of them
     if not all(stream.isatty() for stream in streams) or os.environ.get("TERM") == "dumb":
@@ -19,4 +22,4 @@ def run(options: Options) -> int:
     gc.disable()  # until the first frame: nothing that starting makes is garbage
     from ecoshell.tui.app import run as chat
 
-    return chat(options)
+    return chat(options_to_run(args))

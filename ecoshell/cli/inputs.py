@@ -18,8 +18,8 @@ from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
 
 from ecoshell.agent.commands import Completion
-from ecoshell.cli.decoding import decoded
 from ecoshell.cli.interrupts import HANGUPS, Handler, Interrupted, handling, interrupt
+from ecoshell.cli.piped import decoded
 from ecoshell.paths import make_private
 
 _LONGEST = 64 * 1024

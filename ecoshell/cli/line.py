@@ -1,5 +1,6 @@
 """`ecoshell line`: the chat as a line shell, for dumb terminals, pipes and screen readers."""
 
+import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
@@ -7,14 +8,14 @@ from contextlib import aclosing
 from typing import TextIO
 
 from ecoshell import __version__
-from ecoshell.agent.printing import dollars
+from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.user_interface import NonInteractive
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about, amount_text
+from ecoshell.cli.arguments import add_shared_options, options_to_run
 from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
-from ecoshell.cli.outcome import EXIT_STATUS
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.errors import EcoshellError
@@ -28,14 +29,18 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.events.outcome import EXIT_STATUS
 from ecoshell.messages import Attachment
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible, visible_line
 
+add_arguments = add_shared_options
 
-def run(options: Options) -> int:
+
+def run(args: argparse.Namespace) -> int:
     """Chat until the input ends or `/quit`; from a pipe, the exit status is that of the last turn not answered."""
+    options = options_to_run(args)
     with hangups_interrupt():
         return asyncio.run(_chat(options))
 

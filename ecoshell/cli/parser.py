@@ -1,33 +1,118 @@
-"""From words to a command: the parser, and which module carries out what; a command imports only what it needs."""
+"""From words to a command. Each command is a module: its arguments, and what it loads, come when it is named."""
 
 import argparse
 import errno
+import os
+import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ecoshell import __version__
-from ecoshell.cli.arguments import COMMAND, Parser, UnknownCommand, add_shared_options, options_from
-from ecoshell.cli.manage.arguments import add_management
-from ecoshell.errors import EcoshellError
+from ecoshell.cli.arguments import add_shared_options
+from ecoshell.errors import EcoshellError, UsageError, nearest
 from ecoshell.files import NO_ROOM
-from ecoshell.options import ROLES, Options
 
 if TYPE_CHECKING:
     from ecoshell.plugins import Command
 
 _DESCRIPTION = "A chat shell for a tool-using agent that never spends more than it was given."
 _EPILOG = "Without a command, the chat opens. Everything is explained in the README."
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "chat": ("ecoshell.cli.chat", "the chat on the full screen"),
+    "line": ("ecoshell.cli.line", "the chat line by line"),
+    "ask": ("ecoshell.cli.ask", "one question, one answer"),
+    "plan": ("ecoshell.cli.manage.plan", "what the budget would allow of each tool for a question"),
+    "screenshot": ("ecoshell.cli.screenshot", "what the chat's screen shows, as an SVG file"),
+    "tools": ("ecoshell.cli.manage.tools", "the tools, their effects and what their schemas cost"),
+    "mcp": ("ecoshell.cli.manage.mcp", "servers (MCP) whose tools the agent may use"),
+    "profile": ("ecoshell.cli.manage.profile", "the time and memory a tool takes on growing inputs"),
+    "sessions": ("ecoshell.cli.manage.sessions", "list, show, export sessions"),
+    "experience": ("ecoshell.cli.manage.experience", "what was learned from uses of tools, and of modes"),
+    "cost": ("ecoshell.cli.manage.cost", "what was spent, and the caps"),
+    "config": ("ecoshell.cli.manage.config", "show, check, change settings"),
+    "events": ("ecoshell.cli.manage.events", "what `ask --json` prints, and its JSON schema"),
+    "doctor": ("ecoshell.cli.manage.doctor", "what is installed, what is missing, what to do"),
+    "completion": ("ecoshell.cli.completion", "what makes Tab work in your shell"),
+    "models": ("ecoshell.cli.manage.models", "what can be talked with, and prices; `models pull` brings more"),
+}
+"""Each command's module, and what the command does. A module has `add_arguments(parser)` and `run(args)`, as the
+commands of plugins have.
+"""
+_COMMAND = "COMMAND"
+"""Stands for the name of a command in the help."""
+_OPTION = re.compile(r"--[\w-]+")
+_UNKNOWN = "unrecognized arguments: "
+_CHOICES = re.compile(
+    r"argument (?P<what>\S+): invalid choice: '?(?P<typed>.*?)'? \(choose from (?P<choices>.*)\)", re.DOTALL
+)
 
 
 def run(argv: Sequence[str]) -> int:
     """Carry out one command line and return its exit status; raises EcoshellError."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how its line could go on
+        from ecoshell.cli.completion import complete
+
+        complete(parser)
+    args = parser.parse_args(argv)
     status: int = args.run(args)
     return status
+
+
+class UnknownCommand(UsageError):
+    """There is no such command."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises UsageError, with the nearest right word, instead of printing and exiting."""
+
+    fill: Callable[["Parser"], object] | None = None
+    """Adds the arguments, once they are wanted."""
+    _typed: tuple[str, ...] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was typed."""
+        wrong = _CHOICES.fullmatch(message)
+        stranger = message.removeprefix(_UNKNOWN).partition(" ")[0] if message.startswith(_UNKNOWN) else None
+        if wrong:
+            stranger = self._unknown_option_before(wrong["typed"])
+        if stranger:
+            named = stranger.partition("=")[0]
+            raise UsageError(f"There is no option {named}.", fix=_nearest(named, self._options()))
+        if wrong:
+            what, typed = wrong["what"], wrong["typed"]
+            told = f"{what} cannot be {typed!r}." if what.startswith("-") else f"There is no {what.lower()} {typed!r}."
+            kind = UnknownCommand if what == _COMMAND else UsageError
+            raise kind(told, fix=_nearest(typed, re.findall(r"[\w-]+", wrong["choices"])))
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", fix=f"`{self.prog} --help` shows what there is.")
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - a namespace of another class is never given
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse unknown arguments here, where the right ones are known, and not in the parser above."""
+        if self.fill is not None:
+            self.fill, fill = None, self.fill
+            fill(self)
+        self._typed = tuple(args or ())
+        found, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        if unknown:
+            self.error(f"{_UNKNOWN}{' '.join(unknown)}")
+        return found, unknown
+
+    def _options(self) -> list[str]:
+        return _OPTION.findall(self.format_usage())
+
+    def _unknown_option_before(self, word: str) -> str | None:
+        """The mistyped option that a word was meant for, when that made the word look like a command."""
+        before = self._typed[: self._typed.index(word)] if word in self._typed else ()
+        known = self._options()
+        return next(
+            (typed for typed in before if typed.startswith("--") and typed.partition("=")[0] not in known), None
+        )
 
 
 class CommandLine(Parser):
@@ -37,7 +122,7 @@ class CommandLine(Parser):
     _has_plugins = False
 
     def format_help(self) -> str:
-        self._add_plugins(())
+        self._add_plugins()
         return super().format_help()
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - as its base
@@ -47,11 +132,20 @@ class CommandLine(Parser):
         try:
             return super().parse_known_args(args, namespace)
         except UnknownCommand:
-            self._add_plugins(args or ())
+            self._add_plugins()
             return super().parse_known_args(args, namespace)
 
-    def _add_plugins(self, words: Sequence[str]) -> None:
-        """Add the commands of plugins, and the arguments of those that are among the words."""
+    def fill_named(self, words: Iterable[str]) -> None:
+        """Add the commands of plugins, and the arguments of the commands that are among the words."""
+        self._add_plugins()
+        for name in self.commands.choices.keys() & {*words}:
+            parser = self.commands.choices[name]
+            if parser.fill is not None:
+                parser.fill, fill = None, parser.fill
+                fill(parser)
+
+    def _add_plugins(self) -> None:
+        """Add the commands of plugins."""
         from ecoshell.plugins import Plugins
 
         if self._has_plugins:
@@ -60,52 +154,47 @@ class CommandLine(Parser):
         for name, (plugin, command) in Plugins(_warn).commands(self.commands.choices).items():
             parser = self.commands.add_parser(name, help=command.about)
             parser.set_defaults(run=partial(_run_of_plugin, plugin, command))
-            if name in words:
-                with _in_plugin(plugin):
-                    command.add_arguments(parser)
+            parser.fill = partial(_fill_of_plugin, plugin, command)
 
 
 def build_parser() -> CommandLine:
     """The parser."""
-    shared = Parser(add_help=False)
-    add_shared_options(shared)
-    parser = CommandLine(
-        prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, parents=[shared], allow_abbrev=False
-    )
+    parser = CommandLine(prog="ecoshell", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    add_shared_options(parser)
     parser.add_argument("-V", "--version", action="version", version=f"ecoshell {__version__}")
     parser.set_defaults(run=_chat)
-    commands = parser.add_subparsers(dest="command", metavar=COMMAND, title="commands", parser_class=Parser)
-    parser.commands = commands
-
-    chat = commands.add_parser("chat", parents=[shared], allow_abbrev=False, help="the chat on the full screen")
-    chat.set_defaults(run=_chat)
-    line = commands.add_parser("line", parents=[shared], allow_abbrev=False, help="the chat line by line")
-    line.set_defaults(run=_line)
-    ask = commands.add_parser("ask", parents=[shared], allow_abbrev=False, help="one question, one answer")
-    asked = "the question, with which standard input goes along, or - to read it from there"
-    ask.add_argument("question", nargs="+", help=asked)
-    ask.add_argument("--json", action="store_true", help="print every event, and the result, as JSON lines")
-    ask.add_argument("--force", action="store_true", help="with --yes: also write less over a file than it held")
-    ask.set_defaults(run=_ask)
-    plan = commands.add_parser(
-        "plan", parents=[shared], allow_abbrev=False, help="what the budget would allow of each tool for a question"
-    )
-    plan.add_argument("question", nargs="+", help="the question; it is not asked")
-    plan.add_argument("--json", action="store_true", help="print JSON")
-    plan.set_defaults(run=_plan)
-    picture = commands.add_parser("screenshot", allow_abbrev=False, help="what the chat's screen shows, as an SVG file")
-    picture.add_argument("file", type=Path, metavar="FILE.svg", help="a new file")
-    picture.add_argument("--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)")
-    picture.add_argument("--session", dest="resume", metavar="ID", help="the session to show (default: a new one)")
-    picture.set_defaults(run=_screenshot)
-    add_management(commands)
+    parser.commands = parser.add_subparsers(dest="command", metavar=_COMMAND, title="commands", parser_class=Parser)
+    for name, (module, about) in COMMANDS.items():
+        command = parser.commands.add_parser(name, allow_abbrev=False, help=about)
+        command.fill = partial(_fill, module)
     return parser
+
+
+def _fill(module: str, parser: Parser) -> None:
+    """Load a command of ours, and give its parser what it takes."""
+    command = import_module(module)
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
+
+
+def _chat(args: argparse.Namespace) -> int:
+    return import_module(COMMANDS["chat"][0]).run(args)
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    near = nearest(word, known)
+    return f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
 
 
 def _warn(message: str) -> None:
     from ecoshell.cli.fence import told
 
     print(told(EcoshellError(message)), file=sys.stderr)
+
+
+def _fill_of_plugin(plugin: str, command: "Command", parser: Parser) -> None:
+    with _in_plugin(plugin):
+        command.add_arguments(parser)
 
 
 def _run_of_plugin(plugin: str, command: "Command", args: argparse.Namespace) -> int:
@@ -130,44 +219,3 @@ def _in_plugin(plugin: str) -> Generator[None]:
             f"The plugin {plugin} failed: {type(fault).__name__}: {fault} ({place.filename}, line {place.lineno}).",
             fix="It is a fault of the plugin; whoever made it should be told.",
         ) from fault
-
-
-def _chat(args: argparse.Namespace) -> int:
-    from ecoshell.cli.chat import run as chat
-
-    return chat(_options(args))
-
-
-def _line(args: argparse.Namespace) -> int:
-    from ecoshell.cli.line import run as line
-
-    return line(_options(args))
-
-
-def _plan(args: argparse.Namespace) -> int:
-    from ecoshell.cli.manage.plan import run as plan
-
-    return plan(args)
-
-
-def _screenshot(args: argparse.Namespace) -> int:
-    from ecoshell.cli.screenshot import run as screenshot
-    from ecoshell.cli.screenshot import size_of
-
-    return screenshot(options_from(args), size=size_of(args.size), file=args.file.expanduser())
-
-
-def _ask(args: argparse.Namespace) -> int:
-    from ecoshell.cli.ask import run as ask
-
-    return ask(_options(args), args.question, json=args.json)
-
-
-def _options(args: argparse.Namespace) -> Options:
-    """What the command line says, once the models of a hub that it names are here, or nobody wants to pull them."""
-    options = options_from(args)
-    if any(name and name.startswith("hf:") for name in (options.model, *map(options.roles.of, ROLES))):
-        from ecoshell.cli.manage.pull import pull_wanted
-
-        pull_wanted(options)
-    return options

@@ -1,19 +1,59 @@
-"""A person who is asked in line, between two lines of output."""
+"""A person who is asked in line, between two lines of output: when each question is put, and how the answer is read."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, Trust
+from ecoshell.agent.commands import amount, dollars
+from ecoshell.agent.user_interface import (
+    Approval,
+    CostChoice,
+    Decision,
+    LimitChoice,
+    Trust,
+    enough_text,
+    parse_arguments,
+)
+from ecoshell.budget.money import counted, parse_amount
 from ecoshell.cli.interrupts import Interrupted
-from ecoshell.cli.questions import Questions
-from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, TrustWanted
+from ecoshell.errors import UsageError
+from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
+from ecoshell.messages import Call
+from ecoshell.untrusted import visible, visible_line
 
 _PATIENCE = 1.0
 """Seconds until a question is asked whose event is not read: the store may be locked, and the events wait for it."""
+_TRUST = "[1] trust it until it changes  [n] no, until it changes  [l] not now: "
+_DECIDE = "[1] once  [2] this session  [3] this project  [e] edit  [n] no  [d] no, do this instead: "
+_WHICH = "Model (/models lists them): "
+_NO_BUT = re.compile(r"no?\b[\s,:;.]+(\S.*)", re.IGNORECASE | re.DOTALL)
+_SHOWN_LINES = 40
+"""Lines of a preview, or of instructions, that are printed."""
 
 T = TypeVar("T")
+K = TypeVar("K", bound=str)
+Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted
+"""What the core wants decided."""
+
+
+def _by_word(typed: Mapping[T, str]) -> dict[str, T]:
+    """Each decision by every word that may be typed for it."""
+    return {word: decision for decision, words in typed.items() for word in words.split()}
+
+
+_DECISIONS: Mapping[str, Decision] = _by_word(
+    {"once": "1 y yes once", "session": "2 s session", "project": "3 p project", "no": "n no"}
+)
+_LIMIT_WORDS: Mapping[str, Literal["raise", "model", "answer", "stop"]] = _by_word(
+    {"raise": "r raise", "model": "m model", "answer": "a answer", "stop": "s stop"}
+)
+_COST_WORDS: Mapping[str, Literal["go", "always", "model", "answer", "stop"]] = _by_word(
+    {"go": "g y go", "always": "d always", "model": "m model", "answer": "a answer", "stop": "s stop"}
+)
+_TRUSTS: Mapping[str, Trust] = _by_word({"yes": "1 y yes", "no": "n no", "later": "l later"})
 
 
 class _Pending(Generic[T]):
@@ -39,29 +79,23 @@ class LinePerson:
         """Questions that were asked before their event was read."""
 
     async def approve(self, wanted: ApprovalWanted) -> Approval:
-        return await self._decided(wanted, self._questions.approval, Approval("no"))
+        return await self._decided(wanted, Approval("no"))
 
     async def at_limit(self, hit: LimitHit) -> LimitChoice:
-        return await self._decided(hit, self._questions.limit, LimitChoice("stop"))
+        return await self._decided(hit, LimitChoice("stop"))
 
     async def at_cost(self, wanted: CostWanted) -> CostChoice:
-        return await self._decided(wanted, self._questions.cost, CostChoice("stop"))
+        return await self._decided(wanted, CostChoice("stop"))
 
     async def trust(self, wanted: TrustWanted) -> Trust:
-        return await self._decided(wanted, self._questions.trust, "later")
+        return await self._decided(wanted, "later")
 
     async def meet(self, event: Event) -> None:
         """Ask the person if the event is a question; raises Interrupted when the person would rather stop."""
         if id(event) in self._early:
             self._early.discard(id(event))
-        elif isinstance(event, ApprovalWanted):
-            await self._ask(event, self._questions.approval(event))
-        elif isinstance(event, LimitHit):
-            await self._ask(event, self._questions.limit(event))
-        elif isinstance(event, CostWanted):
-            await self._ask(event, self._questions.cost(event))
-        elif isinstance(event, TrustWanted):
-            await self._ask(event, self._questions.trust(event))
+        elif isinstance(event, (ApprovalWanted, LimitHit, CostWanted, TrustWanted)):
+            await self._ask(event)
 
     def forget(self) -> None:
         """Drop what was decided for a turn that is over."""
@@ -72,7 +106,7 @@ class LinePerson:
         """The question, whichever of event and call came first."""
         return self._pending.setdefault(id(event), _Pending())
 
-    async def _decided(self, event: Event, ask: Callable[[Any], Coroutine[Any, Any, T]], interrupted: T) -> T:
+    async def _decided(self, event: Question, interrupted: T) -> T:
         """The decision; `interrupted` when Ctrl-C is typed and nobody reads the events, who could stop the turn."""
         pending = self._of(event)
         try:
@@ -81,7 +115,7 @@ class LinePerson:
                     await pending.begun.wait()
             if not pending.begun.is_set():
                 self._early.add(id(event))
-                await self._ask(event, ask(event))
+                await self._ask(event)
             return await pending.answer
         except Interrupted:
             return interrupted
@@ -89,11 +123,11 @@ class LinePerson:
             pending.answer.cancel()
             self._pending.pop(id(event), None)
 
-    async def _ask(self, event: Event, asking: Coroutine[Any, Any, Any]) -> None:
+    async def _ask(self, event: Question) -> None:
         """Ask while the core waits; when it no longer does, because the turn was stopped, the question is withdrawn."""
         pending = self._of(event)
         pending.begun.set()
-        task = asyncio.ensure_future(asking)
+        task = asyncio.ensure_future(self._questions.decide(event))
         pending.answer.add_done_callback(lambda _: task.cancel())
         try:
             decided = await task
@@ -103,3 +137,147 @@ class LinePerson:
         else:
             if not pending.answer.done():
                 pending.answer.set_result(decided)
+
+
+class Questions:
+    """Asks one thing after another until there is a decision."""
+
+    def __init__(self, read: Callable[[str], Awaitable[str]], say: Callable[[str], None]) -> None:
+        """`read` shows a prompt and gives what was typed (raises Interrupted, EOFError); `say` prints one line."""
+        self._read = read
+        self._say = say
+
+    async def decide(self, wanted: Question) -> Approval | LimitChoice | CostChoice | Trust:
+        """Ask what the core wants decided; raises Interrupted."""
+        match wanted:
+            case ApprovalWanted():
+                return await self.approval(wanted)
+            case LimitHit():
+                return await self.limit(wanted)
+            case CostWanted():
+                return await self.cost(wanted)
+            case TrustWanted():
+                return await self.trust(wanted)
+
+    async def approval(self, wanted: ApprovalWanted) -> Approval:
+        """May this call run, and with which arguments?"""
+        self._show_call(wanted)
+        arguments: Mapping[str, Any] | None = wanted.arguments if wanted.fault else None
+        while True:
+            word = await self._word(_DECIDE, at_end="n", lower=False)
+            typed = word.lower()
+            if typed in ("e", "edit"):
+                arguments = await self._edited(arguments or wanted.arguments) or arguments
+            elif typed == "d":
+                if instead := await self._word("What to do instead: ", at_end="", lower=False):
+                    return Approval("no", instead=instead)
+            elif typed in _DECISIONS:
+                return Approval(_DECISIONS[typed], arguments if typed not in ("n", "no") else None)
+            elif but := _NO_BUT.fullmatch(word):
+                return Approval("no", instead=but[1])
+            else:
+                self._say("Type 1, 2, 3, e, n or d.")
+
+    async def trust(self, wanted: TrustWanted) -> Trust:
+        """May the model follow the instructions of this project?"""
+        again = ", which has changed" if wanted.changed else ""
+        self._say(f"? may the model follow {visible_line(wanted.file)}{again}")
+        self._show_lines(wanted.text)
+        while (typed := await self._word(_TRUST, at_end="l")) not in _TRUSTS:
+            self._say("Type 1, n or l.")
+        return _TRUSTS[typed]
+
+    async def limit(self, hit: LimitHit) -> LimitChoice:
+        """What to do at a limit?"""
+        self._show_offers(hit.offers)
+        prompt = "[r] raise the cap  [m] another model  [a] answer from what there is  [s] stop: "
+        while True:
+            kind, model = await self._choice(hit.offers, prompt, _LIMIT_WORDS, "r, m, a or s")
+            if kind != "raise":
+                return LimitChoice(kind, model)
+            if (raised := await self._new_cap(hit)) is not None:
+                return raised
+
+    async def cost(self, wanted: CostWanted) -> CostChoice:
+        """May an expensive step go on?"""
+        low, high, above = (dollars(nano) for nano in (wanted.low_nano, wanted.high_nano, wanted.threshold_nano))
+        self._say(f"? the next step with {visible_line(wanted.model)} costs from {low} to {high} at most")
+        self._say(f"  You are asked above {above}: [budget] ask_above in the settings.")
+        self._show_offers(wanted.offers)
+        prompt = "[g] go on  [d] go on, don't ask again  [m] another model  [a] answer from what there is  [s] stop: "
+        return CostChoice(*await self._choice(wanted.offers, prompt, _COST_WORDS, "g, d, m, a or s"))
+
+    async def _choice(
+        self, offers: Sequence[ModelOffer], prompt: str, words: Mapping[str, K], keys: str
+    ) -> tuple[K, str]:
+        """What is chosen, by a word or by the number of a model that is offered, and the model, if it is another."""
+        numbers = f"[1{f'-{len(offers)}' if len(offers) > 1 else ''}] that model  " if offers else ""
+        by_number = {str(number): offer.name for number, offer in enumerate(offers, 1)}
+        while True:
+            typed = await self._word(f"{numbers}{prompt}", at_end="s")
+            kind = words["model"] if typed in by_number else words.get(typed)
+            if kind is None:
+                self._say(f"Type {keys}, or a model's number.")
+            elif kind != "model":
+                return kind, ""
+            elif name := by_number.get(typed) or await self._word(_WHICH, at_end="", lower=False):
+                return words["model"], name
+
+    def _show_call(self, wanted: ApprovalWanted) -> None:
+        if wanted.fault:
+            self._say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
+        self._say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
+        if wanted.rationale.strip():
+            self._say(f"  why: {visible_line(wanted.rationale)}")
+        self._say(f"  {visible_line(wanted.reason)}")
+        if wanted.price_nano:
+            self._say(f"  One use costs {dollars(wanted.price_nano)}.")
+        self._show_lines(wanted.changes)
+
+    def _show_lines(self, text: str) -> None:
+        lines = visible(text).splitlines()
+        for line in lines[:_SHOWN_LINES]:
+            self._say(f"  {line}")
+        if len(lines) > _SHOWN_LINES:
+            self._say(f"  … {counted(len(lines) - _SHOWN_LINES, 'more line')}")
+
+    async def _edited(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Arguments as typed; None when the person leaves them."""
+        self._say(f"  {visible_line(json.dumps(dict(arguments), ensure_ascii=False, default=str))}")
+        while typed := await self._word("Arguments as one line of JSON (empty keeps them): ", at_end="", lower=False):
+            try:
+                return parse_arguments(typed)
+            except UsageError as wrong:
+                self._say(visible_line(str(wrong)))
+        return None
+
+    def _show_offers(self, offers: Sequence[ModelOffer]) -> None:
+        for number, offer in enumerate(offers, 1):
+            fits = "" if offer.fits else "; may not fit under the caps"
+            where = "local" if offer.local else "remote"
+            cost = "price unknown" if offer.most_nano is None else f"{dollars(offer.most_nano)} at most"
+            size = amount(offer.most_tokens, "tokens")
+            self._say(f"  [{number}] {visible_line(offer.name)} ({where}): {cost}, {size} at most{fits}")
+
+    async def _new_cap(self, hit: LimitHit) -> LimitChoice | None:
+        """A cap as typed; an empty line takes the one that is proposed."""
+        proposed = enough_text(hit)
+        example = "0.50" if hit.unit == "usd" else "20000tok"
+        hint = f"enter for {proposed}" if proposed else f"such as {example}"
+        typed = await self._word(f"New cap for this {hit.scope} ({hint}): ", at_end="") or proposed
+        if not typed:
+            return None
+        try:
+            parse_amount(typed)
+        except UsageError as error:
+            self._say(visible_line(str(error)))
+            return None
+        return LimitChoice("raise", typed)
+
+    async def _word(self, prompt: str, *, at_end: str, lower: bool = True) -> str:
+        """What was typed, trimmed; `at_end` when the input has ended."""
+        try:
+            typed = (await self._read(prompt)).strip()
+        except EOFError:
+            return at_end
+        return typed.lower() if lower else typed

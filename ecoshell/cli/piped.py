@@ -1,4 +1,4 @@
-"""Standard input as `ask` takes it: the question itself, or a text that goes along with one."""
+"""Standard input as text, and as `ask` takes it: the question itself, or a text that goes along with one."""
 
 import os
 import queue
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ecoshell.agent.workspace import FILE_BYTES
 from ecoshell.budget.money import counted
-from ecoshell.cli.decoding import decoded
 from ecoshell.errors import UsageError
 from ecoshell.messages import Attachment
 
@@ -22,6 +21,15 @@ _BEGINS, _ENDS = 3.0, 60.0
 pipe that nobody writes to."""
 _CHUNK = 65_536
 _WHEN_SLOW = "Put - after the question to wait for its end, or < /dev/null to go without."
+
+
+def decoded(raw: bytes, warn: Callable[[str], None]) -> str:
+    """The bytes as text; what is not UTF-8 is replaced, and that is said."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        warn("the input is not valid UTF-8; what could not be read was replaced by \N{REPLACEMENT CHARACTER}")
+        return raw.decode("utf-8", errors="replace")
 
 
 @dataclass(slots=True)

@@ -1,16 +1,16 @@
 """Events as lines of text: what the line shell and `ask` print, for any terminal, pipe or screen reader."""
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import NoReturn, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from ecoshell.agent.graph.telling import node_line, outcome, plan_line
-from ecoshell.agent.printing import dollars
+from ecoshell.agent.commands import dollars
+from ecoshell.agent.scoring import node_line, outcome, plan_line
 from ecoshell.budget.money import about, amount_text, counted
-from ecoshell.cli.streamed import Streamed, said_by
 from ecoshell.events import (
     Answer,
     BranchLeft,
@@ -45,19 +45,33 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, refusal
-from ecoshell.messages import Attachment, Call
+from ecoshell.events.describe import ENDINGS, describe, duration, words_text
 from ecoshell.options import ROLES
-from ecoshell.planning.plan_news import newly_barred, outlook
-from ecoshell.sessions.branching import Branching
-from ecoshell.sessions.plans import worth_line
+from ecoshell.planning.btp.explain import newly_barred, outlook
+from ecoshell.sessions.plans import Branching, worth_line
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.untrusted import visible, visible_line
 
 _DRAWN = 24
 """Lines of a parallel plan that are drawn."""
-LONGEST_RESULT = 200
-"""Characters of an observation that one line shows."""
+_LOOKS: Mapping[type[Event], tuple[str, str]] = {
+    BranchLeft: ("{back}", "yellow"),
+    CallFinished: ("  {result}", "dim"),
+    CallJudged: ("  {bad}", "dim"),
+    CallMarked: ("{dot}", "dim"),
+    CallStarted: ("{call}", "blue"),
+    Compacted: ("{dot}", "yellow"),
+    ContextTold: ("{dot}", "dim"),
+    ModeChosen: ("{dot}", "dim"),
+    ToolRegistered: ("{registered}", "cyan"),
+    ToolsOffered: ("{dot}", "dim"),
+    ToolUnregistered: ("{dot}", "cyan"),
+    TrustGiven: ("{dot}", "dim"),
+    TurnUndone: ("{dot}", "yellow"),
+}
+"""The sign before an event's words, and their style, where nothing else is known of it."""
+_CALL_BEGINS = ("{", "```", '["', "[SoP]")
+"""How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +151,78 @@ class Printer:
             self._console.clear()
 
 
+class Streamed:
+    """The replies of one step, a line for each."""
+
+    def __init__(self, write: Callable[[str, str], None], sign: str, dot: str) -> None:
+        """`write` prints in a style without ending the line; `sign` stands before each reply, `dot` before the line
+        that says that a model reasons.
+        """
+        self._write = write
+        self._sign = sign
+        self._dot = dot
+        self._reasoned: list[str] = []
+        self._replies: list[str] = []
+        self._open: str = ""
+        """The channel of the reply that is being printed; empty when none is."""
+        self._withheld = False
+
+    def arrive(self, event: TextArrived) -> None:
+        """Print a piece, whose role it is first; nothing of a call, and of what is reasoned only that it is."""
+        if self._open and self._open != event.channel:
+            self.end()  # an answer after a thought, or either after what was reasoned
+        if event.channel == "reasoning":
+            if not self._open:
+                self._write(f"{self._dot} {said_by(event.role)}thinking …", "dim")
+                self._open = event.channel
+            self._reasoned.append(event.text)
+            return
+        text = event.text if self._open else event.text.lstrip()  # models like to begin with a space
+        if self._withheld or not text:
+            return
+        if not self._open:
+            self._withheld = text.startswith(_CALL_BEGINS)
+            if self._withheld:
+                return
+            self._write(f"{self._sign} {said_by(event.role)}", "")
+            self._open = event.channel
+            self._replies.append("")
+        self._replies[-1] += text
+        self._write(visible(text), "")
+
+    def end(self) -> None:
+        """Take it that the reply is over."""
+        self._withheld = False
+        if self._open:
+            counted = f" {words_text(''.join(self._reasoned))}" if self._open == "reasoning" else ""
+            self._write(f"{counted}\n", "dim" if counted else "")
+            self._open = ""
+
+    def take_reasoned(self) -> bool:
+        """Whether what a reply was preceded by was told of; asked once for each reply."""
+        told = bool(self._reasoned)
+        self._reasoned.clear()
+        return told
+
+    def forget(self) -> None:
+        """Begin another step."""
+        self._reasoned.clear()
+        self._replies.clear()
+
+    def was(self, text: str) -> bool:
+        """Whether this is what was printed last."""
+        return (self._replies[-1] if self._replies else "").strip() == text.strip()
+
+    def had(self, thought: str) -> bool:
+        """Whether a reply began so; a planner says after its thought who is next."""
+        return any(reply.strip().startswith(thought.strip()) for reply in self._replies)
+
+
+def said_by(role: str) -> str:
+    """The words before what a role says, where there are several."""
+    return f"{role}: " if role in ROLES else ""
+
+
 class EventLines:
     """Prints the events of turns as they arrive; text that was streamed is not printed again when it is complete."""
 
@@ -173,39 +259,45 @@ class EventLines:
         match event:
             case TurnStarted() | TurnFinished():
                 self._turn(event)
-            case StepStarted() | BudgetHeld() | Rationale() | Reasoned():
+            case StepStarted() | BudgetHeld() | Rationale() | Reasoned() | StepProposed():
                 self._thinking(event)
-            case StepProposed() | BranchLeft():
-                self._search(event)
             case GraphPlanned() | NodeChanged():
                 self._branches(event)
-            case PlanChanged() | PlanScored() | CallJudged() | CallMarked() | ModeChosen():
+            case PlanChanged() | PlanScored():
                 self._planning(event)
             case Answer():
                 self._answer(event)
-            case CallStarted() | CallFinished() | ToolRegistered() | ToolUnregistered() | ToolsOffered():
-                self._tools(event)
-            case CommandRan() | TurnUndone() | Compacted():
-                self._between(event)
-            case ContextTold() | TrustGiven():
-                if told := describe(event):
-                    self._printer.line(f"{self._signs.dot} {told}", "dim")
+            case CommandRan():
+                self._command(event)
+            case Notice() | LimitHit() | ErrorHappened() | BudgetSettled():
+                self._trouble(event)
+            case _ if told := describe(event):
+                sign, style = _LOOKS[type(event)]
+                if isinstance(event, CallStarted):
+                    told = f"{said_by(event.role)}{told}"
+                if isinstance(event, CallFinished) and not event.ok:
+                    style = "red"
+                if isinstance(event, ModeChosen) and event.after:
+                    style = "yellow"
+                self._printer.line(f"{sign.format(**asdict(self._signs))} {told}", style)
             case _:
-                self._warn(event)
+                pass
 
     def _turn(self, event: TurnStarted | TurnFinished) -> None:
         """What goes along with a question, and how its turn ended."""
         self._end_branches()
         if isinstance(event, TurnFinished):
-            self._printer.line(summary(event, self._signs), _ending_style(event.status))
+            style = "green" if event.status == "answered" else "yellow"
+            self._printer.line(summary(event, self._signs), style)
             return
         self._streamed.forget()
         self._thinks, self._plan = ("", ""), None
         for attached in event.attachments:
-            self._printer.line(f"{self._signs.dot} attached {_attached(attached)}", "dim")
+            size = counted(len(attached.text), "character")
+            self._printer.line(f"{self._signs.dot} attached {visible_line(attached.name)} ({size})", "dim")
 
-    def _thinking(self, event: StepStarted | BudgetHeld | Rationale | Reasoned) -> None:
-        """Which of several roles is asked, while somebody watches, and what it has thought."""
+    def _thinking(self, event: StepStarted | BudgetHeld | Rationale | Reasoned | StepProposed) -> None:
+        """Which of several roles is asked, while somebody watches, what it has thought, and what a search considers."""
         line, signs = self._printer.line, self._signs
         match event:
             case StepStarted():
@@ -223,16 +315,9 @@ class EventLines:
             case Rationale():
                 if not self._streamed.had(event.text):
                     line(f"{signs.thought} {said_by(event.role)}{visible_line(event.text)}", "italic")
-
-    def _search(self, event: StepProposed | BranchLeft) -> None:
-        """What a search considers, and where it goes back."""
-        line, signs = self._printer.line, self._signs
-        match event:
             case StepProposed():
                 said = "" if self._streamed.was(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
                 line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
-            case BranchLeft():
-                line(f"{signs.back} {back_to(event)}: {visible_line(event.reason)}", "yellow")
 
     def _branches(self, event: GraphPlanned | NodeChanged) -> None:
         """A parallel plan, which of its nodes failed, and in the end what it came to."""
@@ -268,83 +353,41 @@ class EventLines:
             self._printer.line(f"{self._signs.dot} plan: {told}", "dim")
             self._branching = None
 
-    def _planning(self, event: PlanChanged | PlanScored | CallJudged | CallMarked | ModeChosen) -> None:
-        """Who thinks, what a turn's plans come to and have come to forbid, and which results did not help."""
-        line, signs = self._printer.line, self._signs
-        match event:
-            case ModeChosen():
-                line(f"{signs.dot} {describe(event)}", "yellow" if event.after else "dim")
-            case PlanChanged():
-                before, self._plan = self._plan, event
-                if event.number <= 1:
-                    line(f"{signs.dot} plan: {outlook(event, amount_text)}", "dim")
-                elif barred := newly_barred(before, event):
-                    line(f"{signs.dot} plan: {barred}", "yellow")
-            case PlanScored():
-                line(f"{signs.dot} plan of turn {event.turn}: {worth_line(event, amount_text)}", "dim")
-            case CallJudged(helpful=False):
-                why = f": {visible_line(event.reason)}" if event.reason else ""
-                line(f"  {signs.bad} unhelpful{why}", "dim")
-            case CallMarked():
-                word = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}[event.helpful]
-                line(f"{signs.dot} {word}: {visible_line(event.name)} of turn {event.turn}", "dim")
-            case _:
-                pass
+    def _planning(self, event: PlanChanged | PlanScored) -> None:
+        """What a turn's plans come to and have come to forbid."""
+        line, dot = self._printer.line, self._signs.dot
+        if isinstance(event, PlanScored):
+            line(f"{dot} plan of turn {event.turn}: {worth_line(event, amount_text)}", "dim")
+            return
+        before, self._plan = self._plan, event
+        if event.number <= 1:
+            line(f"{dot} plan: {outlook(event, amount_text)}", "dim")
+        elif barred := newly_barred(before, event):
+            line(f"{dot} plan: {barred}", "yellow")
 
-    def _between(self, event: CommandRan | TurnUndone | Compacted) -> None:
-        """What happened between two turns."""
+    def _command(self, event: CommandRan) -> None:
+        """What the person ran, and what came of it."""
         line, signs = self._printer.line, self._signs
-        match event:
-            case CommandRan():
-                line(f"! {visible_line(event.command)}", "bold")
-                line(visible(event.output), "" if event.ok else "red")
-                ending = "done" if event.ok else "failed"
-                line(f"{signs.good if event.ok else signs.bad} {ending} {signs.dot} {duration(event.seconds)}", "dim")
-            case TurnUndone():
-                line(f"{signs.dot} {_undone(event)}", "yellow")
-            case Compacted():
-                by = visible_line(event.model) if event.model else "no model: an extract"
-                sizes = f"{event.tokens_before:,} tokens became {event.tokens_after:,}"
-                line(f"{signs.dot} compacted by {by}; {sizes}", "yellow")
+        line(f"! {visible_line(event.command)}", "bold")
+        line(visible(event.output), "" if event.ok else "red")
+        ending = f"{signs.good} done" if event.ok else f"{signs.bad} failed"
+        line(f"{ending} {signs.dot} {duration(event.seconds)}", "dim")
 
-    def _tools(self, event: Event) -> None:
+    def _trouble(self, event: Notice | LimitHit | ErrorHappened | BudgetSettled) -> None:
+        """A note, which is told once; a limit; an error."""
         signs, line = self._signs, self._printer.line
         match event:
-            case ToolsOffered():
-                line(f"{signs.dot} {_offer(event)}", "dim")
-            case ToolRegistered(by="agent" | "user"):
-                line(
-                    f"{signs.registered} registered {visible_line(event.name)}  {_tokens(event.tokens, event.exact)}",
-                    "cyan",
-                )
-            case ToolUnregistered():
-                line(f"{signs.dot} unregistered {visible_line(event.name)}", "cyan")
-            case CallStarted():
-                called = visible_line(Call(event.name, event.arguments).signature())
-                line(f"{signs.call} {said_by(event.role)}call {called}", "blue")
-            case CallFinished():
-                style = "dim" if event.ok else "red"
-                line(f"  {signs.result} {_result(event)}", style)
-            case _:
-                pass
-
-    def _warn(self, event: Event) -> None:
-        line, signs = self._printer.line, self._signs
-        match event:
-            case Notice():
-                if event.text != self._noted:
-                    line(f"{signs.dot} note: {visible_line(event.text)}", "yellow")
-                self._noted = event.text
             case LimitHit():
                 line(f"{signs.bad} limit: {visible_line(event.message)}", "yellow")
             case ErrorHappened():
                 message = "" if event.message in self._noted and event.fix else event.message
                 told = " ".join(part for part in (message, event.kept, event.fix) if part)
                 line(f"{signs.bad} error: {visible_line(told)}", "red")
-            case BudgetSettled(reported=False):
-                line(f"{signs.dot} note: {describe(event)}", "yellow")
-            case _:
-                pass
+            case Notice() | BudgetSettled():
+                note = event.text if isinstance(event, Notice) else describe(event)
+                if note and note != self._noted:
+                    line(f"{signs.dot} note: {visible_line(note)}", "yellow")
+                    self._noted = note
 
     def _answer(self, event: Answer) -> None:
         if not self._answers:
@@ -354,17 +397,6 @@ class EventLines:
             sign = f"{sign.removesuffix(':')} by the {event.role}:"
         if not self._streamed.was(event.text):
             self._printer.line(f"{sign} {visible(event.text)}", "bold")
-
-
-def _attached(attachment: Attachment) -> str:
-    return f"{visible_line(attachment.name)} ({counted(len(attachment.text), 'character')})"
-
-
-def _undone(event: TurnUndone) -> str:
-    parts = [f"turn {event.turn} was undone"]
-    parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
-    parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
-    return "; ".join(parts)
 
 
 def summary(event: TurnFinished, signs: Signs) -> str:
@@ -381,40 +413,3 @@ def summary(event: TurnFinished, signs: Signs) -> str:
         parts.append(f"{event.saved_tokens:,} saved")
     sign = signs.good if event.status == "answered" else signs.bad
     return f"{sign} " + f" {signs.dot} ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """A time as a person reads it: milliseconds below one second."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
-
-
-def _ending_style(status: str) -> str:
-    return "green" if status == "answered" else "yellow"
-
-
-def _tokens(count: int, exact: bool) -> str:
-    return f"+{counted(count, 'token')}" if exact else f"about +{counted(count, 'token')}"
-
-
-def _offer(event: ToolsOffered) -> str:
-    about = "" if event.exact else "about "
-    sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
-    text = f"{counted(len(event.names), 'tool')} by name, {about}{sizes}"
-    if event.upfront:
-        text += f"; up front: {visible_line(', '.join(event.upfront))}"
-    return text
-
-
-def _result(event: CallFinished) -> str:
-    """An observation on one line: how it went, its beginning, how much more there is, and how long it took."""
-    lines = event.observation.strip().splitlines() or ["(nothing)"]
-    first = visible_line(lines[0])
-    shown = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
-    if len(lines) > 1:
-        shown += f" (and {counted(len(lines) - 1, 'more line')})"
-    if event.truncated:
-        shown += " (truncated)"
-    if event.refused:
-        return f"{refusal(event.refused)}: {shown}"
-    cost = f"  {amount_text(event.spent_nano, 'usd')}" if event.spent_nano else ""
-    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"

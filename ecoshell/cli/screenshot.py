@@ -1,10 +1,11 @@
 """`ecoshell screenshot`: what the chat's screen shows, as an SVG file."""
 
+import argparse
 import re
 from pathlib import Path
 
+from ecoshell.cli.arguments import options_from
 from ecoshell.errors import UsageError
-from ecoshell.options import Options
 
 _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
 _LEAST = (20, 8)
@@ -12,8 +13,16 @@ _MOST = (500, 200)
 """Columns and lines: no terminal is larger, and the picture of one would take minutes."""
 
 
-def run(options: Options, *, size: tuple[int, int], file: Path) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument("file", type=Path, metavar="FILE.svg", help="a new file")
+    parser.add_argument("--size", default="120x36", metavar="CxL", help="columns and lines (default: 120x36)")
+    parser.add_argument("--session", dest="resume", metavar="ID", help="the session to show (default: a new one)")
+
+
+def run(args: argparse.Namespace) -> int:
     """Take the picture; raises UsageError for a file that cannot be one or is there, and StoreError."""
+    size, file = _size(args.size), args.file.expanduser()
     if file.suffix.lower() != ".svg":
         raise UsageError(f"{file} is not the name of an SVG file.", fix="Give a name that ends in .svg.")
     if file.exists():  # said before the work; the file is never overwritten in any case
@@ -23,11 +32,11 @@ def run(options: Options, *, size: tuple[int, int], file: Path) -> int:
     from ecoshell.sessions.export import write_new
     from ecoshell.tui.screenshot import take
 
-    write_new(file, take(options, size))
+    write_new(file, take(options_from(args), size))
     return 0
 
 
-def size_of(text: str) -> tuple[int, int]:
+def _size(text: str) -> tuple[int, int]:
     """Columns and lines as typed, such as `120x36`; raises UsageError."""
     found = _SIZE.fullmatch(text.strip())
     size = (int(found[1]), int(found[2])) if found else (0, 0)

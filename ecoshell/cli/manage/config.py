@@ -9,14 +9,26 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
 from ecoshell.settings.edit import REMOVED, Changes, write_settings
 from ecoshell.settings.keys import dotted, parted
-from ecoshell.settings.load import load_settings, read_settings
-from ecoshell.settings.source import variables
+from ecoshell.settings.load import load_settings, read_settings, variables
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and what they take."""
+    add = add_actions(parser, default="show")
+    add("show", "every setting and where it comes from (default)")
+    add("path", "where the file is")
+    add("check", "everything that is wrong with the settings")
+    change = add("set", "write settings into the file, whose comments stay")
+    change.add_argument("pairs", nargs="+", metavar="KEY VALUE", help="such as budget.session 0.50")
+    unset = add("unset", "take settings out of the file")
+    unset.add_argument("keys", nargs="+", metavar="KEY", help="such as tui.theme")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -70,6 +82,9 @@ def _write(changes: Changes, *, as_json: bool) -> int:
         print(f"{dotted(path)} = {typed}" if typed is not None else f"{dotted(path)} has its default again")
     for key, name in hidden.items():
         print(f"{name} is set and wins over the file for {key}.", file=sys.stderr)
+    loaded, _ = read_settings(file, os.environ)
+    for note in loaded.without_effect if loaded else ():
+        print(note, file=sys.stderr)
     return 0
 
 
@@ -90,13 +105,15 @@ def _path(key: str) -> tuple[str, ...]:
 
 def _check(*, as_json: bool) -> int:
     file = user_paths().settings_file
-    _, problems = read_settings(file, os.environ)
+    loaded, problems = read_settings(file, os.environ)
+    notes = loaded.without_effect if loaded else ()
     if as_json:
-        print_json({"file": str(file), "problems": [{"message": one.message, "fix": one.fix} for one in problems]})
+        found = [{"message": one.message, "fix": one.fix} for one in problems]
+        print_json({"file": str(file), "problems": found, "notes": notes})
     elif not problems:
         print(f"{file}: nothing is wrong.")
-    for problem in () if as_json else problems:
-        print(told(problem), file=sys.stderr)
+    for said in () if as_json else (*map(told, problems), *notes):
+        print(said, file=sys.stderr)
     return problems[0].exit_status if problems else 0
 
 

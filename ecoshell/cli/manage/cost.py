@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
 
-from ecoshell.agent.printing import spent_text
+from ecoshell.agent.commands import spent_text
 from ecoshell.assembly.parts import open_ledger, open_store
-from ecoshell.budget.caps import CapState
 from ecoshell.budget.costs import CostRow
-from ecoshell.budget.entries import Entry
-from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.holds import CapState
+from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.budget.money import Amount, about, amount_text, counted, nano_to_usd_text, parse_amount
+from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.cost_plans import PlanCost, plan_costs, print_plans
 from ecoshell.cli.manage.show import print_json, print_table, seconds_text
 from ecoshell.errors import UsageError
@@ -19,6 +19,17 @@ from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
 
 _ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_json(parser)
+    by = ("day", "session", "model", "role", "tool", "plan")
+    parser.add_argument("--by", choices=by, default="day", help="what to add up by (default: day)")
+    parser.add_argument("--session", metavar="ID", help="whose caps to show (default: the session last used)")
+    parser.add_argument(
+        "--reconcile", metavar="ENTRY=USD", help="say what a call really cost that counts in full because nobody knows"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

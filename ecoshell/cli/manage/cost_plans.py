@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ecoshell.agent.printing import spent_text
+from ecoshell.agent.commands import spent_text
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import nano_to_usd_text

@@ -1,4 +1,4 @@
-"""`ecoshell experience`: list, show, export, import and forget what was learned from uses of tools, and of modes."""
+"""`ecoshell experience`: what was learned from uses of tools and of modes, and the classifier trained on it."""
 
 import argparse
 import os
@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
+from ecoshell.planning.classifier import Accuracy, Training, save, train
 from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
@@ -28,6 +30,38 @@ _ATTEMPT_HEAD = ("attempt", "when", "mode", "outcome", "models", "price", "token
 _QUERY_SHOWN = 60
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and what they take."""
+    add = add_actions(parser, default="list")
+    parser.set_defaults(limit=50, tool="", query="", attempts=False)
+    listed = add("list", "the latest uses first (default)")
+    what = listed.add_mutually_exclusive_group()
+    what.add_argument("--tool", default="", metavar="NAME", help="uses of this tool")
+    what.add_argument("--attempts", action="store_true", help="what came of each question in each mode, not the uses")
+    listed.add_argument("--query", default="", metavar="TEXT", help="those for questions with this in them")
+    listed.add_argument("--limit", type=int, default=50, metavar="N", help="how many (default: 50)")
+    add("show", "all that is kept of one").add_argument("id", type=_kept, metavar="N", help="12, or a3 of an attempt")
+    export = add("export", "every use and attempt as a line of JSON")
+    export.add_argument("file", nargs="?", help="a new file (default, or -: standard output)")
+    add("import", "add what is in a file, all or none").add_argument("file", help="JSON Lines, or - for standard input")
+    forget = add("forget", "remove uses and attempts for good")
+    forget.add_argument("ids", nargs="*", type=_kept, metavar="N", help="their numbers: 12, or a3 of an attempt")
+    forget.add_argument("--tool", default="", metavar="NAME", help="all uses of this tool")
+    forget.add_argument("--before", default="", metavar="DATE", help="all before this day, such as 2026-11-01")
+    forget.add_argument("--all", action="store_true", help="everything; asks for --yes")
+    forget.add_argument("--yes", action="store_true", help="really everything")
+    training = add("train", "make the classifier of results from those you marked")
+    training.add_argument("--all-judged", action="store_true", help="learn from what rules and models judged, too")
+
+
+def _kept(text: str) -> tuple[str, int]:
+    """The kind and the number of what was experienced: `12` is a use, `a3` an attempt."""
+    try:
+        return ("attempt", int(text[1:])) if text.startswith("a") else ("use", int(text))
+    except ValueError as failure:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number, such as 12, or a3 of an attempt") from failure
+
+
 def run(args: argparse.Namespace) -> int:
     """Carry out one action; raises UsageError and StoreError."""
     actions: dict[str, Callable[[ExperienceStore, argparse.Namespace], None]] = {
@@ -36,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
         "export": _export,
         "import": _import,
         "forget": _forget,
+        "train": _train,
     }
     with closing(ExperienceStore(user_paths().experience_file)) as store:
         actions[args.action](store, args)
@@ -46,7 +81,7 @@ def _list(store: ExperienceStore, args: argparse.Namespace) -> None:
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit} lists nothing.", fix="Give a whole number, such as 20.")
     choice = Choice(tool=args.tool, text=args.query)
-    kept = store.find_attempts(choice, args.limit) if args.attempts else store.find(choice, args.limit)
+    kept = store.find(ATTEMPTS, choice, args.limit) if args.attempts else store.find(USES, choice, args.limit)
     if args.json:
         print_json({"rows": [_record(one) for one in kept]})
     elif not kept:
@@ -67,7 +102,7 @@ def _show(store: ExperienceStore, args: argparse.Namespace) -> None:
 
 def _numbered(store: ExperienceStore, kind: str, number: int) -> Kept[Use] | Kept[Attempt]:
     """The use or the attempt of this number; raises UsageError when there is none."""
-    return store.attempt(number) if kind == "attempt" else store.use(number)
+    return store.one(ATTEMPTS, number) if kind == "attempt" else store.one(USES, number)
 
 
 def _export(store: ExperienceStore, args: argparse.Namespace) -> None:
@@ -196,3 +231,45 @@ def _counted(uses: int, attempts: int) -> str:
     counted = [f"{uses:,} use{'' if uses == 1 else 's'}"] if uses or not attempts else []
     counted += [f"{attempts:,} attempt{'' if attempts == 1 else 's'}"] if attempts else []
     return " and ".join(counted)
+
+
+def _train(store: ExperienceStore, args: argparse.Namespace) -> None:
+    training, file = train(store.uses(), all_judged=args.all_judged), user_paths().judge_file
+    save(training.classifier, file)
+    if args.json:
+        print_json(_training_record(training, file))
+    else:
+        _print_training(training, file)
+
+
+def _training_record(training: Training, file: Path) -> dict[str, object]:
+    return {
+        "file": str(file),
+        "examples": training.helpful + training.unhelpful,
+        "helpful": training.helpful,
+        "unhelpful": training.unhelpful,
+        "left_out": training.left_out,
+        "folds": training.folds,
+        "accuracy": {
+            name: {"mean": found.mean, "spread": found.spread} for name, found in _accuracies(training).items()
+        },
+        "pays": training.pays,
+    }
+
+
+def _print_training(training: Training, file: Path) -> None:
+    print(f"Trained on {training.helpful} helpful and {training.unhelpful} unhelpful results.")
+    if training.left_out:
+        print(f"{training.left_out} others say nothing about their tool (a mistake in the call) and were left out.")
+    print(f"\nRight on results not seen in training, {training.folds}-fold cross-validation:")
+    cells = [(name, f"{found.mean:.1%} ± {found.spread:.1%}") for name, found in _accuracies(training).items()]
+    print_table(("judge", "accuracy"), cells, right=("accuracy",))
+    print(f"\nKept in {file}.")
+    if training.pays:
+        print("It judges once you say so: ecoshell config set plan.judge classifier")
+    else:
+        print("Warning: it is no better than what needs no training. Mark more results before you set plan.judge.")
+
+
+def _accuracies(training: Training) -> dict[str, Accuracy]:
+    return {"classifier": training.accuracy, "rules": training.rules, "majority": training.majority}

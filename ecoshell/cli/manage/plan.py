@@ -5,15 +5,22 @@ import asyncio
 import sys
 from typing import Any
 
+from ecoshell.agent.command_list import plan_table, standing_text
 from ecoshell.agent.mode import unpriced
-from ecoshell.agent.plan_command import plan_table, standing_text
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.assembly.viewing import assemble_view, caps_of
-from ecoshell.cli.arguments import options_from
+from ecoshell.cli.arguments import add_shared_options, options_from
 from ecoshell.cli.manage.show import print_json
 from ecoshell.errors import UsageError
 from ecoshell.options import Options
 from ecoshell.untrusted import visible
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_shared_options(parser)
+    parser.add_argument("question", nargs="+", help="the question; it is not asked")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ecoshell.assembly.parts import load_settings, rules_of, tools_of
+from ecoshell.assembly.parts import load_settings, rules_of, tool_named, tools_of
+from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.cli.manage.tools import named
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Call, Footprint, Observation, ToolDocument
 from ecoshell.options import Options
@@ -22,7 +22,7 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
 from ecoshell.planning.catp.types import FILE, signature
 from ecoshell.tools.base import Tool, limits_of
-from ecoshell.tools.containing import contained
+from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace, workspace_folder
 from ecoshell.untrusted import visible_line
 
@@ -51,13 +51,25 @@ class Row:
     failed: str = ""
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_json(parser)
+    add = parser.add_argument
+    add("tool", metavar="TOOL", help="its name, as `ecoshell tools` shows it")
+    add("--inputs", nargs="+", action="extend", required=True, metavar="FILE", help="files, or patterns in quotes")
+    add("--repeat", type=int, default=3, metavar="N", help="runs on each input (default: 3)")
+    add("--into", default="", metavar="NAME", help="the argument that takes the file (default: the first that can)")
+    add("--set", action="append", default=[], metavar="NAME=VALUE", help="an argument that is the same on every run")
+    add("--yes", action="store_true", help="run it also if it may do more than read")
+
+
 def run(args: argparse.Namespace) -> int:
     """Profile one tool and keep what it took; raises UsageError and StoreError."""
     _check_count("--repeat", args.repeat, _MOST_REPEATS)
     settings = load_settings(user_paths())
-    tool = named(args.tool, tools_of(settings, Workspace(workspace_folder())))
+    tool = tool_named(args.tool, tools_of(settings, Workspace(workspace_folder())))
     inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
-    _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes)))
+    _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes), user_paths()))
     rows = asyncio.run(_measure(tool, inputs, args.repeat))
     runs = [row.run for row in rows if not row.failed]
     if not runs:

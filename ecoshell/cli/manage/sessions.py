@@ -7,11 +7,28 @@ from contextlib import closing
 from pathlib import Path
 
 from ecoshell.assembly.parts import open_store, undo_log
+from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import UsageError
 from ecoshell.paths import user_paths
 from ecoshell.sessions.export import as_json, as_markdown, iso_time, write_new
 from ecoshell.sessions.store import SessionInfo, SessionStore
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and what they take."""
+    add = add_actions(parser, default="list")
+    parser.set_defaults(limit=50)
+    add("list", "the last used first").add_argument("--limit", type=int, default=50, metavar="N", help="how many")
+    add("show", "print a session").add_argument("id", help="the session's id, or its beginning")
+    export = add("export", "write a session as a document")
+    export.add_argument("id", help="the session's id, or its beginning")
+    export.add_argument("file", nargs="?", help="a new file (default: standard output)")
+    export.add_argument("--format", choices=("md", "json"), help="default: as the file's name says, else md")
+    rename = add("rename", "give a session another title")
+    rename.add_argument("id", help="the session's id, or its beginning")
+    rename.add_argument("title", nargs="+", help="the new title")
+    add("delete", "remove a session and all its events").add_argument("id", help="the session's whole id")
 
 
 def run(args: argparse.Namespace) -> int:

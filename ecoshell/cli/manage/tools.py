@@ -1,13 +1,14 @@
 """`ecoshell tools`: what an agent can be given, and what each document costs in tokens."""
 
-import difflib
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ecoshell.assembly.parts import load_settings, tools_of
+from ecoshell.assembly.parts import load_settings, tool_named, tools_of
 from ecoshell.budget.money import counted
+from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.errors import ModelError, UsageError
+from ecoshell.errors import ModelError
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
@@ -25,14 +26,21 @@ class Tokenizer:
     count: Callable[[str], int]
 
 
-def run(name: str | None, *, as_json: bool) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_json(parser)
+    parser.add_argument("name", nargs="?", help="print this tool's document")
+
+
+def run(args: argparse.Namespace) -> int:
     """Print all tools, or one tool's document; raises UsageError for an unknown name."""
+    name: str | None = args.name
     settings = load_settings(user_paths())
     tools = tools_of(settings, Workspace(workspace_folder()))
     if name is not None:
-        tools = [named(name, tools)]
+        tools = [tool_named(name, tools)]
     tokenizer = tokenizer_of(settings.model)
-    if as_json:
+    if args.json:
         records = [_record(tool, tokenizer) for tool in tools]
         print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
     elif name is not None:
@@ -53,16 +61,6 @@ def tokenizer_of(model: str) -> Tokenizer:
     if isinstance(counter, TiktokenCounter):
         counter.wait()
     return Tokenizer(counter.name, counter.exact, counter.count)
-
-
-def named(name: str, tools: list[Tool]) -> Tool:
-    """The tool of this name; raises UsageError with the closest ones."""
-    by_name = {tool.document.name: tool for tool in tools}
-    if name in by_name:
-        return by_name[name]
-    near = difflib.get_close_matches(name, by_name, n=2)
-    fix = f"Did you mean {' or '.join(near)}?" if near else "`ecoshell tools` lists them."
-    raise UsageError(f"There is no tool called {name!r}.", fix=fix)
 
 
 def _record(tool: Tool, tokenizer: Tokenizer) -> dict[str, object]:

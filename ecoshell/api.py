@@ -1,0 +1,219 @@
+"""ecoshell for Python programs: an agent within its caps, and functions as its tools.
+
+from ecoshell import Agent, tool
+
+@tool
+def stock(item: str) -> int:
+    \"\"\"Tell how many of an item are in stock.\"\"\"
+    return {"apples": 12}.get(item, 0)
+
+async with Agent("openai/gpt-4o-mini", tools=[stock], cap="0.05", home="state") as agent:
+    print((await agent.ask("How many apples are there?")).answer)
+"""
+
+import fnmatch
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar, overload
+
+from ecoshell.budget.holds import CapState, Scope
+from ecoshell.budget.money import parse_amount
+from ecoshell.errors import UsageError
+from ecoshell.events import Event, Notice
+from ecoshell.events.outcome import Outcome
+from ecoshell.messages import Attachment, Effect
+from ecoshell.options import Options
+from ecoshell.paths import Paths, user_paths
+from ecoshell.tools.base import Limits, Tool
+from ecoshell.tools.function import FunctionTool
+
+if TYPE_CHECKING:  # what builds an agent is imported once one is opened
+    from ecoshell.agent.shell import Shell
+    from ecoshell.agent.user_interface import UserInterface
+    from ecoshell.models.base import Model
+    from ecoshell.settings.schema import Settings
+    from ecoshell.tools.workspace import Workspace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+EVERY_TOOL = ("*",)
+"""All built-in tools."""
+_SECONDS = Limits().seconds
+
+
+class ToolFunction(FunctionTool, Generic[P, R]):
+    """A function that is a tool too; it can still be called."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> ToolFunction[P, R]: ...
+
+
+@overload
+def tool(
+    *, name: str = "", effects: Iterable[Effect] = (), seconds: float = ..., price: str | None = None
+) -> Callable[[Callable[P, R]], ToolFunction[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str = "",
+    effects: Iterable[Effect] = (),
+    seconds: float = _SECONDS,
+    price: str | None = None,
+) -> ToolFunction[P, R] | Callable[[Callable[P, R]], ToolFunction[P, R]]:
+    """Make a function, plain or `async`, a tool: its signature is the schema, its docstring's first line what it does.
+
+    What it returns (a text, or anything JSON can say) is what the model reads; `ToolError` tells the model what went
+    wrong. A call takes `seconds` at most. One with `effects` beyond reading is asked about first, as the rules say.
+    `price` is what one use costs (`0.002`, `1c`), and counts under the caps. Raises UsageError for what is no price.
+    """
+    price_nano = 0
+    if price is not None:
+        amount = parse_amount(price)
+        if amount.unit != "usd":
+            raise UsageError(f"{price!r} is no price of a tool.", fix="Give dollars, such as 0.002 or 1c.")
+        price_nano = amount.value
+    limits = Limits(seconds=seconds)
+
+    def made(function: Callable[P, R]) -> ToolFunction[P, R]:
+        return ToolFunction(function, effects=effects, limits=limits, name=name, price_nano=price_nano)
+
+    return made if function is None else made(function)
+
+
+class Agent:
+    """An agent in a session of its own, open within `async with`; one question is answered at a time.
+
+    Entering raises SettingsError, StoreError, UsageError and, where the model cannot be had, ModelMissing.
+    """
+
+    def __init__(
+        self,
+        model: "str | Model | None" = None,
+        *,
+        tools: Sequence[Tool | str] = EVERY_TOOL,
+        cap: str | None = None,
+        home: str | Path | None = None,
+        user: "UserInterface | None" = None,
+        options: Options | None = None,
+    ) -> None:
+        """`model` is a name as for `--model`, a model of one's own, which its owner closes, or None for the settings'.
+
+        `tools` are tools, and names of built-in ones (`read_file`, `*`). `cap` is the session's (`0.50`, `20000tok`).
+        Settings and all that is kept are below the folder `home`; None is where the user's shells have theirs. `user`
+        decides what the rules ask about; without one nothing of that runs, and at a limit the answer comes from what
+        there is. `options` are those of the command line, such as the workspace.
+        """
+        self.outcome = Outcome()
+        """What the last question came to, so far as it has come; also where `ask` has raised."""
+        options = options or Options()
+        self._owned = None if model is None or isinstance(model, str) else model
+        name = self._owned.traits.name if self._owned else model if isinstance(model, str) else options.model
+        self._options = replace(options, model=name, budget=cap or options.budget)
+        if self._options.budget is not None:
+            parse_amount(self._options.budget)
+        self._tools = tools
+        self._paths = user_paths() if home is None else Paths.under(home)
+        self._user = user
+        self._shell: Shell | None = None
+
+    async def __aenter__(self) -> Self:
+        from ecoshell.assembly.model_factory import lending
+        from ecoshell.assembly.shell import assemble
+
+        self._shell = await assemble(
+            self._options,
+            self._user,
+            paths=self._paths,
+            model_factory=lending(self._own_model),
+            tools=self._tools_of,
+        )
+        self.outcome.session = self._shell.session
+        await self._shell.warm()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, place: TracebackType | None
+    ) -> None:
+        """Stop what runs and close what is open."""
+        shell, self._shell = self._open, None
+        await shell.aclose()
+
+    async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> Outcome:
+        """The answer, with what it took.
+
+        Raises LimitReached at a cap, StepsSpent at the step limit, GaveUp, TurnStopped, ModelError, BudgetError and
+        StoreError; what there is of an answer is then in `outcome`.
+        """
+        async with aclosing(self.stream(question, attachments)) as events:
+            async for _ in events:
+                pass
+        if (failure := self.outcome.failure) is not None:
+            raise failure
+        return self.outcome
+
+    async def stream(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
+        """Every event of the turn as it happens; however the turn ends, the last is TurnFinished.
+
+        Raises UsageError for an empty question and while another turn runs, and StoreError.
+        """
+        shell, outcome = self._open, Outcome(session=self.session)
+        async with aclosing(shell.ask(question, attachments)) as events:
+            async for event in events:
+                self.outcome = outcome
+                outcome.see(event)
+                yield event
+
+    async def stop(self) -> None:
+        """Stop the turn that runs; its `ask` raises TurnStopped."""
+        await self._open.stop()
+
+    @property
+    def session(self) -> str:
+        """The session's id, by which `Options(resume=…)` and `ecoshell --resume` go on with it."""
+        return self._open.session
+
+    @property
+    def resumed(self) -> Notice | None:
+        """With what a session goes on that was there before."""
+        return self._open.resumed
+
+    async def caps(self) -> tuple[CapState, ...]:
+        """The caps as they stand: what was spent, what is held, what is left."""
+        return await self._open.caps()
+
+    async def set_cap(self, scope: Scope, cap: str | None) -> None:
+        """Set the cap of a turn, the session, the day or the month; None removes it. Raises UsageError."""
+        await self._open.set_cap(scope, None if cap is None else parse_amount(cap))
+
+    @property
+    def _open(self) -> "Shell":
+        if self._shell is None:
+            raise UsageError("The agent is not open.", fix="Use it within `async with Agent(…) as agent:`.")
+        return self._shell
+
+    def _own_model(self, name: str) -> "Model | None":
+        return self._owned if self._owned is not None and name == self._owned.traits.name else None
+
+    def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
+        from ecoshell.assembly.parts import tool_named, tools_of
+
+        built_in = tools_of(settings, workspace)
+        names = [one.document.name for one in built_in]
+        chosen: list[Tool] = []
+        for wanted in self._tools:
+            if isinstance(wanted, str):
+                chosen += [tool_named(name, built_in) for name in fnmatch.filter(names, wanted) or (wanted,)]
+            else:
+                chosen.append(wanted)
+        return chosen

@@ -1,0 +1,217 @@
+"""`ecoshell doctor`: what is installed, what is missing, and what to do; whether the shell can run.
+
+It changes nothing, asks nobody beyond this machine, and of keys tells the names of their variables alone.
+"""
+
+import argparse
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Literal
+
+from ecoshell import __version__
+from ecoshell.assembly.inventory import Inventory
+from ecoshell.assembly.parts import open_ledger, open_store
+from ecoshell.cli.arguments import add_json
+from ecoshell.cli.manage.show import print_json
+from ecoshell.errors import EcoshellError, ModelMissing
+from ecoshell.models.base import size
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.keys import Keys
+from ecoshell.models.llama import GET_LLAMA
+from ecoshell.models.servers import Servers
+from ecoshell.paths import Paths, user_paths
+from ecoshell.secrecy import environ
+from ecoshell.settings.load import read_settings
+from ecoshell.settings.schema import Settings
+from ecoshell.untrusted import visible_line
+
+_LEAST_FREE = 200_000_000
+"""Bytes on a disk below which sessions and copies of files may soon have no room."""
+_LLAMA = (
+    "import llama_cpp; print(llama_cpp.__version__, 'with a GPU' if llama_cpp.llama_supports_gpu_offload() else 'CPU')"
+)
+_NVIDIA = """
+import pynvml
+pynvml.nvmlInit()
+for number in range(pynvml.nvmlDeviceGetCount()):
+    one = pynvml.nvmlDeviceGetHandleByIndex(number)
+    print(f"{pynvml.nvmlDeviceGetName(one)} ({pynvml.nvmlDeviceGetMemoryInfo(one).total / 1e9:.0f} GB)")
+"""
+_SECONDS = 60
+_REQUIRED = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*extra == ['\"](?P<extra>\w+)['\"])?")
+_EXTRAS = ("local", "learn", "bench")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at; `missing` is what the shell can do without, `wrong` keeps it from running."""
+
+    name: str
+    state: Literal["ok", "missing", "wrong"]
+    found: str
+    fix: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found; the exit status is 0 when the shell can run, else 1."""
+    checks = [*checked(user_paths())]
+    well = all(check.state != "wrong" for check in checks)
+    if args.json:
+        print_json({"ok": well, "checks": [asdict(check) for check in checks]})
+    else:
+        for check in checks:
+            print(f"{check.state:<8} {check.name}: {visible_line(check.found)}")
+            if check.fix:
+                print(f"         → {visible_line(check.fix)}")
+        print(f"\nThe shell {'can' if well else 'cannot'} run.")
+    return 0 if well else 1
+
+
+def checked(paths: Paths) -> Iterator[Check]:
+    """Everything there is to look at, one after another."""
+    yield Check("ecoshell", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+    yield from _packages()
+    yield _told_by("llama.cpp", _LLAMA, GET_LLAMA)
+    yield _told_by("GPU", _NVIDIA, "Models run on the processor.")
+    yield _embedded()
+    settings, check = _settings(paths)
+    yield check
+    yield from _models(settings, paths)
+    yield _terminal()
+    for name in ("config", "data", "cache"):
+        yield _folder(name, getattr(paths, name))
+    yield _databases(paths)
+
+
+def _packages() -> Iterator[Check]:
+    """The packages that ecoshell needs, and its extras."""
+    needed: dict[str, list[str]] = {name: [] for name in ("", *_EXTRAS)}
+    try:
+        told = requires("ecoshell") or []
+    except PackageNotFoundError:
+        yield Check("packages", "missing", "ecoshell runs uninstalled", "Install it with: pip install .")
+        return
+    for one in filter(None, map(_REQUIRED.fullmatch, told)):
+        needed.setdefault(one["extra"] or "", []).append(one["name"])
+    for extra in ("", *_EXTRAS):
+        there = {name: _version(name) for name in needed[extra]}
+        gone = [name for name, found in there.items() if found is None]
+        what, wanted = (f"extra {extra}", f"ecoshell[{extra}]") if extra else ("packages", "ecoshell")
+        found = f"not installed: {', '.join(gone)}" if gone else ", ".join(f"{name} {at}" for name, at in there.items())
+        state = "ok" if not gone else "missing" if extra else "wrong"
+        yield Check(what, state, found, f'pip install "{wanted}"' if gone else "")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _told_by(name: str, program: str, fix: str) -> Check:
+    """What a compiled library says of itself in a process of its own, which it may take down."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=_SECONDS, check=True
+        )
+    except subprocess.CalledProcessError as failed:
+        why = (failed.stderr.strip().splitlines() or [f"it ended with {failed.returncode}"])[-1]
+        return Check(name, "missing", why, fix)
+    except (OSError, subprocess.TimeoutExpired) as failed:
+        return Check(name, "missing", str(failed), fix)
+    return Check(name, "ok", ", ".join(done.stdout.split("\n")).strip(", "))
+
+
+def _embedded() -> Check:
+    try:
+        path = embedded_path()
+    except ModelMissing as error:
+        return Check("embedded model", "missing", error.message, error.fix)
+    return Check("embedded model", "ok", f"{path} ({size(path.stat().st_size)})")
+
+
+def _settings(paths: Paths) -> tuple[Settings | None, Check]:
+    loaded, problems = read_settings(paths.settings_file, os.environ)
+    if loaded is None:
+        told = "; ".join(one.message for one in problems)
+        return None, Check("settings", "wrong", told, f"{problems[0].fix} `ecoshell config check` lists all.")
+    there = "" if paths.settings_file.exists() else " (not there: every setting has its default)"
+    return loaded.settings, Check("settings", "ok", f"{paths.settings_file}{there}")
+
+
+def _models(settings: Settings | None, paths: Paths) -> Iterator[Check]:
+    """The session's model, keys and servers."""
+    keys = Keys()
+    variables = {one: None for provider in keys.at_hand() for one in keys.variables(provider) if environ.get(one)}
+    if settings is not None:
+        row = Inventory(settings, paths.models_folder, barred={}, keys=keys).row(settings.model)
+        if row.ready is False:
+            yield Check("model", "wrong", f"{row.name} cannot be asked", row.missing)
+        else:
+            yield Check("model", "ok", f"{row.name} ({row.state})" if row.ready else row.name)
+    named = ", ".join(variables)
+    yield Check("keys", "ok" if named else "missing", named or "none in the environment")
+    if settings is None or not settings.local.ask_servers:
+        return
+    served = defaultdict[str, list[str]](list)
+    for model in Servers().models():
+        served[model.program].append(model.name)
+    told = "; ".join(f"{program}: {', '.join(names)}" for program, names in served.items())
+    yield Check("servers", "ok" if told else "missing", told or "none answers on this machine")
+
+
+def _terminal() -> Check:
+    name, (columns, lines) = os.environ.get("TERM", ""), shutil.get_terminal_size()
+    drawn = sys.stdin.isatty() and sys.stderr.isatty() and name not in ("", "dumb")
+    colour = "no colour (NO_COLOR)" if os.environ.get("NO_COLOR") else os.environ.get("COLORTERM") or "colours by TERM"
+    told = f"{name or 'none'}, {columns} x {lines}, {sys.stdout.encoding}, {colour}"
+    if drawn:
+        return Check("terminal", "ok", told)
+    return Check("terminal", "missing", f"{told}; nothing to draw on", "`ecoshell line` and `ecoshell ask` work here.")
+
+
+def _folder(name: str, folder: Path) -> Check:
+    """Whether the folder, or the one it would be made in, can be written to, and how much room there is."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Check(f"{name} folder", "wrong", f"{folder}: {error.strerror}", "Set ECOSHELL_HOME to another folder.")
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        return Check(
+            f"{name} folder",
+            "wrong",
+            f"{folder} cannot be written to",
+            f"Make {there} a folder of yours, or set ECOSHELL_HOME to another one.",
+        )
+    if free < _LEAST_FREE:
+        return Check(f"{name} folder", "missing", f"{folder}: only {size(free)} are free", "Free some space.")
+    return Check(f"{name} folder", "ok", f"{folder} ({size(free)} free)")
+
+
+def _databases(paths: Paths) -> Check:
+    """Whether ledger and sessions can be opened and written, where they are there."""
+    try:
+        for file, opening in ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store)):
+            if file.exists():
+                with closing(opening(paths)) as opened:
+                    opened.require_writable("Nothing was changed.")
+    except EcoshellError as error:
+        return Check("databases", "wrong", error.message, error.fix)
+    return Check("databases", "ok", "ledger and sessions can be written")
