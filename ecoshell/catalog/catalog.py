@@ -1,19 +1,36 @@
-"""All tools known to a session, by unique name."""
+"""All tools known to a session by unique name, and the skill library: those of them that are registered."""
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import META_TOOLS, ToolDocument
-from ecoshell.tools.base import Tool
+from ecoshell.tools.base import Tool, ToolProvider
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogNews:
+    """What has changed in a catalog, by name."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.gone)
 
 
 class Catalog:
-    """Tools by name, in the order given; a name that two servers share is qualified with the server's."""
+    """Tools by name, in the order given; a name that two servers share is qualified with the server's.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    Those of providers come after the others, and change only by `follow`, so that they stand still during a turn.
+    """
+
+    def __init__(self, tools: Iterable[Tool], providers: Sequence[ToolProvider] = ()) -> None:
+        self.providers = providers
         self._tools: dict[str, Tool] = {}
         self._documents: dict[str, ToolDocument] = {}
         tools = list(tools)
@@ -27,6 +44,42 @@ class Catalog:
                 raise ToolError(f"two tools are called {name}", fix="give one of them another name")
             self._tools[name] = tool
             self._documents[name] = replace(document, name=name)
+        self._own = frozenset(self._tools)
+        self.follow(())
+
+    @property
+    def grows(self) -> bool:
+        """Whether tools may come and go."""
+        return bool(self.providers)
+
+    def is_all(self, names: Iterable[str]) -> bool:
+        """Whether there is no tool but these, and none can come."""
+        return not self.grows and set(names).issuperset(self._tools)
+
+    def follow(self, kept: Container[str]) -> CatalogNews:
+        """Have the tools that providers have by now; those in `kept`, which a model was shown, stay as they are.
+
+        A new tool whose name is taken is left out.
+        """
+        now = {
+            tool.document.name: tool
+            for provider in reversed(self.providers)  # of two with the same name, the first has it
+            for tool in provider.tools
+            if tool.document.name not in self._own | META_TOOLS
+        }
+        gone = [name for name in self._tools if name not in self._own and name not in now and name not in kept]
+        for name in gone:
+            del self._tools[name], self._documents[name]
+        changed: list[str] = []
+        added = [tool.document.name for provider in self.providers for tool in provider.tools]
+        added = [name for name in dict.fromkeys(added) if name in now and name not in self._tools]
+        for name, tool in now.items():
+            if name in self._tools and name not in kept and self._tools[name] is not tool:
+                self._tools[name], self._documents[name] = tool, tool.document
+                changed.append(name)
+        for name in added:
+            self._tools[name], self._documents[name] = now[name], now[name].document
+        return CatalogNews(tuple(added), tuple(changed), tuple(gone))
 
     def __contains__(self, name: object) -> bool:
         return name in self._tools
@@ -56,3 +109,47 @@ class Catalog:
         inside = [known for low, known in lowered.items() if name and (name.lower() in low or low in name.lower())]
         alike = [lowered[low] for low in difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)]
         return tuple(dict.fromkeys([*alike, *inside]))[:limit]
+
+
+By = Literal["agent", "user", "upfront"]
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A registered tool; `tokens` is what its document takes in the context."""
+
+    name: str
+    tokens: int
+    by: By
+
+
+@dataclass(frozen=True, slots=True)
+class SkillLibrary:
+    """Registered tools in the order of their registration; each name at most once."""
+
+    skills: tuple[Skill, ...] = ()
+
+    def __contains__(self, name: object) -> bool:
+        return any(skill.name == name for skill in self.skills)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(skill.name for skill in self.skills)
+
+    @property
+    def tokens(self) -> int:
+        return sum(skill.tokens for skill in self.skills)
+
+    def get(self, name: str) -> Skill | None:
+        """The skill of this name, if it is registered."""
+        return next((skill for skill in self.skills if skill.name == name), None)
+
+    def including(self, skills: Iterable[Skill]) -> "SkillLibrary":
+        """The library with these added; those already in it stay as they are."""
+        there = frozenset(self.names)
+        fresh = {skill.name: skill for skill in skills if skill.name not in there}
+        return SkillLibrary((*self.skills, *fresh.values()))
+
+    def without(self, name: str) -> "SkillLibrary":
+        """The library without this name."""
+        return SkillLibrary(tuple(skill for skill in self.skills if skill.name != name))

@@ -234,12 +234,12 @@ TEXT = Text()
 PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN, TEXT)}
 
 
-def presentation_of(name: str, declared: Iterable[str], known: Iterable[str]) -> Presentation | None:
-    """The presentation of this name for a session that begins with `declared` tools of those `known`."""
+def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> Presentation | None:
+    """The presentation of this name for a session that begins with `declared` tools; `registers` if there are others,
+    or may be."""
     if name != "direct":
         return PRESENTATIONS.get(name)
-    there = frozenset(declared)
-    return Direct(declared=there, registers=not there.issuperset(known))
+    return Direct(declared=frozenset(declared), registers=registers)
 
 
 def _finish(offered: bool) -> tuple[ToolDocument, ...]:

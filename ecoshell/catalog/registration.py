@@ -6,6 +6,7 @@ Costs are in millionths of a dollar, as rates are in dollars per million tokens.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cache
 from typing import Literal
 
 from ecoshell.budget.price import Price, Rates
@@ -101,6 +102,8 @@ class Policy:
     """How often this model fails a task for a tool it needs and sees by name alone."""
     native: bool = False
     """Whether everything, where that is shown, stands in the tool array: the form a weak model was trained on."""
+    grows: bool = False
+    """Whether tools may come and go while the session lasts, so that there must be a way to register them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,20 +171,16 @@ class Decision:
 
 
 def candidates_of(
-    documents: Iterable[ToolDocument], chances: Mapping[str, float], count: Callable[[str], int]
+    documents: Iterable[ToolDocument], chances: Mapping[str, float], sizes: Callable[[Iterable[str]], Sequence[int]]
 ) -> tuple[Candidate, ...]:
-    """The documents as candidates; `count` counts the tokens of a text."""
-    return tuple(
-        Candidate(
-            document.name,
-            count(document.as_entry()),
-            count(f", {document.name}"),
-            Decimal(str(round(chances.get(document.name, 0.0), 4))),
-            count(document.as_text()),
-            count(f" ({few_words(document)})"),
-        )
-        for document in documents
-    )
+    """The documents as candidates; `sizes` counts the tokens of texts."""
+    documents = tuple(documents)
+    entries = sizes(document.as_entry() for document in documents)
+    names = sizes(f", {document.name}" for document in documents)
+    texts = sizes(document.as_text() for document in documents)
+    words = sizes(f" ({few_words(document)})" for document in documents)
+    likely = (Decimal(str(round(chances.get(document.name, 0.0), 4))) for document in documents)
+    return tuple(map(Candidate, (one.name for one in documents), entries, names, likely, texts, words))
 
 
 def rates_of(price: Price | None, prompt_tokens: int) -> Rates:
@@ -357,6 +356,8 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
     """
     if policy.registration == "all_text":
         return TEXT
+    if policy.grows and policy.registration != "all":
+        return GROW if policy.presentation == "grow" else STABLE
     if policy.presentation != "auto":
         return TEXT if policy.presentation == "stable" else PLAIN
     if policy.registration == "all":
@@ -370,6 +371,7 @@ def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -
     return room is None or sum(one.under(everything.presentation).tokens for one in candidates) <= room
 
 
+@cache
 def _meta_tokens(presentation: Presentation) -> int:
     """About how many tokens the presentation's own tools take, and what is told of them; `finish` is no part of it."""
     array = sum(len(document.as_entry()) for document in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
@@ -381,7 +383,7 @@ def _summary(best: Plan, everything: Plan, possible: bool) -> str:
     if not possible:
         return f"Names by {best.presentation.name}, {upfront}: there is no room to register every tool."
     if best is everything:
-        form = " as text" if best.presentation is TEXT else ""
+        form = " as text" if best.presentation in (TEXT, STABLE) else ""
         return f"Every tool is registered{form}: registering by name is not expected to save enough."
     saving = 1 - best.cost / everything.cost
     return (

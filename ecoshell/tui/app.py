@@ -9,7 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -39,15 +40,9 @@ _TWICE = 2.0
 
 async def build_shell(options: Options, person: "UserInterface") -> "Shell":
     """The shell these options ask for, its imports made in a thread, beside the screen; raises EcoshellError."""
-    assemble = await asyncio.to_thread(_import_assembly)
-    return await assemble(options, person)
-
-
-def _import_assembly() -> Build:
-    import_module("ecoshell.tui.controller")
-    from ecoshell.assembly.shell import assemble
-
-    return assemble
+    await asyncio.to_thread(import_module, "ecoshell.tui.controller")
+    assembly: Any = await asyncio.to_thread(import_module, "ecoshell.assembly.shell")
+    return await assembly.assemble(options, person)
 
 
 def _palette() -> "type[Provider]":
@@ -60,7 +55,7 @@ class ChatApp(ThemedApp[int]):
     """One chat over one shell; returns the exit status."""
 
     TITLE = "ecoshell"
-    CSS_PATH = "chat.tcss"  # of the app: Textual does not read that of a default screen
+    CSS_PATH = Path(__file__).with_name("chat.tcss")  # of the app: Textual does not read that of a default screen
     COMMANDS = {_palette}  # noqa: RUF012 - declared so by Textual
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+p", "command_palette", "commands", priority=True),

@@ -6,10 +6,10 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from ecoshell.agent.graph.telling import estimate
+from ecoshell.agent.scoring import estimate
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.planning.catp.plan import TASK
-from ecoshell.sessions.branching import Branching
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.rails import Rail, rails
 from ecoshell.tui.text import amount, duration, fit, fit_middle, left, money, right
 from ecoshell.untrusted import visible_line
@@ -161,7 +161,10 @@ class Drawing:
         columns = self._set(width)
         for at, label, reason in self._lines[start:stop]:
             rail = self._rails[at] if self._rails and columns.lanes else None
-            pieces = _reason(reason, rail) if reason else self._node(label, rail, columns)
+            pieces: Iterable[DrawnPiece] = self._node(label, rail, columns)
+            if reason:
+                why = f"{' ' * _SIGN}└ {visible_line(reason)}"
+                pieces = ((f"{rail.below} " if rail else "", "rail"), (why, "failed"))
             yield tuple(_clipped(pieces, width))
 
     def _contents(self, reasons: bool) -> Iterator[tuple[int, str, str]]:
@@ -197,13 +200,7 @@ class Drawing:
         yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "figures"
 
 
-def _reason(reason: str, rail: Rail | None) -> Iterator[DrawnPiece]:
-    if rail is not None:
-        yield f"{rail.below} ", "rail"
-    yield f"{' ' * _SIGN}└ {visible_line(reason)}", "failed"
-
-
-def _clipped(pieces: Iterator[DrawnPiece], width: int) -> Iterator[DrawnPiece]:
+def _clipped(pieces: Iterable[DrawnPiece], width: int) -> Iterator[DrawnPiece]:
     """The pieces as far as there is room for them."""
     for text, look in pieces:
         shown = fit(text, width)

@@ -21,7 +21,7 @@ from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
-from ecoshell.tui.user_interface import QuestionSpot, ScreenUserInterface
+from ecoshell.tui.user_interface import QuestionSpot
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
@@ -105,9 +105,9 @@ class ChatScreen(Screen[None]):
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
-    def person(self) -> ScreenUserInterface:
+    def person(self) -> QuestionSpot:
         """The person in front of this screen."""
-        return ScreenUserInterface(self.query_one(QuestionSpot))
+        return self.query_one(QuestionSpot)
 
     @property
     def view(self) -> "TranscriptController":
@@ -136,7 +136,7 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.begin()
-        prompt.completer, prompt.files = self._complete, shell.files
+        prompt.completer, prompt.mentions.files = self._complete, shell.files
         self.run_worker(controller.watch())
         self.run_worker(controller.introduce(first=self._first))
         self.controller = controller
@@ -205,7 +205,7 @@ class ChatScreen(Screen[None]):
         if line.startswith("/"):
             self.run_worker(self._command(controller, line))
         elif line.startswith(SHELL):
-            self.run_worker(self._ran(controller.run(line.removeprefix(SHELL))))
+            self.run_worker(self._asked(controller.run(line.removeprefix(SHELL)), draft))
         else:
             self.run_worker(self._asked(controller.ask(draft), draft))
 
@@ -214,10 +214,6 @@ class ChatScreen(Screen[None]):
             self._send_next()
         else:
             self._put_back(draft)
-
-    async def _ran(self, running: Awaitable[None]) -> None:
-        await running
-        self._send_next()
 
     def _send_next(self) -> None:
         """Send what was typed during the turn that has ended, unless another has begun."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.errors import EcoshellError, StoreError
 from ecoshell.events import (
     ApprovalWanted,
@@ -25,7 +25,7 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
 )
-from ecoshell.planning.plan_news import price_range
+from ecoshell.planning.btp.explain import price_range
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.screens.welcome import requests_block
@@ -137,27 +137,17 @@ class TranscriptController:
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""
-        with _no_garbage():
-            await self._recall(past)
-
-    async def _recall(self, past: Sequence[Event]) -> None:
-        with self._transcript.filling():
-            for at, event in enumerate(past):
-                self._presenter.show(event)
-                if at % _BREATH == _BREATH - 1:
-                    await asyncio.sleep(0)
-            self._presenter.rest()
-        await self._body.recall(past)
-
-
-@contextmanager
-def _no_garbage() -> Generator[None]:
-    """Look for no garbage: all that is made meanwhile stays, and looking at it takes half as long again."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+        gc.disable()  # all that is made meanwhile stays, and looking at it takes half as long again
+        try:
+            with self._transcript.filling():
+                for at, event in enumerate(past):
+                    self._presenter.show(event)
+                    if at % _BREATH == _BREATH - 1:
+                        await asyncio.sleep(0)
+                self._presenter.rest()
+            await self._body.recall(past)
+        finally:
+            gc.enable()
 
 
 class ChatController:
@@ -233,13 +223,13 @@ class ChatController:
         await self.look()
         return kept
 
-    def run(self, command: str) -> Coroutine[Any, Any, None]:
+    def run(self, command: str) -> Coroutine[Any, Any, bool]:
         """Run a command of the person's own in the workspace, and show what it printed; busy from now on."""
         self.busy = True
         self._view.work(True)
         return self._run(command)
 
-    async def _run(self, command: str) -> None:
+    async def _run(self, command: str) -> bool:
         with self._fence():
             try:
                 async with self._sent:
@@ -248,6 +238,7 @@ class ChatController:
             finally:
                 self.busy = False
                 self._view.work(False)
+        return True
 
     async def command(self, line: str) -> "Printed | None":
         """Run a slash command and show what it prints; None when it failed."""

@@ -1,43 +1,61 @@
-"""Questions to the person, asked in place above the prompt: a key or a click answers.
-
-Here are those about trust and about money; whether a call may run, with its arguments to edit, is in `approval`.
-"""
+"""Questions to the person, asked in place above the prompt: a key or a click answers."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import DescendantFocus, Focus, Key, Paste
+from textual.geometry import Size
 from textual.message import Message
 from textual.style import Style
-from textual.widgets import Input, Static
+from textual.widgets import Input, Static, TextArea
 
-from ecoshell.agent.user_interface import CostChoice, LimitChoice, Trust, enough_text
-from ecoshell.budget.money import Unit, counted, parse_amount
+from ecoshell.agent.user_interface import (
+    Approval,
+    CostChoice,
+    Decision,
+    LimitChoice,
+    Trust,
+    enough_text,
+    parse_arguments,
+)
+from ecoshell.budget.money import Unit, parse_amount
 from ecoshell.errors import UsageError
-from ecoshell.events import CostWanted, LimitHit, ModelOffer, TrustWanted
+from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
 from ecoshell.tui.keys import Field, act_at_once
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.text import amount, money, tokens
+from ecoshell.tui.text import amount, fit_middle, money, tokens
+from ecoshell.tui.transcript.blocks import folded
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
 M = TypeVar("M", LimitChoice, CostChoice)
+Folded = tuple[str, str]
+"""The beginning of a text, made safe to show, and words for how much there is besides."""
 
 QUIET = "$foreground-muted"
 """The style of words that only accompany."""
 _PER_LINE = 75
 """Characters a folded line has room for on a narrow screen."""
+_BETWEEN = "  "
+"""What stands between two choices."""
 _LONGEST_NAME = 30
 _NAMED = "the model's name: embedded, local:FILE.gguf, or a provider's"
-_FOLDED = 5
+_INSTRUCTIONS, _RATIONALE, _ARGUMENT = 5, 3, 6
+"""Lines that are shown of a project's file, of what a model says, and of one argument until they are unfolded."""
+_BESIDE_A_DIFF = 1
+"""Lines of one argument where a diff shows it: it need not be read twice."""
 _UNFOLDED = 400
-"""Lines of the file when it is shown whole."""
+"""Lines of a text that is shown whole: more would hold up the screen."""
+_SIGNS = {"+": "$text-success", "-": "$text-error", "@": QUIET, "[": QUIET}
+"""How a line of a diff is shown, by its sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +87,35 @@ class Choices(Static):
         action: str
 
     def __init__(self, choices: Iterable[Choice], *, below: bool = False, classes: str = "") -> None:
-        self._gap = Content("\n" if below else "  ")
-        super().__init__(self._text(choices), classes=classes, markup=False)
+        super().__init__(classes=classes)
+        self._below = below
+        self._choices = [choice.shown() for choice in choices]
 
     def show(self, choices: Iterable[Choice]) -> None:
         """Offer these from now on."""
-        self.update(self._text(choices))
+        self._choices = [choice.shown() for choice in choices]
+        self.refresh(layout=True)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many lines as the choices take at this width."""
+        return len(self._lines(width))
+
+    def render(self) -> Content:
+        """The choices, none of them broken over two lines."""
+        return Content("\n").join(self._lines(self.size.width))
 
     def action_choose(self, action: str) -> None:
         """Tell the question which choice was clicked."""
         self.post_message(self.Chosen(action))
 
-    def _text(self, choices: Iterable[Choice]) -> Content:
-        return self._gap.join(choice.shown() for choice in choices)
+    def _lines(self, width: int) -> list[Content]:
+        lines: list[Content] = []
+        for choice in self._choices:
+            if lines and not self._below and lines[-1].cell_length + len(_BETWEEN) + choice.cell_length <= width:
+                lines[-1] = Content.assemble(lines[-1], _BETWEEN, choice)
+            else:
+                lines.append(choice)
+        return lines
 
 
 class Foot(Vertical):
@@ -113,14 +147,60 @@ class Question(VerticalScroll, Generic[T]):
     continues = False
     """Whether the person was just busy with it: then it is asked where they are."""
 
-    def __init__(self, title: Content) -> None:
+    def __init__(self, title: str) -> None:
         super().__init__()
-        self.border_title = title
+        self.border_title = Content(title)
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._whole = False
+        """Whether nothing is folded."""
 
     def begin(self) -> None:
         """Take the keys."""
         self.focus()
+
+    def choices(self) -> Iterator[Choice]:
+        """The ways to answer, from the keys; where something is folded, or was, the key for that is among them."""
+        for binding in self.BINDINGS:
+            if isinstance(binding, Binding) and binding.show:
+                yield Choice(binding.key.partition(",")[0], binding.description, binding.action)
+        if self._whole or any(more for _, more in self.texts()):
+            yield Choice("f", "fold" if self._whole else "all", "fold")
+
+    def texts(self) -> Iterable[Folded]:
+        """What may be folded."""
+        return ()
+
+    def redraw(self) -> None:
+        """Show what may be folded as it is now."""
+
+    def action_fold(self) -> None:
+        """Show long texts whole, or fold them again."""
+        self._whole = not self._whole
+        self.redraw()
+        self.query_one(".choices", Choices).show(self.choices())
+
+    def folded(self, text: str, lines: int) -> Folded:
+        """A text with so many lines, or unfolded; of lines without end no more than there is room for."""
+        lines = _UNFOLDED if self._whole else lines
+        shown, more = folded(text, lines=lines, characters=lines * _PER_LINE)
+        return visible(shown), f"  {more}" if more else ""
+
+    def ask_for(self, placeholder: str, proposed: str = "") -> None:
+        """Have a line typed."""
+        field = self.query_one(Field)
+        field.value, field.placeholder = proposed, placeholder
+        field.cursor_position = len(proposed)
+        field.add_class("-on")
+        field.focus()
+
+    def leave_field(self) -> bool:
+        """Go back from what is typed; says whether anything was."""
+        field = self.query_one(Field)
+        typing = field.has_class("-on")
+        field.remove_class("-on")
+        self.complain("")
+        self.focus()
+        return typing
 
     def resolve(self, answer: T) -> None:
         """Answer, unless that has happened already."""
@@ -146,55 +226,19 @@ class Question(VerticalScroll, Generic[T]):
             event.stop()
         elif event.character and event.is_printable and event.key not in self.screen.active_bindings:
             event.stop()
-            prompt = self.screen.query_one(Prompt)
-            prompt.focus()
-            prompt.insert(event.character)
+            self.screen.query_one(Prompt).focus().insert(event.character)
 
     def on_paste(self, event: Paste) -> None:
         """What is pasted belongs to a message."""
         if self.has_focus:
             event.stop()
-            prompt = self.screen.query_one(Prompt)
-            prompt.focus()
-            prompt.post_message(Paste(event.text))
+            self.screen.query_one(Prompt).focus().post_message(Paste(event.text))
 
-    def on_focus(self, _: Focus) -> None:
+    @on(Focus)
+    @on(DescendantFocus)
+    def attended(self) -> None:
         """The hint how to come here has done its work."""
         self.border_subtitle = ""
-
-    def on_descendant_focus(self, _: DescendantFocus) -> None:
-        """So it has for what is inside."""
-        self.border_subtitle = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """The beginning of a text, made safe to show, and how much there is besides."""
-
-    text: str
-    more: str
-
-    @classmethod
-    def of(cls, text: str, lines: int) -> "Folded":
-        """So many lines of the text, and of lines without end no more than there is room for."""
-        first = "\n".join(text.split("\n", lines)[:lines])
-        shown = first[: lines * _PER_LINE]
-        beyond = text.count("\n") - shown.count("\n")
-        more = counted(beyond, "more line") if beyond else counted(len(text) - len(shown), "more character")
-        return cls(visible(shown), f"  … {more}" if len(shown) < len(text) else "")
-
-    def beside(self, indent: int) -> str:
-        """The text with its further lines indented."""
-        return self.text.replace("\n", "\n" + " " * indent)
-
-
-_CHOICES = (
-    Choice("1", "trust it", "decide('yes')"),
-    Choice("n", "no", "decide('no')"),
-    Choice("l", "not now", "decide('later')"),
-)
-_FOLDS = Choice("f", "fold", "fold")
-_UNFOLDS = Choice("f", "unfold", "fold")
 
 
 class TrustQuestion(Question[Trust]):
@@ -213,36 +257,207 @@ class TrustQuestion(Question[Trust]):
 
     def __init__(self, wanted: TrustWanted) -> None:
         changed = ", which has changed" if wanted.changed else ""
-        super().__init__(Content(f"? may the model follow AGENTS.md of this project{changed}"))
+        super().__init__(f"? may the model follow AGENTS.md of this project{changed}")
         self._wanted = wanted
-        self._whole = False
 
     def compose(self) -> ComposeResult:
         """The text; and below what scrolls, the file's place and the choices."""
-        yield Static(self._text(), classes="instructions", markup=False)
+        yield Static(classes="instructions", markup=False)
         with Foot():
             until = "Trusted or not, it is asked about again when it has changed."
             yield Static(f"{visible_line(self._wanted.file)}\n{until}", classes="quiet", markup=False)
-            yield Choices(self._choices(), classes="choices")
+            yield Choices(self.choices(), classes="choices")
+
+    def on_mount(self) -> None:
+        """Show the text."""
+        self.redraw()
+
+    def texts(self) -> Iterable[Folded]:
+        yield self.folded(self._wanted.text, _INSTRUCTIONS)
+
+    def redraw(self) -> None:
+        ((text, more),) = self.texts()
+        self.query_one(".instructions", Static).update(Content.assemble(text, (more, QUIET)))
 
     def action_decide(self, word: Trust) -> None:
         """Answer."""
         self.resolve(word)
 
-    def action_fold(self) -> None:
-        """Show the whole text, or fold it again."""
-        self._whole = not self._whole
-        self.query_one(".instructions", Static).update(self._text())
-        self.query_one(Choices).show(self._choices())
 
-    def _choices(self) -> tuple[Choice, ...]:
-        if self._whole:
-            return (*_CHOICES, _FOLDS)
-        return (*_CHOICES, _UNFOLDS) if Folded.of(self._wanted.text, _FOLDED).more else _CHOICES
+class ArgumentsEditor(TextArea):
+    """The arguments as JSON, to be changed; enter runs, a new line is ctrl+j."""
 
-    def _text(self) -> Content:
-        shown = Folded.of(self._wanted.text, _UNFOLDED if self._whole else _FOLDED)
-        return Content.assemble(shown.text, (shown.more, QUIET))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,ctrl+s", "submit", "run with these"),
+        Binding("escape", "leave", "back"),
+        Binding("ctrl+j,shift+enter,alt+enter", "newline", "new line", show=False),
+    ]
+    HELP = "The call runs with these arguments once you press enter; esc leaves them as they were."
+
+    def __init__(self) -> None:
+        super().__init__(compact=True, highlight_cursor_line=False, soft_wrap=True)
+
+    def action_submit(self) -> None:
+        """Hand the arguments over."""
+        self.query_ancestor(ApprovalQuestion).action_submit()
+
+    def action_leave(self) -> None:
+        """Go back to the question."""
+        self.query_ancestor(ApprovalQuestion).action_leave()
+
+    def action_newline(self) -> None:
+        """Begin a new line."""
+        self.insert("\n")
+
+    async def _on_key(self, event: Key) -> None:
+        if await act_at_once(self, event.key):
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_key(event)
+
+
+class ApprovalQuestion(Question[Approval]):
+    """May this call run?"""
+
+    DEFAULT_CSS = """
+    ApprovalQuestion {
+        ArgumentsEditor { display: none; height: auto; max-height: 30vh; padding: 0; border: none; }
+        &.-editing {
+            ArgumentsEditor { display: block; }
+            .call, .changes { display: none; }
+        }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1,y", "decide('once')", "once"),
+        Binding("2,s", "decide('session')", "session"),
+        Binding("3,p", "decide('project')", "project"),
+        Binding("n", "decide('no')", "no"),
+        Binding("escape", "back", "no", show=False),
+        Binding("d", "instead", "instead"),
+        Binding("e", "edit", "edit"),
+        Binding("f", "fold", "fold", show=False),
+    ]
+    HELP = (
+        "Nothing runs before you decide. 1 or y: this once. 2: always in this session. 3: always in this project. "
+        "n or esc: no. d: no, and what to do instead. e: change the arguments first. f: show long arguments whole; up "
+        "and down scroll. Any other letter begins a message, which waits for the end of the turn."
+    )
+
+    def __init__(self, wanted: ApprovalWanted) -> None:
+        super().__init__(f"? may {visible_line(wanted.name)} run")
+        self._wanted = wanted
+        self.continues = bool(wanted.fault)
+
+    def compose(self) -> ComposeResult:
+        """Why, with what, what would change; and below what scrolls, what it would do and the choices."""
+        yield Static(classes="why", markup=False)
+        yield Static(classes="call", markup=False)
+        yield Static(_diff(self._wanted.changes), classes="changes", markup=False)
+        yield ArgumentsEditor()
+        with Foot():
+            yield Static(classes="fault", markup=False)
+            price = f" One use costs {money(self._wanted.price_nano)}." if self._wanted.price_nano else ""
+            yield Static(f"{visible(self._wanted.reason)}{price}", classes="quiet", markup=False)
+            yield Field(compact=True, select_on_focus=False)
+            yield Choices(self.choices(), classes="choices")
+
+    def on_mount(self) -> None:
+        """Show the texts, and leave out what there is nothing of."""
+        self.redraw()
+        self.query_one(".why").display = bool(self._wanted.rationale.strip())
+        if not self._wanted.changes:
+            self.query_one(".changes").remove()
+        if self._wanted.fault:
+            self.complain(self._wanted.fault)
+
+    def begin(self) -> None:
+        """Take the keys; arguments that could not be taken are edited on."""
+        if self.continues:
+            self.action_edit()
+        else:
+            self.focus()
+
+    def action_decide(self, decision: Decision) -> None:
+        """Answer."""
+        changed = self._wanted.arguments if self._wanted.fault and decision != "no" else None
+        self.resolve(Approval(decision, changed))
+
+    def action_back(self) -> None:
+        """Leave the field of what to do instead; without one, say no."""
+        if not self.action_leave():
+            self.action_decide("no")
+
+    def action_instead(self) -> None:
+        """Ask what is to be done in the place of the call."""
+        self.ask_for("what to do instead", self.query_one(Field).value)
+        telling = Choice("enter", "no, and do this instead", "refuse")
+        self.query_one(Choices).show((telling, Choice("esc", "back", "leave")))
+
+    def action_refuse(self) -> None:
+        """Say no, with what stands in the field."""
+        self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter in the field."""
+        event.stop()
+        self.action_refuse()
+
+    def action_edit(self) -> None:
+        """Change the arguments."""
+        editor = self.query_one(ArgumentsEditor)
+        editor.text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
+        self.add_class("-editing")
+        editing = Choice("enter", "run it with these", "submit")
+        self.query_one(Choices).show((editing, Choice("esc", "back", "leave")))
+        editor.focus()
+
+    def action_submit(self) -> None:
+        """Run the call with what stands in the editor."""
+        try:
+            self.resolve(Approval("once", parse_arguments(self.query_one(ArgumentsEditor).text)))
+        except UsageError as wrong:
+            self.complain(str(wrong))
+
+    def action_leave(self) -> bool:
+        """Back to the question, the arguments as they were; says whether a line was typed."""
+        self.remove_class("-editing")
+        self.query_one(Choices).show(self.choices())
+        return self.leave_field()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """What is typed here is no draft of a question."""
+        event.stop()
+
+    def texts(self) -> Iterable[Folded]:
+        yield self.folded(self._wanted.rationale.strip(), _RATIONALE)
+        yield from (text for _, text in self._arguments())
+
+    def redraw(self) -> None:
+        (why, more), *_ = self.texts()
+        shown = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, QUIET))
+        self.query_one(".why", Static).update(shown)
+        rows = [
+            Content.assemble((f"{name} = ", QUIET), text.replace("\n", "\n  "), (more, QUIET))
+            for name, (text, more) in self._arguments()
+        ]
+        without = Content.styled("without arguments", QUIET)
+        self.query_one(".call", Static).update(Content("\n").join(rows) if rows else without)
+
+    def _arguments(self) -> Iterator[tuple[str, Folded]]:
+        lines = _BESIDE_A_DIFF if self._wanted.changes else _ARGUMENT
+        for name, value in self._wanted.arguments.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            yield visible_line(name), self.folded(text, lines)
+
+
+def _diff(changes: str) -> Content:
+    """The hunks of a unified diff; each line keeps its sign, so that no colour is needed to read it."""
+    lines = visible(changes).split("\n")
+    new = [Content.styled("a new file:", QUIET)] if lines[0] == "--- /dev/null" else []
+    hunks = lines[2:] if lines[0].startswith("--- ") else lines  # the file is named above, among the arguments
+    return Content("\n").join([*new, *(Content.styled(line, _SIGNS.get(line[:1], "")) for line in hunks)])
 
 
 class MoneyQuestion(Question[M]):
@@ -250,20 +465,19 @@ class MoneyQuestion(Question[M]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(number), f"take({number})", f"model {number}", show=False) for number in range(1, 10)),
-        Binding("m", "name_model", "model"),
-        Binding("escape", "back", "back"),
+        Binding("escape", "back", "back", show=False),
     ]
-    CHOICES: ClassVar[tuple[Choice, ...]] = ()
     unit: Unit = "usd"
     """What the question is about."""
 
     def __init__(self, title: str, about: Content, offers: Sequence[ModelOffer], make: Callable[..., M]) -> None:
         """`make` makes an answer of its kind and its value."""
-        super().__init__(Content(title))
+        super().__init__(title)
         self._about = about
         self._offers = tuple(offers)
         self._make = make
-        self._typing: Literal["", "cap", "model"] = ""
+        self._typing: Literal["cap", "model"] = "model"
+        """What the field is for."""
 
     def compose(self) -> ComposeResult:
         """What it is about and the models on offer; and below what scrolls, the field and the choices."""
@@ -273,7 +487,7 @@ class MoneyQuestion(Question[M]):
         with Foot():
             yield Static(classes="fault", markup=False)
             yield Field(compact=True)
-            yield Choices(self.CHOICES, classes="choices")
+            yield Choices(self.choices(), classes="choices")
 
     def action_take(self, number: int) -> None:
         """Go on with the model that has this number."""
@@ -282,17 +496,13 @@ class MoneyQuestion(Question[M]):
 
     def action_name_model(self) -> None:
         """Ask for a model's name."""
-        self._ask_for("model", "", _NAMED)
+        self._typing = "model"
+        self.ask_for(_NAMED)
 
     def action_back(self) -> None:
         """Leave the field; without one, stop."""
-        if not self._typing:
+        if not self.leave_field():
             self.action_choose("stop")
-            return
-        self._typing = ""
-        self.complain("")
-        self.query_one(Field).remove_class("-on")
-        self.focus()
 
     def action_choose(self, kind: str) -> None:
         """Answer with a choice that needs nothing more."""
@@ -311,32 +521,19 @@ class MoneyQuestion(Question[M]):
         except UsageError as wrong:
             self.complain(str(wrong))
 
-    def _ask_for(self, what: Literal["cap", "model"], proposed: str, placeholder: str) -> None:
-        self._typing = what
-        field = self.query_one(Field)
-        field.value, field.placeholder = proposed, placeholder
-        field.cursor_position = len(proposed)
-        field.add_class("-on")
-        field.focus()
-
 
 class LimitQuestion(MoneyQuestion[LimitChoice]):
     """The next call could pass a cap: what now?"""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "raise_cap", "raise"),
-        Binding("a", "choose('answer')", "answer"),
+        Binding("r", "raise_cap", "raise cap"),
+        Binding("m", "name_model", "another model"),
+        Binding("a", "choose('answer')", "answer from what there is"),
         Binding("s", "choose('stop')", "stop"),
     ]
     HELP = (
         "The turn waits, nothing is lost. r: raise the cap; what is proposed leaves room for the step and the answer. "
         "A number: go on with that model, m: with another. a: answer from what there is. s or esc: stop."
-    )
-    CHOICES = (
-        Choice("r", "raise cap", "raise_cap"),
-        Choice("m", "another model", "name_model"),
-        Choice("a", "answer from what there is", "choose('answer')"),
-        Choice("s", "stop", "choose('stop')"),
     )
 
     def __init__(self, hit: LimitHit) -> None:
@@ -348,7 +545,8 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
 
     def action_raise_cap(self) -> None:
         """Ask for the new cap."""
-        self._ask_for("cap", enough_text(self._hit), "the new cap: 0.50 for dollars, 20000tok for tokens")
+        self._typing = "cap"
+        self.ask_for("the new cap: 0.50 for dollars, 20000tok for tokens", enough_text(self._hit))
 
 
 class CostQuestion(MoneyQuestion[CostChoice]):
@@ -357,19 +555,13 @@ class CostQuestion(MoneyQuestion[CostChoice]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("g,y", "choose('go')", "go on"),
         Binding("d", "choose('always')", "don't ask again"),
-        Binding("a", "choose('answer')", "answer"),
+        Binding("m", "name_model", "another model"),
+        Binding("a", "choose('answer')", "answer now"),
         Binding("s", "choose('stop')", "stop"),
     ]
     HELP = (
         "Nothing is sent and nothing is reserved before you decide. g or y: go on. d: go on, and do not ask again in "
         "this session. A number: go on with that model, m: with another. a: answer from what there is. s or esc: stop."
-    )
-    CHOICES = (
-        Choice("g", "go on", "choose('go')"),
-        Choice("d", "don't ask again", "choose('always')"),
-        Choice("m", "another model", "name_model"),
-        Choice("a", "answer now", "choose('answer')"),
-        Choice("s", "stop", "choose('stop')"),
     )
 
     def __init__(self, wanted: CostWanted) -> None:
@@ -384,7 +576,7 @@ class CostQuestion(MoneyQuestion[CostChoice]):
 
 def _offered(offers: Sequence[ModelOffer], unit: Unit) -> Iterator[Choice]:
     """Models on offer as choices: where each runs, what it may cost, and whether there is room."""
-    names = [_short(visible_line(offer.name)) for offer in offers]
+    names = [fit_middle(visible_line(offer.name), _LONGEST_NAME) for offer in offers]
     for number, (name, offer) in enumerate(zip(names, offers, strict=True), 1):
         room = "" if offer.fits else "  may not fit"
         details = f"  {'local' if offer.local else 'remote'}  {_most(offer, unit)}{room}"
@@ -398,8 +590,3 @@ def _most(offer: ModelOffer, unit: Unit) -> str:
     if not offer.most_nano:
         return f"{size}{money(None) if offer.most_nano is None else 'free'}"
     return f"{size}≤ {money(offer.most_nano)}"
-
-
-def _short(name: str) -> str:
-    """Beginning and end of a long name: the provider, and what tells the model from its kin."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:10]}…{name[11 - _LONGEST_NAME :]}"

@@ -36,24 +36,20 @@ def rails(waits: Mapping[str, Sequence[str]], most: int = MOST_LANES) -> tuple[R
     for at, (label, labels) in enumerate(waits.items()):
         awaited = set(labels) - {""}
         joined = {place for place, lane in enumerate(lanes) if lane in awaited}
-        own = _free_place(lanes) if last.get(label, -1) > at else None
-        if own is not None:
-            lanes[own] = label
+        own = None
+        if last.get(label, -1) > at:  # the first place without a lane, made where there is none
+            own = lanes.index("") if "" in lanes else len(lanes)
+            lanes[own : own + 1] = [label]
         if len(lanes) > most:
             return None
         ending = {place for place in joined if last[lanes[place]] == at}
         beside = _beside(lanes, joined, ending, own)
         lanes = ["" if place in ending else lane for place, lane in enumerate(lanes)]
-        drawn.append((beside, "─" if joined or own is not None else " ", _below(lanes)))
+        drawn.append(
+            (beside, "─" if joined or own is not None else " ", "".join("│ " if lane else "  " for lane in lanes))
+        )
     width = 2 * len(lanes)
     return tuple(Rail(beside.ljust(width, fill), below.ljust(width)) for beside, fill, below in drawn)
-
-
-def _free_place(lanes: list[str]) -> int:
-    """The first place without a lane, made where there is none."""
-    if "" not in lanes:
-        lanes.append("")
-    return lanes.index("")
 
 
 def _beside(lanes: Sequence[str], joined: set[int], ending: set[int], own: int | None) -> str:
@@ -74,7 +70,3 @@ def _beside(lanes: Sequence[str], joined: set[int], ending: set[int], own: int |
             sign = "─" if behind else " "
         cells.append(sign + ("─" if place >= first else " "))
     return "".join(cells)
-
-
-def _below(lanes: Sequence[str]) -> str:
-    return "".join("│ " if lane else "  " for lane in lanes)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
@@ -44,15 +43,11 @@ class Colorless(LineFilter):
 
 @lru_cache(4096)
 def _plain(style: Style) -> Style:
-    stands_out = bool(style.reverse) or _is_bright(style.bgcolor)
+    ground, stands_out = style.bgcolor, bool(style.reverse)
+    if ground is not None and not ground.is_default:
+        stands_out |= Color(*ground.get_truecolor(foreground=False)).brightness >= _BRIGHT
     plain = style.without_color + Style(reverse=stands_out)
     return plain + Style.from_meta(style.meta) if style.meta else plain
-
-
-def _is_bright(ground: RichColor | None) -> bool:
-    if ground is None or ground.is_default:
-        return False
-    return Color(*ground.get_truecolor(foreground=False)).brightness >= _BRIGHT
 
 
 class ThemedApp(App[R]):

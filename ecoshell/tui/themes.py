@@ -4,7 +4,8 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,9 +33,16 @@ _COLORS = (
     "primary", "secondary", "accent", "foreground", "muted", "background", "surface", "panel", "success", "warning",
     "error",
 )  # fmt: skip
-_SYNTAX = ("keyword", "name", "string", "number", "comment")
-_DIFF = ("added", "removed", "hunk")
-_SECTIONS = {"colors": _COLORS, "syntax": _SYNTAX, "diff": _DIFF}
+_SECTIONS = {
+    "colors": _COLORS,
+    "syntax": ("keyword", "name", "string", "number", "comment"),
+    "diff": ("added", "removed", "hunk"),
+}
+_FROM = {
+    "syntax": ("accent", "primary", "success", "warning", "muted"),
+    "diff": ("success", "error", "secondary"),
+}
+"""The colours that stand for those of code and of changes in files where a theme gives none."""
 _FLAGS = ("dark", "colorless")
 _MUTED, _SELECTED, _BORDER = 0.3, 0.3, 0.3
 """How far muted text goes to the background, and a selection and a border from it to their colours."""
@@ -61,7 +69,11 @@ def theme_of(name: str, record: Mapping[str, Any]) -> Look:
     if "primary" not in _section(record, "colors"):
         raise ValueError("it has no color 'primary'")
     colors = _colors(_section(record, "colors"), dark=flags["dark"])
-    more = _syntax(_section(record, "syntax"), colors) | _diff(_section(record, "diff"), colors)
+    more = {
+        f"{section}-{key}": _section(record, section).get(key, colors[source])
+        for section, sources in _FROM.items()
+        for key, source in zip(_SECTIONS[section], sources, strict=True)
+    }
     main = {key: color.hex for key, color in colors.items() if key != "muted"}
     return Look(name=name, **main, **flags, variables=_variables(colors) | {key: more[key].hex for key in more})
 
@@ -107,19 +119,6 @@ def _colors(given: Palette, *, dark: bool) -> Palette:
         "muted": text.blend(ground, _MUTED),
     }
     return derived | colors
-
-
-def _syntax(given: Palette, colors: Palette) -> Palette:
-    """The colours of code: `syntax-keyword` and so on."""
-    sources = ("accent", "primary", "success", "warning", "muted")
-    derived = {key: colors[source] for key, source in zip(_SYNTAX, sources, strict=True)}
-    return {f"syntax-{key}": color for key, color in (derived | given).items()}
-
-
-def _diff(given: Palette, colors: Palette) -> Palette:
-    """The colours of changes in files: `diff-added` and so on."""
-    derived = {"added": colors["success"], "removed": colors["error"], "hunk": colors["secondary"]}
-    return {f"diff-{key}": color for key, color in (derived | given).items()}
 
 
 def _variables(colors: Palette) -> dict[str, str]:
@@ -176,7 +175,8 @@ def load_themes(paths: Paths) -> Themes:
             try:
                 found[file.stem] = read_theme(file)
             except (OSError, ValueError) as wrong:
-                broken.append(Broken(file, _reason(wrong)))
+                reason = wrong.strerror if isinstance(wrong, OSError) else None  # which does not name the file again
+                broken.append(Broken(file, reason or str(wrong)))
     complaints = [one.complaint for one in broken]
     wanted = wanted_theme(paths)
     if wanted not in found:
@@ -189,11 +189,10 @@ def load_theme(paths: Paths, name: str) -> Look:
 
     Nothing is said about what is wrong: `load_themes` does that.
     """
-    for file in _candidates(paths, name):
-        try:
-            return read_theme(file)
-        except (OSError, ValueError):
-            continue
+    if name == Path(name).name:  # a path is no name
+        for folder in reversed(_folders(paths)):
+            with suppress(OSError, ValueError):
+                return read_theme(folder / f"{name}.toml")
     return read_theme(_ours() / f"{DEFAULT}.toml")
 
 
@@ -224,18 +223,6 @@ def wanted_theme(paths: Paths) -> str:
         return DEFAULT
     section = record.get("tui")
     return str(cast("dict[str, Any]", section).get("theme", DEFAULT)) if isinstance(section, dict) else DEFAULT
-
-
-def _reason(wrong: OSError | ValueError) -> str:
-    """What is wrong, in words that do not name the file again."""
-    return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
-
-
-def _candidates(paths: Paths, name: str) -> Iterator[Path]:
-    """Where a theme of this name could be, the user's own first; a name that is a path is none."""
-    if name == Path(name).name:
-        for folder in reversed(_folders(paths)):
-            yield folder / f"{name}.toml"
 
 
 def _folders(paths: Paths) -> tuple[Path, Path]:

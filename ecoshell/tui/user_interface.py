@@ -1,4 +1,4 @@
-"""The person in front of the screen, as the core knows them."""
+"""The person in front of the screen, as the core knows them: where questions are asked."""
 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class QuestionSpot(Vertical):
-    """Where questions are asked, one at a time; it takes no room while there is none."""
+    """The person in front of the screen: questions are asked here, one at a time; without one it takes no room."""
 
     DEFAULT_CSS = """
     QuestionSpot { height: auto; }
@@ -50,33 +50,26 @@ class QuestionSpot(Vertical):
         if self.children:
             self.children[0].focus()
 
-
-class ScreenUserInterface:
-    """Asks in the spot."""
-
-    def __init__(self, spot: QuestionSpot) -> None:
-        self._spot = spot
-
     async def approve(self, wanted: "ApprovalWanted") -> "Approval":
         """Ask whether a call may run, and with which arguments."""
-        from ecoshell.tui.approval import ApprovalQuestion
+        from ecoshell.tui.questions import ApprovalQuestion
 
-        return await self._spot.ask(ApprovalQuestion(wanted))
+        return await self.ask(ApprovalQuestion(wanted))
 
     async def at_limit(self, hit: "LimitHit") -> "LimitChoice":
         """Ask what to do at a limit."""
         from ecoshell.tui.questions import LimitQuestion
 
-        return await self._spot.ask(LimitQuestion(hit))
+        return await self.ask(LimitQuestion(hit))
 
     async def at_cost(self, wanted: "CostWanted") -> "CostChoice":
         """Ask whether an expensive step may go on."""
         from ecoshell.tui.questions import CostQuestion
 
-        return await self._spot.ask(CostQuestion(wanted))
+        return await self.ask(CostQuestion(wanted))
 
     async def trust(self, wanted: "TrustWanted") -> "Trust":
         """Ask whether a project's instructions may be followed."""
         from ecoshell.tui.questions import TrustQuestion
 
-        return await self._spot.ask(TrustQuestion(wanted))
+        return await self.ask(TrustQuestion(wanted))

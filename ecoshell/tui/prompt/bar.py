@@ -183,9 +183,6 @@ class PromptBar(Vertical):
         """Say that what was sent is not remembered."""
         self.hint(f"The history of what you typed is not kept any more: {event.failure.strerror or event.failure}.")
 
-    def _undrafted(self, failure: OSError) -> None:
-        self.hint(f"What you type is only here, and would be lost in a crash: {failure.strerror or failure}.")
-
     async def restore(self) -> None:
         """Put the draft of the last time before what has been typed since, and the history behind the prompt."""
         draft, entries = await asyncio.to_thread(lambda: (self._draft.read(), self._history.load()))
@@ -193,13 +190,17 @@ class PromptBar(Vertical):
         if draft.text:
             since = self.prompt.draft
             self.prompt.put(Draft(draft.text + since.text, draft.attachments + since.attachments))
-        self._keeper = DraftKeeper(self._draft, self._kept, self._undrafted)
 
-    def _kept(self) -> Draft:
-        """What waits and what is typed: should the program end, the next start has it in the prompt."""
-        drafts = [*self.queue, self.prompt.draft]
-        text = "\n".join(draft.text for draft in drafts if draft.text)
-        return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
+        def kept() -> Draft:
+            """What waits and what is typed: should the program end, the next start has it in the prompt."""
+            drafts = [*self.queue, self.prompt.draft]
+            text = "\n".join(draft.text for draft in drafts if draft.text)
+            return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
+
+        lost = "What you type is only here, and would be lost in a crash"
+        self._keeper = DraftKeeper(
+            self._draft, kept, lambda failure: self.hint(f"{lost}: {failure.strerror or failure}.")
+        )
 
     def _take_back(self) -> bool:
         """Put the newest message that waits back into the prompt; says whether there was one."""
@@ -222,19 +223,14 @@ class PromptBar(Vertical):
         if self._keeper is not None:
             self._keeper.touch()
 
-    @property
-    def _working(self) -> str:
-        """What is done, with a sign that moves, and the seconds; empty while nothing is."""
-        if not self._doing:
-            return ""
-        seconds = monotonic() - self._since
-        return f"{_SPINNER[int(seconds * _TURNS) % len(_SPINNER)]} {self._doing} · {int(seconds)} s · esc stops"
-
     def _show_mode(self) -> None:
         mode = self.prompt.mode
         nothing = "nothing found" if mode == "search" and not self.completions.is_open else ""
         news = "▼ new below: end goes there" if self._news else ""
-        said = " · ".join(word for word in (self._WORDS[mode], nothing, news, self._working) if word)
+        seconds = monotonic() - self._since
+        sign = _SPINNER[int(seconds * _TURNS) % len(_SPINNER)]
+        working = f"{sign} {self._doing} · {int(seconds)} s · esc stops" if self._doing else ""
+        said = " · ".join(word for word in (self._WORDS[mode], nothing, news, working) if word)
         if said != self._said:
             self._said, self.border_title = said, Content(f" {said} " if said else "")
         if mode != self._mode:

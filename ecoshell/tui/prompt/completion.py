@@ -176,12 +176,8 @@ def command_offers(complete: Completer, typed: str) -> list[Offer]:
     fuzzy, _ = best(sought, ((one.text[len(stem) :].lower(), one) for one in complete(stem)), _MOST_COMMANDS)
     for offer in fuzzy:
         lines.setdefault(offer.text.lower(), offer)
-    return [_offer(offer) for offer in list(lines.values())[:_MOST_COMMANDS]]
-
-
-def _offer(completion: "Completion") -> Offer:
-    line = completion.text
-    return Offer(line, completion.help, line if " " in line else f"{line} ")
+    shown = list(lines.values())[:_MOST_COMMANDS]
+    return [Offer(one.text, one.help, one.text if " " in one.text else f"{one.text} ") for one in shown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +219,12 @@ class Names:
         self._query = wanted
         if not wanted:
             return [name for _, name in self._left[:_MOST_NAMES]]
-        ranked = sorted(self._left, key=lambda pair: _worth(wanted, pair[0]), reverse=True)
-        return [name for _, name in ranked[:_MOST_NAMES]]
 
+        def worth(pair: tuple[str, str]) -> float:
+            inside = score((wanted,), pair[0].rstrip("/").rpartition("/")[2])
+            return _IN_THE_NAME + inside if inside else score((wanted,), pair[0])
 
-def _worth(wanted: str, path: str) -> float:
-    inside = score((wanted,), path.rstrip("/").rpartition("/")[2])
-    return _IN_THE_NAME + inside if inside else score((wanted,), path)
+        return [name for _, name in sorted(self._left, key=worth, reverse=True)[:_MOST_NAMES]]
 
 
 class MentionSearch:

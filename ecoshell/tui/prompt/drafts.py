@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.files import replacement
 from ecoshell.paths import make_private
@@ -49,18 +49,11 @@ class Draft:
     attachments: "tuple[Attachment, ...]" = ()
 
 
-class _Part(TypedDict):
-    """One stretch of a draft's file: the text (no name) or an attachment, with its length in characters."""
-
-    name: str
-    length: int
-
-
 class DraftFile:
     """One draft on disk. A file that cannot be read or written stops nothing: the draft is then only on the screen.
 
-    A draft without attachments is its plain text. One with attachments begins with a line that lists its parts, and the
-    parts follow one after the other.
+    A draft without attachments is its plain text. One with attachments begins with a line that lists its parts, the
+    text (no name) and each attachment with their lengths in characters, and the parts follow one after the other.
     """
 
     def __init__(self, file: Path) -> None:
@@ -100,8 +93,8 @@ class DraftFile:
 def _pieces(draft: Draft) -> Iterator[str]:
     """The file's text, in slices."""
     if draft.attachments:
-        parts = [_Part(name="", length=len(draft.text))]
-        parts += [_Part(name=one.name, length=len(one.text)) for one in draft.attachments]
+        parts = [{"name": "", "length": len(draft.text)}]
+        parts += [{"name": one.name, "length": len(one.text)} for one in draft.attachments]
         yield f"{_MARK}{json.dumps(parts)}\n"
     for text in (draft.text, *(one.text for one in draft.attachments)):
         for at in range(0, len(text), _SLICE):
@@ -113,7 +106,7 @@ def _parted(kept: str) -> Draft:
     from ecoshell.messages import Attachment  # no first frame waits for it
 
     head, _, body = kept.removeprefix(_MARK).partition("\n")
-    parts: list[_Part] = json.loads(head)
+    parts: list[dict[str, Any]] = json.loads(head)
     texts: list[Attachment] = []
     for part in parts:
         texts.append(Attachment(part["name"], body[: part["length"]]))

@@ -25,7 +25,6 @@ from ecoshell.tui.keys import act_at_once
 from ecoshell.tui.prompt.completion import (
     Completer,
     CompletionList,
-    Files,
     Mention,
     MentionSearch,
     Offer,
@@ -108,21 +107,12 @@ class Prompt(TextArea):
         self._completions = completions
         self._history = history
         self._pastes = Pastes()
-        self._mentions = MentionSearch(self._offer_names)
+        self.mentions = MentionSearch(self._offer_names)
         self._aside: _Aside | None = None
         self._offered_for: tuple[str, Location] = ("", (0, 0))
         self._typed_at = -PAUSE
         self.take_back: Callable[[], bool] = lambda: False
         """Called at up where nothing is typed; says whether something that was queued has come back."""
-
-    @property
-    def files(self) -> Files:
-        """Gives the names that a mention can be completed to."""
-        return self._mentions.files
-
-    @files.setter
-    def files(self, files: Files) -> None:
-        self._mentions.files = files
 
     @property
     def mode(self) -> Mode:
@@ -174,9 +164,12 @@ class Prompt(TextArea):
             return
         row, column = self.cursor_location
         line = self.document.get_line(row)
-        offers = self._command_offers() if self.mode == "ask" else []
+        typed = self.text
+        at_end = self.document.line_count == 1 and column == len(typed)
+        command = self.mode == "ask" and at_end and typed.startswith("/")
+        offers = command_offers(self.completer, typed) if command else []
         mention = None if offers or self.mode == "shell" else mention_at(line, row, column)
-        self._mentions.want(mention)
+        self.mentions.want(mention)
         if mention is None:
             self._completions.offer(offers, self.text.split())
 
@@ -240,14 +233,16 @@ class Prompt(TextArea):
         elif not self.text and self.take_back():
             return
         elif (entry := self._history.back(self.draft)) is not None:
-            self._recall(entry)
+            self.put(entry)
+            self._close_completions()
 
     def action_cursor_down(self, select: bool = False) -> None:
         """Down; from the last line to what was sent after."""
         if select or not self.cursor_at_last_line:
             super().action_cursor_down(select)
         elif (entry := self._history.forward()) is not None:
-            self._recall(entry)
+            self.put(entry)
+            self._close_completions()
 
     def action_cursor_line_end(self, select: bool = False) -> None:
         """To the end of the line; from the end of what is typed, to the end of the transcript."""
@@ -292,14 +287,16 @@ class Prompt(TextArea):
         self.refresh_completions()
         if self._aside is not None:
             return self._steer_search(key)
-        await self._mentions.settle()
+        await self.mentions.settle()
         if not self._completions.is_open:
             return False
+        typed = self.get_text_range(self._completions.current.start, self.cursor_location)
+        unfinished = not typed.endswith(" ") and all(typed != one.insert.rstrip() for one in self._completions.offers)
         if key in ("up", "down"):
             self._completions.move(-1 if key == "up" else 1)
         elif key == "escape":
             self._close_completions()
-        elif key == "tab" or (key == "enter" and self._is_unfinished()):
+        elif key == "tab" or (key == "enter" and unfinished):  # a word was begun and is none of the offers yet
             self.take_offer()
         else:
             return False
@@ -317,11 +314,6 @@ class Prompt(TextArea):
             self._completions.move(1 if key in ("down", "ctrl+s") else -1, around=False)
         return True
 
-    def _is_unfinished(self) -> bool:
-        """Whether enter should complete rather than send: a word was begun and is none of the offers yet."""
-        typed = self.get_text_range(self._completions.current.start, self.cursor_location)
-        return not typed.endswith(" ") and all(typed != offer.insert.rstrip() for offer in self._completions.offers)
-
     def _leave_search(self) -> None:
         if (aside := self._aside) is None:
             return
@@ -332,15 +324,9 @@ class Prompt(TextArea):
 
     def _close_completions(self) -> None:
         """Close the list until what is typed changes."""
-        self._mentions.want(None)
+        self.mentions.want(None)
         self._completions.offer(())
         self._offered_for = (self.text, self.cursor_location)
-
-    def _command_offers(self) -> list[Offer]:
-        """What a slash command that is typed up to the cursor could become."""
-        typed = self.text
-        at_end = self.document.line_count == 1 and self.cursor_location[1] == len(typed)
-        return command_offers(self.completer, typed) if at_end and typed.startswith("/") else []
 
     def _offer_names(self, mention: Mention, names: list[str]) -> None:
         row, column = self.cursor_location
@@ -369,10 +355,6 @@ class Prompt(TextArea):
         self._pastes.adopt(draft.text, draft.attachments)
         large = len(draft.text) > _EDITABLE
         return self._pastes.keep(unified(draft.text)) if large else cleaned(draft.text)
-
-    def _recall(self, draft: Draft) -> None:
-        self.put(draft)
-        self._close_completions()
 
     def _retype(self, text: str) -> None:
         """Replace what is typed, so that it can be undone."""
@@ -427,20 +409,16 @@ async def _run(app: "App[Any]", command: list[str]) -> str:
     try:
         with app.batch_update(), app.suspend():  # a frame written now would stand in the editor's screen
             try:
-                return await _ended(command)
+                process = await asyncio.create_subprocess_exec(*command)
+                try:
+                    status = await process.wait()
+                finally:
+                    if process.returncode is None:
+                        process.terminate()
             except OSError as error:  # let through, it would keep the app suspended
                 return error.strerror or str(error)
     except SuspendNotSupported:
         raise UsageError("This terminal cannot be given to an editor.", fix="Type it here.") from None
-
-
-async def _ended(command: list[str]) -> str:
-    process = await asyncio.create_subprocess_exec(*command)
-    try:
-        status = await process.wait()
-    finally:
-        if process.returncode is None:
-            process.terminate()
     return f"ended with status {status}" if status else ""
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, cast
 
 from textual.command import DiscoveryHit, Hit, Provider
 from textual.content import Content, Span
@@ -18,39 +18,13 @@ from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
+    from ecoshell.tui.chat import ChatScreen
 
 _OF_A_KIND = 12
 """Tools, sessions, models and themes that are shown of each at once."""
 _OURSELVES = "command_palette"
 _RECENT = 5
 """Sessions that are shown before anything is typed."""
-
-
-@runtime_checkable
-class CommandTarget(Protocol):
-    """The screen the palette acts on; over any other screen it finds that screen's keys, and no more."""
-
-    @property
-    def shell(self) -> "Shell | None":
-        """The shell, once it is there."""
-        ...
-
-    @property
-    def overview(self) -> list[tuple[str, str]]:
-        """Every slash command as it is typed, and what it does."""
-        ...
-
-    def action_run(self, line: str) -> None:
-        """Run a slash command."""
-        ...
-
-    def action_document(self, tool: str) -> None:
-        """Show a tool's document."""
-        ...
-
-    def begin(self, text: str) -> None:
-        """Put the beginning of a line into the prompt."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +36,23 @@ class PaletteEntry:
     act: Callable[[], object]
 
 
-Load = Callable[["Shell", CommandTarget], Awaitable[list[PaletteEntry]]]
+Load = Callable[["Shell", "ChatScreen"], Awaitable[list[PaletteEntry]]]
 
 
 class ChatCommands(Provider):
-    """Everything the chat can do; what must be read first is read once for each time the palette is open."""
+    """Everything the chat can do, and over any other screen what its keys do.
+
+    What must be read first is read once for each time the palette is open.
+    """
 
     def __init__(self, screen: Screen[Any], match_style: Any = None) -> None:
         super().__init__(screen, match_style)
-        self._target = screen if isinstance(screen, CommandTarget) else None
+        self._target = cast("ChatScreen", screen) if hasattr(screen, "overview") else None
         self._reading: dict[Load, asyncio.Task[list[PaletteEntry]]] = {}
 
     async def discover(self) -> AsyncIterator[DiscoveryHit | Hit]:
         """Keys and commands, and the sessions that were used last."""
-        for offer in self._at_once():
-            yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
-        for offer in (await self._read(_sessions))[:_RECENT]:
+        for offer in (*self._at_once(), *(await self._read(_sessions))[:_RECENT]):
             yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
 
     async def search(self, query: str) -> AsyncIterator[DiscoveryHit | Hit]:
@@ -127,7 +102,7 @@ class ChatCommands(Provider):
             return await asyncio.shield(self._reading[load])
         return []
 
-    async def _themes(self, shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
+    async def _themes(self, shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
         from ecoshell.tui.screens.theme import THEME
 
         names = THEME.choices(cast("Any", self.app))
@@ -137,7 +112,7 @@ class ChatCommands(Provider):
         ]
 
 
-async def _tools(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
+async def _tools(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
     offers: list[PaletteEntry] = []
     for tool in (await shell.standing()).tools:
         name, about = visible_line(tool.name), visible_line(tool.description)
@@ -149,7 +124,7 @@ async def _tools(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
     return offers
 
 
-async def _sessions(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
+async def _sessions(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
     return [
         PaletteEntry(
             f"go on with “{visible_line(row.info.title or row.info.id)}”",
@@ -161,7 +136,7 @@ async def _sessions(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]
     ]
 
 
-async def _models(shell: "Shell", target: CommandTarget) -> list[PaletteEntry]:
+async def _models(shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
     return [
         PaletteEntry(
             f"model {visible_line(row.name)}",

@@ -82,6 +82,15 @@ class PickerRow:
     common: bool = True
     """Whether it is listed while nothing is typed."""
 
+    @property
+    def text(self) -> str:
+        """What the filter looks in: the first cell, where its finds are shown, and the rest."""
+        return f"{self.cells[0]} {self.also}".lower() if self.also else self.cells[0].lower()
+
+    def cleaned(self) -> "PickerRow":
+        """The row made visible."""
+        return PickerRow(tuple(map(visible_line, self.cells)), visible_line(self.also), self.common)
+
 
 @dataclass(frozen=True, slots=True)
 class _Listed(Generic[T]):
@@ -303,8 +312,8 @@ class Picker(Overlay, Generic[T]):
         else:
             self._complaint = ""
             self._begin = self.first()
-            self._all = [_Listed(item, _clean(self.row(item)), self.key(item)) for item in items]
-        self._sought = [(_text(one.row).lower(), one) for one in self._all]
+            self._all = [_Listed(item, self.row(item).cleaned(), self.key(item)) for item in items]
+        self._sought = [(one.row.text, one) for one in self._all]
         self._relist()
 
     def _keep(self) -> None:
@@ -325,7 +334,10 @@ class Picker(Overlay, Generic[T]):
         self._shown, count = best(typed, self._sought, MOST) if typed else (common[:MOST], len(common))
         before = self.query_one(OptionList).highlighted if again else 0  # what was highlighted may be gone
         self._show_rows(typed.lower().split(), before or 0)
-        self._show_count(count)
+        total = len(self._all)
+        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
+        more = f" · typing searches {total:,}" if count < total and not typed else ""
+        self.query_one(Vertical).border_subtitle = Content(f"{shown}{more}" if total else "")
         self._show_state()
 
     def _show_rows(self, words: Sequence[str], otherwise: int) -> None:
@@ -334,34 +346,17 @@ class Picker(Overlay, Generic[T]):
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
         layout = PickerLayout(self.COLUMNS, (one.row.cells for one in self._shown), width)
         self.query_one("#head", Static).update(layout.head())
-        rows.set_options(
-            Option(layout.row(one.row.cells, places(words, _text(one.row).lower()))) for one in self._shown
-        )
+        rows.set_options(Option(layout.row(one.row.cells, places(words, one.row.text))) for one in self._shown)
         wanted = self._kept or ("" if words else self._begin)
         rows.highlighted = next((at for at, one in enumerate(self._shown) if one.key == wanted), otherwise)
         if not self._shown:
             self.query_one("#detail", Static).update("")
-
-    def _show_count(self, count: int) -> None:
-        total = len(self._all)
-        shown = f"the first {len(self._shown):,} of {count:,}" if count > len(self._shown) else f"{count:,}"
-        more = f" · typing searches {total:,}" if count < total and not self._typed else ""
-        self.query_one(Vertical).border_subtitle = Content(f"{shown}{more}" if total else "")
 
     def _show_state(self) -> None:
         """Words in the place of a list that is empty."""
         nothing = f"Nothing fits “{self._typed}”." if self._typed and self._all else self.NOTHING
         self.query_one("#state", Static).update(visible(self._complaint or nothing))
         self.query_one(Vertical).set_class(not self._shown, "-stateful")
-
-
-def _clean(row: PickerRow) -> PickerRow:
-    return PickerRow(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
-
-
-def _text(row: PickerRow) -> str:
-    """What the filter looks in: the first cell, where its finds are shown, and the rest."""
-    return f"{row.cells[0]} {row.also}" if row.also else row.cells[0]
 
 
 class ChoicePicker(Picker[str]):
@@ -374,12 +369,11 @@ class ChoicePicker(Picker[str]):
     }
     """
 
-    def __init__(self, asked: str, choices: Sequence[str], now: str, said: str = "") -> None:
+    def __init__(self, asked: str, choices: Sequence[str], now: str) -> None:
         super().__init__()
         self._asked = asked
         self._choices = choices
         self._now = now
-        self._said = said
 
     async def load(self) -> Sequence[str]:
         return self._choices
@@ -389,9 +383,6 @@ class ChoicePicker(Picker[str]):
 
     def row(self, item: str) -> PickerRow:
         return PickerRow((item, "√" if item == self._now else ""))
-
-    def detail(self, item: str) -> str:
-        return self._said
 
     def first(self) -> str:
         return self._now

@@ -1,9 +1,9 @@
 """The sessions there are: to go on with, to rename, to export and to delete."""
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ecoshell.agent.shell import Shell
 
 NEW = "/new"
-_BEGUN = frozenset({"choose", "new", "rename", "remove", "export"})
+_BEGUN = frozenset({"choose", "new", "on_highlighted"})
 
 
 class SessionPicker(Picker[SessionRow]):
@@ -34,9 +34,9 @@ class SessionPicker(Picker[SessionRow]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "go on"),
-        Binding("f2,r", "rename", "rename"),
-        Binding("delete,f8,d", "remove", "delete"),
-        Binding("f4,e", "export", "export"),
+        Binding("f2,r", "on_highlighted('rename')", "rename"),
+        Binding("delete,f8,d", "on_highlighted('remove')", "delete"),
+        Binding("f4,e", "on_highlighted('export')", "export"),
         Binding("ctrl+n,n", "new", "new"),
     ]
 
@@ -76,17 +76,11 @@ class SessionPicker(Picker[SessionRow]):
         """Begin a session."""
         self.dismiss(NEW)
 
-    def action_rename(self) -> None:
-        """Ask for another title."""
-        self._with_highlighted(self._rename)
-
-    def action_remove(self) -> None:
-        """Delete, after a question."""
-        self._with_highlighted(self._remove)
-
-    def action_export(self) -> None:
-        """Ask for a file name, and write the session into it."""
-        self._with_highlighted(self._export)
+    def action_on_highlighted(self, what: str) -> None:
+        """Rename, delete or export, after a question."""
+        act = {"rename": self._rename, "remove": self._remove, "export": self._export}[what]
+        if (row := self.highlighted) is not None:
+            self.run_worker(act(row, self.query_one(Aside)))
 
     async def _rename(self, row: SessionRow, aside: Aside) -> None:
         title = await aside.text("The session's title:", row.info.title)
@@ -108,10 +102,6 @@ class SessionPicker(Picker[SessionRow]):
         file = Path(os.path.expanduser(name.strip()))  # noqa: ASYNC240, PTH111 - looks at no file
         if await self._tried(self._shell.archive.export(row.info.id, file)):
             self.complain(f"Exported to {file}.")
-
-    def _with_highlighted(self, act: Callable[[SessionRow, Aside], Coroutine[Any, Any, None]]) -> None:
-        if (row := self.highlighted) is not None:
-            self.run_worker(act(row, self.query_one(Aside)))
 
     async def _tried(self, work: Awaitable[None]) -> bool:
         """Whether it went well; what went wrong is told."""

@@ -4,7 +4,8 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
@@ -140,8 +141,8 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
             self.query_one(Aside).say(_asked(self._edited, self._wrong(self._edited, event.value)))
 
     def _read(self) -> "tuple[Overview, dict[str, str]]":
-        from ecoshell.settings.describe import section_words  # pydantic, here in a thread
         from ecoshell.settings.overview import overview
+        from ecoshell.settings.schema import section_words  # pydantic, here in a thread
 
         return overview(self._file, os.environ, self._models), dict(section_words())
 
@@ -210,18 +211,14 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
     async def _write(self, row: "SettingRow", typed: str | None) -> bool:
         """Write one setting and make it hold where that can be; says whether it was written."""
         try:
-            settings = await asyncio.to_thread(self._written, row, typed)
+            edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")
+            settings: Settings = await asyncio.to_thread(edit.write_settings, self._file, row.changes(typed))
         except SettingsError as wrong:
             self.complain(str(wrong))
             return False
         self._said = (row.key, await self._taken_up(settings, row.path))
         self.reload()
         return True
-
-    def _written(self, row: "SettingRow", typed: str | None) -> "Settings":
-        from ecoshell.settings.edit import write_settings
-
-        return write_settings(self._file, row.changes(typed))
 
     async def _taken_up(self, settings: "Settings", key: Key) -> str:
         """Make a setting that was written hold, where that can be; says what came of it."""

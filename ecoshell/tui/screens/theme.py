@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
@@ -55,7 +56,10 @@ class ThemePicker(Picker[Look | Broken]):
 
     def row(self, item: Look | Broken) -> PickerRow:
         """Its name and kind."""
-        return PickerRow((self.key(item), _kind(item)))
+        kind = "cannot be used"
+        if isinstance(item, Look):
+            kind = "no colour" if item.colorless else "dark" if item.dark else "light"
+        return PickerRow((self.key(item), kind))
 
     def detail(self, item: Look | Broken) -> str:
         """What is wrong with it, or with the terminal."""
@@ -91,7 +95,8 @@ async def change_theme(app: App, paths: Paths, name: str) -> str:
         raise UsageError(f"There is no theme {name!r}.", fix=f"There are {', '.join(names)}.")
     app.wear(name)
     try:
-        await asyncio.to_thread(_write, paths, name)
+        edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")  # pydantic comes with it
+        await asyncio.to_thread(edit.write_settings, paths.settings_file, {("tui", "theme"): name})
     except SettingsError as error:
         raise SettingsError(
             error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
@@ -107,21 +112,11 @@ async def _theme(app: App, argument: str) -> Printed:
     return Printed(await change_theme(app, app.paths, name) if name else "")
 
 
-def _names(app: App) -> Iterable[str]:
-    return sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look))
-
-
-def _kind(item: Look | Broken) -> str:
-    if isinstance(item, Broken):
-        return "cannot be used"
-    return "no colour" if item.colorless else "dark" if item.dark else "light"
-
-
-def _write(paths: Paths, name: str) -> None:
-    from ecoshell.settings.edit import write_settings  # pydantic, which no first frame waits for
-
-    write_settings(paths.settings_file, {("tui", "theme"): name})
-
-
-THEME: Command[App] = Command("theme", "[NAME]", "change the colours", _theme, _names)
+THEME: Command[App] = Command(
+    "theme",
+    "[NAME]",
+    "change the colours",
+    _theme,
+    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look)),
+)
 """For the chat's own table of commands; to be run in a worker, since it waits for the picker."""

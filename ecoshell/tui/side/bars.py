@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from textual.widgets import Static
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about
 from ecoshell.tui.text import amount, fit, left, model_name, money, tokens
 from ecoshell.untrusted import visible_line
@@ -138,14 +138,11 @@ def summary(standing: "Standing", caps: Sequence[CapState]) -> tuple[str, ...]:
     """What is left and what is registered, the most important first; the tightest cap stands for all."""
     registered = sum(tool.registered for tool in standing.tools)
     context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
-    return _money_left(standing, caps), f"tools {registered}/{len(standing.tools)}", context
-
-
-def _money_left(standing: "Standing", caps: Sequence[CapState]) -> str:
+    tools = f"tools {registered}/{len(standing.tools)}"
     cap = tightest(caps)
     if cap is None:
         spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-        return f"no cap, {spent}" if standing.spent_nano is None else f"no cap, spent {spent}"
-    word = cap_word(cap)
-    left_of = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left"
-    return f"{visible_line(cap.scope)}: {left_of}{f' ({word})' if word else ''}"
+        return f"no cap, {'' if standing.spent_nano is None else 'spent '}{spent}", tools, context
+    word = f" ({cap_word(cap)})" if cap_word(cap) else ""
+    left_of = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left{word}"
+    return f"{visible_line(cap.scope)}: {left_of}", tools, context

@@ -1,12 +1,12 @@
 """The budget panel and the roles panel: what may be spent and is, who thinks, and what that has cost."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
@@ -14,10 +14,6 @@ from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent
 from ecoshell.tui.side.panel_state import PanelState, RoleUse, Shares, Thinker, shares
 from ecoshell.tui.text import amount, duration, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
-
-if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing
-
 
 _WORDS = 8
 _TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
@@ -54,24 +50,18 @@ def budget_lines(state: PanelState, width: int) -> list[Line]:
     if not lines:
         lines = [(("no cap set", "strong"), (" — /budget 0.50 sets one", "muted"))]
     held = _both(state.held_nano, state.held_tokens) if state.held_tokens or state.held_nano else "nothing"
+    nano, most = standing.next_nano, standing.next_tokens
+    step = "not known yet" if most is None else f"≤ {tokens(most)} tok, price unknown"
+    if most is not None and nano is not None:
+        step = f"≤ {_both(nano, most)}"
+    spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
+    used = about(tokens(standing.used_tokens), estimated=standing.estimated)
     return [
         *lines,
-        row("next step", _next_step(standing.next_nano, standing.next_tokens), width),
+        row("next step", step, width),
         row("held now", held, width),
-        row("so far", _so_far(standing), width),
+        row("so far", f"{spent} · {used} tok", width),
     ]
-
-
-def _so_far(standing: "Standing") -> str:
-    """What the session took; caps count more of it where calls reported no usage."""
-    spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-    return f"{spent} · {about(tokens(standing.used_tokens), estimated=standing.estimated)} tok"
-
-
-def _next_step(nano: int | None, most: int | None) -> str:
-    if most is None:
-        return "not known yet"
-    return f"≤ {tokens(most)} tok, price unknown" if nano is None else f"≤ {_both(nano, most)}"
 
 
 def _both(nano: int | None, used: int) -> str:
@@ -145,12 +135,12 @@ def _used(use: RoleUse, width: int, *, thinks: bool) -> list[Line]:
     if not use.calls:
         return [(*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
     calls = "1 call" if use.calls == 1 else f"{use.calls} calls"
-    used = use.usage
+    used = use.taken.usage
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
     amounts = f"{tokens(used.input)} in{cached} · {tokens(used.output)} out"
     return [
         (*word, *ends((f"  {calls}  {duration(use.seconds)}", "text"), (_price(use), "text"), room)),
-        ((fit(f"  {about(amounts, estimated=use.estimated)}", width), "muted"),),
+        ((fit(f"  {about(amounts, estimated=use.taken.estimated)}", width), "muted"),),
     ]
 
 
@@ -176,16 +166,16 @@ def _numbers(use: RoleUse, part: str, *, thinks: bool) -> tuple[Piece, ...]:
     if not use.calls:
         rest = right("", time + share)
         return ((right("", before), "text"), taken) if thinks else ((f"{right(_NOT_ASKED, before)}{rest}", "muted"),)
-    used = use.usage
-    read, written = (about(tokens(count), estimated=use.estimated) for count in (used.input, used.output))
-    price = "unknown" if use.spent_nano is None else _price(use)
+    used = use.taken.usage
+    read, written = (about(tokens(count), estimated=use.taken.estimated) for count in (used.input, used.output))
+    price = "unknown" if use.taken.nano is None else _price(use)
     cells = (str(use.calls), read, tokens(used.cached), written, price)
     numbers = "".join(right(cell, size) for cell, (_, size) in zip(cells, _HEADS, strict=False))
     return ((numbers, "text"), taken, (right(part, share), "text"))
 
 
 def _price(use: RoleUse) -> str:
-    return about(money(use.spent_nano), estimated=use.estimated_nano)
+    return about(money(use.taken.nano), estimated=use.taken.estimated_nano)
 
 
 def _sign(use: RoleUse, *, thinks: bool) -> Piece:

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.files import replacement
 from ecoshell.paths import make_private
 from ecoshell.tui.side.bars import SummaryLine
@@ -72,7 +72,14 @@ class ArrangementFile:
             return Arrangement(folded=FOLDED_AT_FIRST)
         except (OSError, ValueError, RecursionError):
             return Arrangement()
-        return _sane(cast("dict[str, Any]", found)) if isinstance(found, dict) else Arrangement()
+        known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        width, folded = known.get("width"), known.get("folded")
+        names = cast("list[object]", folded) if isinstance(folded, list) else []
+        return Arrangement(
+            width=width if type(width) is int and 0 < width <= _MOST_COLUMNS else None,
+            hidden=known.get("hidden") is True,
+            folded=tuple(name for name in names if isinstance(name, str)),
+        )
 
     def write(self, arrangement: Arrangement) -> None:
         """Keep the arrangement, whole or not at all."""
@@ -369,13 +376,3 @@ class SideLayout(Horizontal):
             await asyncio.to_thread(self._file.write, arrangement)
             if self._unsaved is arrangement:
                 self._unsaved = None
-
-
-def _sane(found: dict[str, Any]) -> Arrangement:
-    width, hidden, folded = found.get("width"), found.get("hidden"), found.get("folded")
-    names = cast("list[object]", folded) if isinstance(folded, list) else []
-    return Arrangement(
-        width=width if type(width) is int and 0 < width <= _MOST_COLUMNS else None,
-        hidden=hidden is True,
-        folded=tuple(name for name in names if isinstance(name, str)),
-    )

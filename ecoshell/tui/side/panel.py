@@ -142,7 +142,10 @@ class Panel(ScrollView, can_focus=True):
         """A line in the panel's colours, as wide as the panel; a marked one stands out."""
         if not self._styles:
             base = self.rich_style
-            self._styles = {None: base, **{tone: base + self._style(tone) for tone in TONES}}
+            self._styles = {None: base}
+            for tone in TONES:  # only what is marked has a background of its own
+                full = self.get_component_rich_style(f"panel--{tone}")
+                self._styles[tone] = base + (full if tone == "marked" else Style(color=full.color, bold=full.bold))
         pieces = [Segment(text, self._styles["marked" if marked else tone]) for text, tone in line]
         return Strip(pieces).adjust_cell_length(self._area.width, self._styles["marked" if marked else None])
 
@@ -182,23 +185,25 @@ class Panel(ScrollView, can_focus=True):
             self.title = name + rest
             self.border_title = Content.assemble((name, "bold"), (rest, "$foreground"))
 
-    def _style(self, tone: Tone) -> Style:
-        """The tone's colours; only what is marked has a background of its own."""
-        full = self.get_component_rich_style(f"panel--{tone}")
-        return full if tone == "marked" else Style(color=full.color, bold=full.bold)
-
 
 class Listing(Generic[Item]):
     """Items by their names; while the order is held, none moves under the person's hand."""
 
-    def __init__(self, name: Callable[[Item], str], rank: Callable[[Item], int] = lambda _: 0) -> None:
-        """`name` tells items apart; those of a lower `rank` come first, the others in the order they are put in."""
+    def __init__(
+        self,
+        name: Callable[[Item], str],
+        rank: Callable[[Item], int] = lambda _: 0,
+        common: Callable[[Item], bool] = lambda _: True,
+    ) -> None:
+        """`name` tells items apart; those of a lower `rank` come first, the others in the order they are put in; what
+        is not `common` is shown only where a filter finds it."""
         self.filter = ""
         """What the names shown must fit, the best fit first; empty shows all."""
         self.shown: Sequence[Item] = ()
         self.highlighted = 0
         self._name = name
         self._rank = rank
+        self._common = common
         self._items: dict[str, Item] = {}
         self._order: list[str] = []
 
@@ -247,6 +252,8 @@ class Listing(Generic[Item]):
         items = [self._items[name] for name in self._order]
         if self.filter.strip():
             items, _ = best(self.filter, ((self._name(item).lower(), item) for item in items), len(items))
+        else:
+            items = [*filter(self._common, items)]
         self.shown = items
         at = next((at for at, item in enumerate(items) if self._name(item) == held), None)
         self.to(self.highlighted if at is None else at)
@@ -316,7 +323,9 @@ class ListPanel(Panel, Generic[Item]):
         lines = self.above(width)
         if self._typing or self.list.filter:
             lines.append(self._filter_line(width))
-        said = "" if self.list.shown else "nothing fits" if self.list.items else self.nothing()
+        said = "" if self.list.items else self.nothing()
+        if self.list.filter and self.list.items and not self.list.shown:
+            said = "nothing fits"
         return [*lines, ((said, "muted"),)] if said else lines
 
     def show(self) -> None:

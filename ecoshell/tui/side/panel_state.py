@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.events import (
     BranchLeft,
     BudgetChanged,
@@ -23,9 +23,8 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.messages import Usage
 from ecoshell.options import ROLES
-from ecoshell.sessions.branching import Branching
+from ecoshell.sessions.plans import Branching
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing, ToolRow
@@ -54,13 +53,8 @@ class RoleUse:
     role: str
     model: str
     calls: int = 0
-    usage: Usage = field(default_factory=Usage)
-    spent_nano: int | None = 0
+    taken: Taken = field(default_factory=Taken)
     seconds: float = 0.0
-    estimated: bool = False
-    """Whether a part of the usage is an estimate, as of calls that reported none."""
-    estimated_nano: bool = False
-    """Whether a part of the price is."""
 
     @property
     def thinker(self) -> Thinker:
@@ -68,16 +62,7 @@ class RoleUse:
 
     def plus(self, call: BudgetSettled) -> "RoleUse":
         """The same with one more call."""
-        taken = Taken(self.spent_nano, self.usage, self.estimated, self.estimated_nano).plus(call)
-        return replace(
-            self,
-            calls=self.calls + 1,
-            usage=taken.usage,
-            spent_nano=taken.nano,
-            seconds=self.seconds + call.seconds,
-            estimated=taken.estimated,
-            estimated_nano=taken.estimated_nano,
-        )
+        return replace(self, calls=self.calls + 1, taken=self.taken.plus(call), seconds=self.seconds + call.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +83,12 @@ def in_order(uses: Iterable[RoleUse]) -> list[RoleUse]:
 
 def shares(uses: Sequence[RoleUse]) -> Shares | None:
     """Shares of the price, where it is known and not zero, else of the tokens, else of the time; None without calls."""
-    prices = [use.spent_nano for use in uses]
+    prices = [use.taken.nano for use in uses]
     known = [price for price in prices if price is not None]
     if len(known) == len(prices) and any(known):
         return Shares("price", "", _in_percent(known))
     why = "free of charge" if len(known) == len(prices) else "price unknown"
-    tokens = [use.usage.total for use in uses]
+    tokens = [use.taken.usage.total for use in uses]
     if any(tokens):
         return Shares("tokens", why, _in_percent(tokens))
     times = [round(use.seconds * _MICROSECONDS) for use in uses]

@@ -11,15 +11,15 @@ from textual.message import Message
 
 from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.planning.plan_news import planned_share, price_range
-from ecoshell.sessions.branching import Branching
+from ecoshell.planning.btp.explain import planned_share, price_range, untried
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, Look
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
 from ecoshell.untrusted import visible_line
 
-_WIDE_FROM, _COLUMNS_FROM = 76, 54
+_WIDE_FROM, _COLUMNS_FROM = 76, 55
 """Columns from which on every number has a column of its own, and from which on amounts are written in full."""
 _LEAST_NAME = 8
 _SLIM, _LEAST_TAIL = 23, 18
@@ -105,7 +105,7 @@ class Columns:
         """Columns for every number; none where they do not fit, and every row makes do for itself."""
         value = _Column("value", 6, lambda row: f"{row.value:.2f}")
         cost = _Column("cost", 20, lambda row: _cost(row, self._unit))
-        state = _Column("state", 10, lambda _: "")
+        state = _Column("state", 12, lambda _: "")
         if self._width >= _WIDE_FROM:
             counts = (
                 _Column("planned", 9, lambda row: str(row.planned)),
@@ -136,8 +136,12 @@ def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
     if row.state == "planned":
         return "√", "new" if row.why == "new" else "ok", "good"
     if row.state == "unplanned":
-        return "·", row.why, "muted"
-    return ("×", row.why, "reached") if enforced else ("!", row.why, "near")
+        return "·", _word(row), "muted"
+    return ("×", _word(row), "reached") if enforced else ("!", _word(row), "near")
+
+
+def _word(row: PlanRow) -> str:
+    return "low success" if row.why == "below τ" else row.why
 
 
 def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:
@@ -204,7 +208,7 @@ def plan_of(state: PanelState) -> PlanChanged | None:
 
 
 def heading_lines(state: PanelState, width: int) -> list[Line]:
-    """What the plan has for tools, what is set aside, what the turn may cost from here, and what made it anew."""
+    """What the plan has for tools, what is reserved, what the turn may cost from here, and what made it anew."""
     standing, plan = state.standing, plan_of(state)
     if standing is None:
         return [(("known once the session is open", "muted"),)]
@@ -218,22 +222,22 @@ def heading_lines(state: PanelState, width: int) -> list[Line]:
         return [*lines, _PLANNING]
     if state.running:
         price = price_range(plan, amount)
-        slim: Line = (("to go ", "muted"), (fit(price.removeprefix("about "), width - 6), "text"))
-        lines.append(row("to go", price, width) if width >= _ROOMY_FROM else slim)
+        slim: Line = (("rest ", "muted"), (fit(price.removeprefix("about "), width - 5), "text"))
+        lines.append(row("remaining", price, width) if width >= _ROOMY_FROM else slim)
     if plan.number > 1:
         lines.append(((fit(f"↔ {visible_line(plan.reason)}", width), "muted"),))
     return lines
 
 
 def _means(plan: PlanChanged, whole: int, width: int) -> list[Line]:
-    """R of what the caps leave, or that there is no cap: full blocks are spent, half-toned ones set aside."""
+    """R of what the caps leave, or that there is no cap: full blocks are spent, half-toned reserved."""
     if plan.budget is None or plan.cap is None:
         return [ends(("no cap: advice only", "strong"), ("/budget sets one", "muted"), width)]
     used = percent(whole - plan.budget, whole)
     drawn = bar(((whole - plan.cap, "█"), (plan.reserved, "▒")), whole, max(0, width - len(used) - 1))
     roomy = width >= _ROOMY_FROM
     left = f"{amount(plan.budget, plan.unit)}{' left' if roomy else ''} of {amount(whole, plan.unit)}"
-    words = ("planned", "set aside") if roomy else ("plan", "aside")
+    words = ("planned", "reserved") if roomy else ("plan", "answer")
     costs = f"{words[0]} {amount(plan.planned_cost, plan.unit)} · {words[1]} {amount(plan.reserved, plan.unit)}"
     lines: list[Line] = [
         ends(("for tools", "strong"), (left, "text"), width),
@@ -261,7 +265,9 @@ class PlanPanel(ListPanel[PlanRow]):
 
     def __init__(self, state: PanelState) -> None:
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
-        super().__init__(state, Listing(lambda row: row.tool))
+        self._untried: frozenset[str] = frozenset()
+        """Tools that share a line while nothing is filtered."""
+        super().__init__(state, Listing(lambda row: row.tool, common=lambda row: row.tool not in self._untried))
 
     @property
     def plan(self) -> PlanChanged | None:
@@ -276,7 +282,9 @@ class PlanPanel(ListPanel[PlanRow]):
         return around + min(len(self.list.shown), COMFORTABLE)
 
     def known(self) -> Sequence[PlanRow]:
-        return self.plan.rows if self.plan else ()
+        rows = self.plan.rows if self.plan else ()
+        self._untried = frozenset(untried(rows))
+        return rows
 
     def above(self, width: int) -> list[Line]:
         around = len(self._above(width, 0)) + len(self.below(width)) + min(len(self.list.shown), _LEAST_ROWS)
@@ -286,7 +294,7 @@ class PlanPanel(ListPanel[PlanRow]):
         return lines[:1] if self._area.height > _TINY else []
 
     def below(self, width: int) -> list[Line]:
-        return [*self._others(), *super().below(width)] if self._area.height > _TINY else []
+        return [*self._others(width), *super().below(width)] if self._area.height > _TINY else []
 
     def item_line(self, item: PlanRow, width: int) -> Line:
         return self._columns(self.plan, width).line(item) if self.plan else ()
@@ -329,6 +337,7 @@ class PlanPanel(ListPanel[PlanRow]):
         lines = [*graph, *heading_lines(self.state, width)]
         return [*lines, self._columns(self.plan, width).head] if self.plan else lines
 
-    def _others(self) -> list[Line]:
-        others = self.plan.others if self.plan else 0
-        return [((f"  and {counted(others, 'more tool')}", "muted"),)] if others else []
+    def _others(self, width: int) -> list[Line]:
+        others, new = self.plan.others if self.plan else 0, 0 if self.list.filter else len(self._untried)
+        said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
+        return [((fit(line, width), "muted"),) for line, count in said if count]

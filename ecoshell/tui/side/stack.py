@@ -13,9 +13,9 @@ from textual.layout import Layout, WidgetPlacement
 from textual.message import Message
 from textual.widget import Widget
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.events import Event
-from ecoshell.planning.plan_news import planned_share
+from ecoshell.planning.btp.explain import planned_share
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState, Section

@@ -174,7 +174,8 @@ class BlockItem:
         self.key = key
         """By what it is settled; None when it is finished."""
         self.live = live
-        self.opened = False
+        self.opened = self.gone = False
+        """Whether nothing is folded away, and whether it was taken out of the column."""
         self.sections: list[Section] | None = [] if live else None
         self.heights = Heights()
         self._lines: list[list[PaintedLine] | None] = []
@@ -381,11 +382,14 @@ class BlockColumn:
             self._open.remove(item)
             at = self._index(item)
             del self.items[at]
+            item.gone = True
             self._heights.splice(at, at + 1, ())
             self._changed(True, False)
 
     def clear(self) -> None:
         """Take everything away."""
+        for item in self.items:
+            item.gone = True
         self.items.clear()
         self._open.clear()
         self._heights = Heights()
@@ -440,7 +444,9 @@ class BlockColumn:
         return self.items[self._heights.at(line)]
 
     def span(self, item: BlockItem) -> range:
-        """The lines of a block."""
+        """The lines of a block; none of one that was taken away."""
+        if item.gone:
+            return range(0)
         index = self._index(item)
         return range(self._heights.top(index), self._heights.top(index + 1))
 
@@ -460,7 +466,7 @@ class BlockColumn:
 
     def line_of(self, spot: Spot) -> int:
         """The line a spot is at now, or the nearest one that is left."""
-        if self._painter is None or spot.item not in self.items:
+        if self._painter is None or spot.item.gone:
             return self.height
         index = self._index(spot.item)
         if spot.section >= len(self._laid_out(index)):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ecoshell.agent.graph.telling import outcome
+from ecoshell.agent.scoring import outcome
 from ecoshell.budget.money import about, counted
 from ecoshell.events import (
     Answer,
@@ -40,9 +40,8 @@ from ecoshell.events import (
 from ecoshell.events.describe import ENDINGS, back_to, describe, refusal, words_text
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
-from ecoshell.planning.plan_news import newly_barred, outlook
-from ecoshell.sessions.branching import Branching
-from ecoshell.sessions.plans import worth_line
+from ecoshell.planning.btp.explain import newly_barred, outlook
+from ecoshell.sessions.plans import Branching, worth_line
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.tui.text import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
@@ -74,13 +73,7 @@ _CHOICES = {
     "answer": "answering from what there is",
     "stop": "stopping",
 }
-_COST_CHOICES = {
-    "go": "going on",
-    "always": "going on, and not asking again in this session",
-    "model": "going on with another model",
-    "answer": "answering from what there is",
-    "stop": "stopping",
-}
+_COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
 _DECISIONS = {
     "once": "approved, this once",
     "session": "approved for this session",
@@ -129,24 +122,6 @@ def proposed(event: StepProposed) -> Block:
     return Block("◦", "muted", (row(Piece("proposed  ", "muted"), Piece(visible_line(event.step)), *said),))
 
 
-def branch_left(event: BranchLeft) -> Block:
-    """Where a search goes back to, and why."""
-    why = Piece(visible_line(event.reason), "muted")
-    return Block("←", "warning", (row(Piece(f"{back_to(event)}  ", "warning"), why),))
-
-
-def described(event: ModeChosen | ContextTold | TrustGiven) -> Block | None:
-    """What every interface tells in the same words: who thinks and what is told; louder where a mode has given up."""
-    tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"
-    words = describe(event)
-    return Block(_DESCRIBED[type(event)], tone, (row(Piece(words, tone)),)) if words else None
-
-
-def plan_scored(event: PlanScored) -> Block:
-    """What a turn's parallel plan was worth."""
-    return Block("◦", "muted", (row(Piece(f"plan of turn {event.turn}: {worth_line(event, amount)}", "muted")),))
-
-
 def offered(event: ToolsOffered) -> Block:
     """What the model knows of its tools as the turn starts, and why."""
     approx = "" if event.exact else "≈ "
@@ -154,13 +129,13 @@ def offered(event: ToolsOffered) -> Block:
     upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
-    return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
+    return _told("·", f"{count}{upfront}{sizes}{why}")
 
 
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
     if event.number <= 1:
-        return Block("·", "muted", (row(Piece(f"plan: {outlook(event, amount)}", "muted")),))
+        return _told("·", f"plan: {outlook(event, amount)}")
     barred = newly_barred(before, event)
     return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
 
@@ -199,11 +174,6 @@ def registered(event: ToolRegistered) -> Block:
     return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
-def unregistered(event: ToolUnregistered) -> Block:
-    """A tool whose document has left the context."""
-    return Block("−", "warning", (row(Piece("unregistered ", "warning"), Piece(visible_line(event.name), "tool")),))
-
-
 def under_way(started: CallStarted, *, waits: bool = False) -> Block:
     """A call as it runs or, with `waits`, before anybody has allowed it."""
     ending = Piece("  waits for your approval", "warning") if waits else Piece("  running …", "muted")
@@ -216,24 +186,18 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
     tone: Tone = "tool"
     if denied is not None and finished.refused:
         by = _DECIDERS.get(denied.by, "")
-        said = (
-            ()
-            if not denied.instead
-            else (row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead))),)
-        )
+        instead = row(Piece("do this instead: ", "muted"), Piece(visible_line(denied.instead)))
+        said = (instead,) if denied.instead else ()
         bodies = tuple(_outcome(finished)) if denied.by == "rule" else ()
         return Block("►", "warning", (row(*head, Piece(f"  denied{by}", "warning")), *said), bodies=bodies)
     if finished.refused:
         ending, tone = Piece(f"  {refusal(finished.refused)}", "warning"), "warning"
     elif not finished.ok:
-        ending, tone = Piece(f"  failed after {duration(finished.seconds)}{_price(finished)}", "error"), "error"
+        price = f", {money(finished.spent_nano)}" if finished.spent_nano else ""
+        ending, tone = Piece(f"  failed after {duration(finished.seconds)}{price}", "error"), "error"
     else:
         ending = Piece(f"  {duration(finished.seconds)}  {money(finished.spent_nano)}", "muted")
     return Block("►", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
-
-
-def _price(finished: CallFinished) -> str:
-    return f", {money(finished.spent_nano)}" if finished.spent_nano else ""
 
 
 def stopped(started: CallStarted) -> Block:
@@ -268,19 +232,6 @@ def compacted(event: Compacted) -> Block:
     return Block("≡", "good", (head,), bodies=(Body(visible(event.summary.strip()), 2, kind="markdown"),))
 
 
-def cost_wanted(event: CostWanted) -> Block:
-    """What the next step may cost, before the person is asked."""
-    span = f"{money(event.low_nano)} to {money(event.high_nano)}"
-    what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
-    why = Piece(f"  you want to be asked from {money(event.threshold_nano)} on", "muted")
-    return Block("?", "warning", (row(what, why),))
-
-
-def cost_chosen(event: CostChosen) -> Block:
-    """What was chosen before an expensive step."""
-    return Block("→", "muted", (row(Piece(_COST_CHOICES.get(event.choice, event.choice), "muted")),))
-
-
 def approval(name: str, event: ApprovalGiven) -> Block:
     """Who decided on a call, and how."""
     tone: Tone = "warning" if event.decision == "no" else "muted"
@@ -291,16 +242,6 @@ def approval(name: str, event: ApprovalGiven) -> Block:
     return Block("?", tone, rows)
 
 
-def limit(event: LimitHit) -> Block:
-    """The cap that stands in the way."""
-    return Block("■", "warning", (row(Piece("limit reached  ", "warning"), Piece(visible_line(event.message))),))
-
-
-def chosen(event: LimitChosen) -> Block:
-    """What was chosen at the limit."""
-    return Block("→", "warning", (row(Piece(_CHOICES.get(event.choice, event.choice), "muted")),))
-
-
 def notice(text: str) -> Block:
     """Something to know that stops nothing."""
     return Block("!", "warning", rows_of(text))
@@ -308,13 +249,11 @@ def notice(text: str) -> Block:
 
 def plain(text: str) -> Block:
     """What a command printed; a line of a table goes on below its last column."""
-    return Block("", "text", tuple(map(_hanging, visible(text).split("\n"))), gap=True)
-
-
-def _hanging(line: str) -> Row:
-    """A line of a table: what there is no room for stands below the last column that begins early enough."""
-    at = max((found.end() for found in _GAP.finditer(line) if found.end() <= _WIDEST_LEAD), default=0)
-    return row(Piece(line[at:]), lead=line[:at])
+    rows: list[Row] = []
+    for line in visible(text).split("\n"):
+        at = max((found.end() for found in _GAP.finditer(line) if found.end() <= _WIDEST_LEAD), default=0)
+        rows.append(row(Piece(line[at:]), lead=line[:at]))
+    return Block("", "text", tuple(rows), gap=True)
 
 
 def answer(event: Answer, status: Status = "answered") -> Block:
@@ -332,10 +271,8 @@ def error(event: ErrorHappened) -> Block:
 
 def settled(event: BudgetSettled) -> Block | None:
     """What is unusual about a payment; None for the usual one."""
-    if event.overrun_nano:
-        over = f"{visible_line(event.model)} billed {money(event.overrun_nano)} more than was reserved for the call"
-        return notice(f"{over}: the overrun is recorded, and no more calls go to it under a cap.")
-    return None if event.reported else notice(describe(event))
+    told = describe(event)
+    return notice(told) if told else None
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
@@ -403,18 +340,40 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(map(visible_line, names))
 
 
+def described(event: ModeChosen | ContextTold | TrustGiven) -> Block | None:
+    """What every interface tells in the same words: who thinks and what is told; louder where a mode has given up."""
+    tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"
+    words = describe(event)
+    return Block(_DESCRIBED[type(event)], tone, (row(Piece(words, tone)),)) if words else None
+
+
+def cost_wanted(event: CostWanted) -> Block:
+    """What the next step may cost, before the person is asked."""
+    span = f"{money(event.low_nano)} to {money(event.high_nano)}"
+    what = Piece(f"the next step with {visible_line(event.model)} may cost {span}")
+    why = Piece(f"  you want to be asked from {money(event.threshold_nano)} on", "muted")
+    return Block("?", "warning", (row(what, why),))
+
+
+def _told(sign: str, words: str, rest: Piece | None = None) -> Block:
+    """A line that only accompanies or, with the rest of it, one that does not."""
+    if rest is None:
+        return Block(sign, "muted", (row(Piece(words, "muted")),))
+    return Block(sign, "warning", (row(Piece(words, "warning"), rest),))
+
+
 _ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
     ModeChosen: described,
     ContextTold: described,
     TrustGiven: described,
-    BranchLeft: branch_left,
-    PlanScored: plan_scored,
+    BranchLeft: lambda event: _told("←", f"{back_to(event)}  ", Piece(visible_line(event.reason), "muted")),
+    PlanScored: lambda event: _told("◦", f"plan of turn {event.turn}: {worth_line(event, amount)}"),
     ToolRegistered: registered,
-    ToolUnregistered: unregistered,
-    LimitHit: limit,
-    LimitChosen: chosen,
+    ToolUnregistered: lambda event: _told("−", "unregistered ", Piece(visible_line(event.name), "tool")),
+    LimitHit: lambda event: _told("■", "limit reached  ", Piece(visible_line(event.message))),
+    LimitChosen: lambda event: _told("→", str(_CHOICES.get(event.choice, event.choice))),
     CostWanted: cost_wanted,
-    CostChosen: cost_chosen,
+    CostChosen: lambda event: _told("→", str(_COST_CHOICES.get(event.choice, event.choice))),
     CommandRan: command_ran,
     TurnUndone: undone,
     Compacted: compacted,

@@ -84,19 +84,16 @@ class _Setting:
         elif kind == "link_open":
             self._links.append((str(token.attrs.get("href", "")), ""))
         elif kind == "link_close":
-            self._close_link()
+            address, shown = self._links.pop()
+            if address.removeprefix("mailto:") != shown:  # else that is what it says
+                self.lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
         elif kind == "image":
             self._add(f"[image: {token.content}] ({token.attrs.get('src', '')})", "link")
         elif token.tag in _STRESS:
-            self._turn(_STRESS[token.tag], on=token.nesting == 1)
+            change = self._stress.append if token.nesting == 1 else self._stress.remove
+            change(_STRESS[token.tag])
         else:
             self._add(token.content, self._tone)
-
-    def _turn(self, stress: str, *, on: bool) -> None:
-        if on:
-            self._stress.append(stress)
-        else:
-            self._stress.remove(stress)
 
     def _add(self, text: str, tone: Tone) -> None:
         if not text:
@@ -107,12 +104,6 @@ class _Setting:
             self._links[-1] = (address, shown + text)
             link, tone = safe_link(address), "link" if tone == self._tone else tone
         self.lines[-1].append(Piece(visible(text), tone, "".join(self._stress), link))
-
-    def _close_link(self) -> None:
-        """Show where a link leads, unless that is what it says."""
-        address, shown = self._links.pop()
-        if address.removeprefix("mailto:") != shown:
-            self.lines[-1].append(Piece(f" ({visible(address)})", "muted", link=safe_link(address)))
 
 
 @lru_cache(maxsize=1)
@@ -141,12 +132,8 @@ def _line(language: str, state: State, line: str) -> tuple[tuple[Piece, ...], St
         return (Piece(visible(line), "comment"),), (_COMMENT, *state) if state[0] != _COMMENT else state
     if state[0] == _COMMENT:
         inside, _, rest = line.partition("*/")
-        pieces, after = _line(language, state[1:], rest)
-        return (Piece(visible(f"{inside}*/"), "comment"), *pieces), after
-    return _pieces(lexer, state, line)
-
-
-def _pieces(lexer: "Lexer", state: State, line: str) -> tuple[tuple[Piece, ...], State]:
+        behind, after = _line(language, state[1:], rest)
+        return (Piece(visible(f"{inside}*/"), "comment"), *behind), after
     tokens, after = _read(lexer, state, f"{line}\n")
     pieces: list[Piece] = []
     for kind, text in tokens:

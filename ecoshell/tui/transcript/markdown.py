@@ -142,9 +142,11 @@ class Table:
     def rows(self, width: int) -> Iterator[Row]:
         """The table at this width; a column that is too narrow for its text has it on several lines."""
         yield from self.place.before()
-        aligned = [_alignment(cell) for cell in _cells(self.lines[1])]
+        marks = [cell.strip() for cell in _cells(self.lines[1])]
+        aligned = ["center" if one[0] == one[-1] == ":" else "right" if one[-1] == ":" else "left" for one in marks]
         table = [self._row(line, len(aligned)) for at, line in enumerate(self.lines) if at != 1]
-        widths = _shared([max(map(_width, column)) for column in zip(*table, strict=True)], self._room(width, aligned))
+        room = width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
+        widths = _shared([max(map(_width, column)) for column in zip(*table, strict=True)], room)
         lead, hang = self.place.lead, self.place.hang
         for at, cells in enumerate(table):
             broken = [list(_broken(cell, wide)) for cell, wide in zip(cells, widths, strict=True)]
@@ -160,9 +162,6 @@ class Table:
         if extra:  # what has no column is shown in the last one
             cells[-1] = " | ".join([cells[-1], *extra])
         return [inline(cell.strip().replace("\\|", "|"))[0] for cell in cells]
-
-    def _room(self, width: int, aligned: Sequence[str]) -> int:
-        return width - len(self.place.lead) - len(_BETWEEN) * (len(aligned) - 1)
 
 
 @dataclass(slots=True)
@@ -391,7 +390,10 @@ class MarkdownReader:
             self._done.append(Rule(self._place(indent)))
             self._begun = True
         elif heading := _HEADING.match(line):
-            self._start(_ProsePart(self._place(0), [_heading(line[heading.end() :])], len(heading[1])))
+            text = line[heading.end() :].strip()
+            bare = text.rstrip("#")
+            text = bare.strip() if not bare or bare[-1].isspace() else text
+            self._start(_ProsePart(self._place(0), [text], len(heading[1])))
             self._finish()
         elif item := self._item(line):
             self._begin_item(item, indent)
@@ -477,12 +479,6 @@ def _begins(line: str) -> bool:
     return not line.strip() or any(pattern.match(line) for pattern in (_FENCE, _RULE, _HEADING, _ITEM))
 
 
-def _heading(text: str) -> str:
-    text = text.strip()
-    bare = text.rstrip("#")
-    return bare.strip() if not bare or bare[-1].isspace() else text
-
-
 def _is_delimiter(line: str, head: str) -> bool:
     """Whether a line under this head makes a table of it."""
     cells = _cells(line)
@@ -491,11 +487,6 @@ def _is_delimiter(line: str, head: str) -> bool:
 
 def _cells(line: str) -> list[str]:
     return _BAR.split(line.strip().removeprefix("|").removesuffix("|"))
-
-
-def _alignment(cell: str) -> str:
-    cell = cell.strip()
-    return "center" if cell.startswith(":") and cell.endswith(":") else "right" if cell.endswith(":") else "left"
 
 
 def _width(cell: Pieces) -> int:

@@ -67,10 +67,11 @@ class Painter:
 
     def paint(self, section: Section, sign: str = "", tone: Tone = "text") -> list[PaintedLine]:
         """A section's lines, the first with the sign in its margin."""
+        blank = Segment(" " * (MARGIN - min(MARGIN, cell_len(sign))))
+        margin = [Segment(sign, self._styles[tone]), blank] if sign else [blank]
         lines: list[PaintedLine] = []
         for row in section.rows(self._inside):
-            head = self._margin(sign if not lines else "", tone)
-            lines += self._wrapped(row, head)
+            lines += self._wrapped(row, [Segment(" " * MARGIN)] if lines else margin)
         return lines
 
     def rows(self, section: Section) -> Iterable[Row]:
@@ -81,10 +82,6 @@ class Painter:
         """About how many lines that many lines and characters take."""
         return lines + characters // self._inside
 
-    def _margin(self, sign: str, tone: Tone) -> list[Segment]:
-        blank = " " * (MARGIN - min(MARGIN, cell_len(sign)))
-        return [Segment(sign, self._styles[tone]), Segment(blank)] if sign else [Segment(blank)]
-
     def _wrapped(self, row: Row, margin: list[Segment]) -> Iterable[PaintedLine]:
         pieces = [(piece, piece.text.replace("\t", _TAB)) for piece in row.pieces]
         text = "".join(shown for _, shown in pieces)
@@ -94,13 +91,10 @@ class Painter:
         for start, end in pairwise(places):
             whole = text[start:end]
             kept = whole.rstrip()
-            yield self._line(head, list(self._cut(pieces, start, start + len(kept))), row, glue)
+            segments = [*head, *self._cut(pieces, start, start + len(kept))]
+            strip = Strip(segments, sum(segment.cell_length for segment in segments))
+            yield PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
             head, glue = [Segment(" " * MARGIN), *hang], whole[len(kept) :]
-
-    def _line(self, head: list[Segment], body: list[Segment], row: Row, glue: str | None) -> PaintedLine:
-        segments = [*head, *body]
-        length = sum(segment.cell_length for segment in segments)
-        return PaintedLine(Strip(segments, length), sum(len(segment.text) for segment in head), glue, row.folds)
 
     def _leads(self, row: Row) -> tuple[list[Segment], list[Segment], int]:
         """What stands before the first line of a row and before its others, and the room beside it."""

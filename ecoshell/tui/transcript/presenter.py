@@ -9,6 +9,7 @@ from ecoshell.events import (
     ApprovalGiven,
     ApprovalWanted,
     BudgetHeld,
+    BudgetSettled,
     CallFinished,
     CallJudged,
     CallMarked,
@@ -29,9 +30,10 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.events.describe import describe
 from ecoshell.options import ROLES
-from ecoshell.planning.plan_news import planned_share
-from ecoshell.sessions.branching import Branching
+from ecoshell.planning.btp.explain import planned_share
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of
 from ecoshell.tui.transcript.column import BlockColumn
@@ -80,8 +82,7 @@ class StreamPresenter:
                     self._column.drop()
                     self.over()
             case Reasoned():
-                self._forget_reasoning()
-                self._column.settle(event_blocks.reasoned(event), _REASONING)
+                self._reason_ended(event)
             case TextArrived():
                 self._take(event)
             case Rationale():
@@ -103,13 +104,12 @@ class StreamPresenter:
     def stop_reasoning(self) -> None:
         """Take it that no more is reasoned, and nobody says what it came to."""
         if self._reasoned:
-            event = Reasoned("".join(self._reasoned), self._reasons)
-            self._forget_reasoning()
-            self._column.settle(event_blocks.reasoned(event), _REASONING)
+            self._reason_ended(Reasoned("".join(self._reasoned), self._reasons))
 
-    def _forget_reasoning(self) -> None:
+    def _reason_ended(self, event: Reasoned) -> None:
         self._reasoned.clear()
         self._told = 0
+        self._column.settle(event_blocks.reasoned(event), _REASONING)
 
     def _take(self, event: TextArrived) -> None:
         """Show a piece; of several roles, whose it is."""
@@ -213,7 +213,7 @@ class EventPresenter:
                 self._turned(event)
             case ToolsOffered() | ToolRegistered(by="agent" | "upfront") | Rationale() if self._account(event):
                 pass
-            case Notice() | ErrorHappened():
+            case Notice() | ErrorHappened() | BudgetSettled():
                 self._trouble(event)
             case TextArrived() | BudgetHeld() | Reasoned() | Rationale() | StepProposed():
                 self._arriving.hear(event)
@@ -328,8 +328,12 @@ class EventPresenter:
         else:
             self._column.redraw(account)
 
-    def _trouble(self, event: Notice | ErrorHappened) -> None:
+    def _trouble(self, event: Notice | ErrorHappened | BudgetSettled) -> None:
         """Tell a note or an error once: not the same note again, and an error in the place of the note that has it."""
+        if isinstance(event, BudgetSettled):
+            event = Notice(describe(event))  # which a model's overrun is followed by, too
+            if not event.text:
+                return
         text, name = self._noted
         if isinstance(event, Notice):
             if name and event.text.partition(_AGAIN)[0] == text.partition(_AGAIN)[0]:

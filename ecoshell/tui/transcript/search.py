@@ -93,18 +93,19 @@ class Search:
 
     def move(self, by: int) -> int | None:
         """Look at another hit, round at the ends; gives its line, with what hid it opened, or None without hits."""
+        if any(hit.item.gone for hit in self.hits):  # what it was in has given way to something else
+            self.hits, self.now = [hit for hit in self.hits if not hit.item.gone], -1
         if not self.hits:
             return None
-        self.now = (
-            (self.now + by) % len(self.hits) if self.now >= 0 else self._first() if by > 0 else len(self.hits) - 1
-        )
+        if self.now >= 0:
+            self.now = (self.now + by) % len(self.hits)
+        elif by < 0:
+            self.now = len(self.hits) - 1
+        else:  # the first in or below the block to begin at; the very first when there is none
+            order = {item: at for at, item in enumerate(self._column.items)}
+            start = order.get(self.begin_at, 0) if self.begin_at else 0
+            self.now = next((at for at, hit in enumerate(self.hits) if order.get(hit.item, -1) >= start), 0)
         return self._line_of(self.hits[self.now])
-
-    def _first(self) -> int:
-        """The first hit in or below the block to begin at; the very first when there is none."""
-        order = {item: at for at, item in enumerate(self._column.items)}
-        start = order.get(self.begin_at, 0) if self.begin_at else 0
-        return next((at for at, hit in enumerate(self.hits) if order.get(hit.item, -1) >= start), 0)
 
     def spans(self, lines: Sequence[PaintedLine]) -> Iterator[list[Span]]:
         """The hits in painted lines; one that was wrapped is on several of them."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.events import Click, Resize
+from textual.events import Blur, Click, Focus, Resize
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import var
@@ -32,8 +34,85 @@ _SLICE = 0.006
 """Seconds of painting ahead in one go."""
 
 
-class Viewport(ScrollView):
-    """A view of a column of lines; it stays at the column's end for as long as it is there."""
+class Transcript(ScrollView, can_focus=True):
+    """A view of a column of blocks that can be pointed at, opened, marked, copied and searched.
+
+    It stays at the column's end for as long as it is there.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor(-1)", "Block above", show=False),
+        Binding("down,j", "cursor(1)", "Block below", show=False),
+        Binding("left_square_bracket,ctrl+up", "turn(-1)", "Turn above", show=False),
+        Binding("right_square_bracket,ctrl+down", "turn(1)", "Turn below", show=False),
+        Binding("enter", "fold", "open/fold"),
+        Binding("y", "copy", "copy"),
+        Binding("plus", "mark(True)", "helpful", key_display="+"),
+        Binding("minus", "mark(False)", "unhelpful", key_display="-"),
+        Binding("slash,ctrl+f", "search", "search"),
+        Binding("n", "found(1)", "Next hit", show=False),
+        Binding("N", "found(-1)", "Hit before", show=False),
+        Binding("ctrl+o", "fold_newest", "Open or fold the newest", show=False),
+        Binding("home", "home", "First line", show=False),
+        Binding("end", "end", "Last line", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown,space", "page(1)", "Page down", show=False),
+        Binding("escape", "app.prompt", "prompt"),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"transcript--{tone}" for tone in TONES),
+        "transcript--cursor",
+        "transcript--hit",
+        "transcript--hit-now",
+    }
+    HELP = (
+        "What was asked, thought, called and answered. Up and down (j, k) move from block to block, [ and ] from turn "
+        "to turn, enter opens or folds a long one, y copies it, / searches, n and N go from hit to hit, esc goes back "
+        "to the prompt. On a call, + and - mark its result as helpful or unhelpful, which outweighs any judge when "
+        "turns are planned; the same key again takes the mark back."
+    )
+    DEFAULT_CSS = """
+    Transcript {
+        padding: 0 1;
+        scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
+        .transcript--text { color: $foreground; }
+        .transcript--muted { color: $foreground-muted; }
+        .transcript--question { color: $foreground; text-style: bold; }
+        .transcript--thought { color: $secondary; text-style: italic; }
+        .transcript--tool { color: $primary; }
+        .transcript--good { color: $success; }
+        .transcript--warning { color: $warning; }
+        .transcript--error { color: $error; }
+        .transcript--heading { color: $primary; text-style: bold; }
+        .transcript--link { color: $primary; text-style: underline; }
+        .transcript--code { color: $foreground 85%; }
+        .transcript--keyword { color: $primary; text-style: bold; }
+        .transcript--name { color: $secondary; }
+        .transcript--string { color: $success; }
+        .transcript--number { color: $warning; }
+        .transcript--comment { color: $foreground-muted; text-style: italic; }
+        .transcript--added { color: $success; }
+        .transcript--removed { color: $error; }
+        .transcript--hunk { color: $secondary; text-style: italic; }
+        .transcript--cursor { color: $accent; text-style: bold; }
+        .transcript--hit { color: $warning; text-style: underline; }
+        .transcript--hit-now { text-style: reverse bold; }
+    }
+    """
+
+    @dataclass
+    class Hint(Message):
+        """Something to tell the person where hints are shown."""
+
+        text: str
+
+    @dataclass
+    class MarkWanted(Message):
+        """The person says whether a call's result helped; the same word twice takes it back."""
+
+        call: CallRef
+        helpful: bool
 
     news = var(False)
     """Whether something has arrived below what is seen, while the view does not follow the end."""
@@ -46,6 +125,97 @@ class Viewport(ScrollView):
         self._following = True
         self._anchor: Spot | None = None
         """What stands at the top of the view while it does not follow the end."""
+        self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
+        self._pointed: BlockItem | None = None
+        self._offered: CallRef | None = None
+        """The call that the keys in the footer can mark."""
+        self._search: Search | None = None
+
+    @property
+    def text(self) -> str:
+        """Everything in it, without looks."""
+        return self.column.plain
+
+    def clear(self) -> None:
+        """Take everything away."""
+        self._pointed = self._anchor = None
+        self._following = True
+        self.end_search()
+        self.column.clear()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Some lines of the view, for Textual's compositor."""
+        look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
+        finish = self._finish = self._finish if self._finish == look else look
+        strips = [self._line(finish, self.scroll_offset.y + y) for y in crop.line_range]
+        if crop.column_span != (0, self.outer_size.width):
+            return [strip.crop(*crop.column_span) for strip in strips]
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view, from edge to edge."""
+        return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
+
+    def _line(self, finish: Finish, at: int) -> Strip:
+        line = self.column.line(at)
+        marks = list(self._marks(at, line.lead))
+        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
+        if not marks and not pointed:
+            return finish.line(at, line.strip)
+        strip = marked(finish.extended(line.strip), marks)
+        return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
+
+    def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
+        if self._search is not None and (spot := self.column.spot(at)) is not None:
+            for start, end, now in self._search.highlights(*spot):
+                yield start, end, self._look("hit-now" if now else "hit")
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(at)) is not None:
+            yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The selected text, for copying."""
+        return self.column.selected(selection), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show the selection as it is now."""
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        """Paint everything in the new colours, which Textual gives the components after it has called this."""
+        super().notify_style_update()
+        self.call_later(self._repaint)
+
+    def on_resize(self, event: Resize) -> None:
+        """Wrap everything at the new width, what is seen at once and the rest when it is looked at."""
+        if not self._repaint():
+            self._show()
+
+    def _repaint(self) -> bool:
+        """Paint anew if the width or the colours have changed; says whether they have."""
+        width, before = self.scrollable_content_region.width, self.column.painter
+        painter = Painter({tone: self._look(tone) for tone in TONES}, width)
+        if not width or (before is not None and before.paints_like(painter)):
+            return False
+        self.column.repaint(painter)
+        self._stale = True
+        self._show()
+        return True
+
+    def _look(self, name: str) -> Style:
+        """Colour and attributes of a component; the background is the transcript's own."""
+        full = self.get_component_rich_style(f"transcript--{name}")
+        return Style(
+            color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
+        )
+
+    @on(Focus)
+    @on(Blur)
+    def refocused(self) -> None:
+        """Show the block cursor, or hide it."""
+        self.refresh()
+
+    # -- standing at a line
 
     @property
     def _view(self) -> range:
@@ -91,6 +261,9 @@ class Viewport(ScrollView):
             self.refresh_lines(first, self._view.stop - first)
         self.news = not self._following and (self.news or self._arrived)
         self._stale = self._arrived = False
+        if self._offered != self._markable:  # it was judged while the cursor was on it
+            self._offered = self._markable
+            self.refresh_bindings()
 
     def _fit(self, top: int) -> None:
         """Take the column's height as the content's, and stand at this line of it."""
@@ -164,180 +337,6 @@ class Viewport(ScrollView):
         """Go on or back by a page."""
         self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
 
-
-class Transcript(Viewport, can_focus=True):
-    """A column of blocks that can be pointed at, opened, marked, copied and searched."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "cursor(-1)", "Block above", show=False),
-        Binding("down,j", "cursor(1)", "Block below", show=False),
-        Binding("left_square_bracket,ctrl+up", "turn(-1)", "Turn above", show=False),
-        Binding("right_square_bracket,ctrl+down", "turn(1)", "Turn below", show=False),
-        Binding("enter", "fold", "open/fold"),
-        Binding("y", "copy", "copy"),
-        Binding("plus", "mark(True)", "helpful", key_display="+"),
-        Binding("minus", "mark(False)", "unhelpful", key_display="-"),
-        Binding("slash,ctrl+f", "search", "search"),
-        Binding("n", "found(1)", "Next hit", show=False),
-        Binding("N", "found(-1)", "Hit before", show=False),
-        Binding("ctrl+o", "fold_newest", "Open or fold the newest", show=False),
-        Binding("home", "home", "First line", show=False),
-        Binding("end", "end", "Last line", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space", "page(1)", "Page down", show=False),
-        Binding("escape", "app.prompt", "prompt"),
-    ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"transcript--{tone}" for tone in TONES),
-        "transcript--cursor",
-        "transcript--hit",
-        "transcript--hit-now",
-    }
-    HELP = (
-        "What was asked, thought, called and answered. Up and down (j, k) move from block to block, [ and ] from turn "
-        "to turn, enter opens or folds a long one, y copies it, / searches, n and N go from hit to hit, esc goes back "
-        "to the prompt. On a call, + and - mark its result as helpful or unhelpful, which outweighs any judge when "
-        "turns are planned; the same key again takes the mark back."
-    )
-    DEFAULT_CSS = """
-    Transcript {
-        padding: 0 1;
-        scrollbar-size-vertical: 1;
-        scrollbar-gutter: stable;
-        .transcript--text { color: $foreground; }
-        .transcript--muted { color: $foreground-muted; }
-        .transcript--question { color: $foreground; text-style: bold; }
-        .transcript--thought { color: $secondary; text-style: italic; }
-        .transcript--tool { color: $primary; }
-        .transcript--good { color: $success; }
-        .transcript--warning { color: $warning; }
-        .transcript--error { color: $error; }
-        .transcript--heading { color: $primary; text-style: bold; }
-        .transcript--link { color: $primary; text-style: underline; }
-        .transcript--code { color: $foreground 85%; }
-        .transcript--keyword { color: $primary; text-style: bold; }
-        .transcript--name { color: $secondary; }
-        .transcript--string { color: $success; }
-        .transcript--number { color: $warning; }
-        .transcript--comment { color: $foreground-muted; text-style: italic; }
-        .transcript--added { color: $success; }
-        .transcript--removed { color: $error; }
-        .transcript--hunk { color: $secondary; text-style: italic; }
-        .transcript--cursor { color: $accent; text-style: bold; }
-        .transcript--hit { color: $warning; text-style: underline; }
-        .transcript--hit-now { text-style: reverse bold; }
-    }
-    """
-
-    class Hint(Message):
-        """Something to tell the person where hints are shown."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class MarkWanted(Message):
-        """The person says whether a call's result helped; the same word twice takes it back."""
-
-        def __init__(self, call: CallRef, *, helpful: bool) -> None:
-            super().__init__()
-            self.call = call
-            self.helpful = helpful
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._finish = Finish(Style(), 0, Color(0, 0, 0), ())
-        self._cursor: BlockItem | None = None
-        self._offered: CallRef | None = None
-        """The call that the keys in the footer can mark."""
-        self._search: Search | None = None
-
-    @property
-    def text(self) -> str:
-        """Everything in it, without looks."""
-        return self.column.plain
-
-    def clear(self) -> None:
-        """Take everything away."""
-        self._cursor = self._anchor = None
-        self._following = True
-        self.end_search()
-        self.column.clear()
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Some lines of the view, for Textual's compositor."""
-        look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
-        finish = self._finish = self._finish if self._finish == look else look
-        strips = [self._line(finish, self.scroll_offset.y + y) for y in crop.line_range]
-        if crop.column_span != (0, self.outer_size.width):
-            return [strip.crop(*crop.column_span) for strip in strips]
-        return strips
-
-    def render_line(self, y: int) -> Strip:
-        """One line of the view, from edge to edge."""
-        return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
-
-    def _line(self, finish: Finish, at: int) -> Strip:
-        line = self.column.line(at)
-        marks = list(self._marks(at, line.lead))
-        pointed = self._cursor is not None and self.has_focus and at in self.column.span(self._cursor)
-        if not marks and not pointed:
-            return finish.line(at, line.strip)
-        strip = marked(finish.extended(line.strip), marks)
-        return finish.padded(at, with_cursor(strip, finish.base + self._look("cursor")) if pointed else strip)
-
-    def _marks(self, at: int, lead: int) -> Iterator[tuple[int, int, Style]]:
-        if self._search is not None and (spot := self.column.spot(at)) is not None:
-            for start, end, now in self._search.highlights(*spot):
-                yield start, end, self._look("hit-now" if now else "hit")
-        selection = self.text_selection
-        if selection is not None and (span := selection.get_span(at)) is not None:
-            yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
-
-    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for copying."""
-        return self.column.selected(selection), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        """Show the selection as it is now."""
-        self.refresh()
-
-    def notify_style_update(self) -> None:
-        """Paint everything in the new colours, which Textual gives the components after it has called this."""
-        super().notify_style_update()
-        self.call_later(self._repaint)
-
-    def on_resize(self, event: Resize) -> None:
-        """Wrap everything at the new width, what is seen at once and the rest when it is looked at."""
-        if not self._repaint():
-            self._show()
-
-    def _repaint(self) -> bool:
-        """Paint anew if the width or the colours have changed; says whether they have."""
-        width, before = self.scrollable_content_region.width, self.column.painter
-        painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if not width or (before is not None and before.paints_like(painter)):
-            return False
-        self.column.repaint(painter)
-        self._stale = True
-        self._show()
-        return True
-
-    def _look(self, name: str) -> Style:
-        """Colour and attributes of a component; the background is the transcript's own."""
-        full = self.get_component_rich_style(f"transcript--{name}")
-        return Style(
-            color=full.color, bold=full.bold, italic=full.italic, underline=full.underline, reverse=full.reverse
-        )
-
-    def on_focus(self) -> None:
-        """Show the block cursor."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Hide the block cursor."""
-        self.refresh()
-
     # -- moving about
 
     def action_cursor(self, by: int) -> None:
@@ -383,15 +382,14 @@ class Transcript(Viewport, can_focus=True):
             self._fold(found)
 
     @property
+    def _cursor(self) -> BlockItem | None:
+        """The block that the cursor is on, for as long as it is there."""
+        return None if self._pointed is None or self._pointed.gone else self._pointed
+
+    @property
     def _markable(self) -> CallRef | None:
         """The call under the cursor, if its result was judged."""
         return self._cursor.block.markable if self._cursor is not None else None
-
-    def _show(self) -> None:
-        super()._show()
-        if self._offered != self._markable:  # it was judged while the cursor was on it
-            self._offered = self._markable
-            self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to mark only where the cursor is on a result that was judged."""
@@ -435,7 +433,7 @@ class Transcript(Viewport, can_focus=True):
         self.refresh()
 
     def _put_cursor(self, item: BlockItem) -> None:
-        self._cursor = item
+        self._pointed = item
         self.refresh_bindings()
 
     def _fold(self, item: BlockItem) -> None:
