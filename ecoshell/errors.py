@@ -4,6 +4,10 @@ EcoshellError              what happened, what was kept, what to do
 ├── UsageError             what was typed cannot be taken (exit 2)
 ├── SettingsError          the configuration is wrong: file, line, key (exit 2)
 ├── StoreError             a database is locked, full, read-only or damaged
+├── Unanswered             a turn ended without the answer it was asked for
+│   ├── GaveUp             the agent gave up, and the message is why (exit 4)
+│   ├── StepsSpent         the step limit came first (exit 3)
+│   └── TurnStopped        it was stopped (exit 130)
 ├── ModelError
 │   ├── ModelMissing       no such model, file, extra or key
 │   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
@@ -16,7 +20,7 @@ EcoshellError              what happened, what was kept, what to do
 └── ToolError              a tool refused or failed; told to the model as an observation
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -49,6 +53,28 @@ class SettingsError(EcoshellError):
 
 class StoreError(EcoshellError):
     """A database is locked, full, read-only or damaged."""
+
+
+class Unanswered(EcoshellError):
+    """A turn ended without the answer it was asked for, for another reason than those below."""
+
+
+class GaveUp(Unanswered):
+    """The agent gave up; the message is why, in its words."""
+
+    exit_status = 4
+
+
+class StepsSpent(Unanswered):
+    """The turn took all its steps, or every path that it tried failed; there may be an answer from what was found."""
+
+    exit_status = 3
+
+
+class TurnStopped(Unanswered):
+    """The turn was stopped before it had an answer."""
+
+    exit_status = 130
 
 
 class ModelError(EcoshellError):
@@ -125,3 +151,11 @@ class ModelBarred(BudgetError):
 
 class ToolError(EcoshellError):
     """A tool refused or failed; the model reads the message as an observation."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like this one; one of the same letters goes first, because letters are swapped easily."""
+    from difflib import get_close_matches  # only where something is wrong
+
+    close = get_close_matches(word, list(known), n=3)
+    return min(close, key=lambda one: sorted(one) != sorted(word), default=None)

@@ -16,6 +16,12 @@ class Paths:
     data: Path
     cache: Path
 
+    @classmethod
+    def under(cls, home: str | Path) -> "Paths":
+        """All three below one folder."""
+        root = Path(home).expanduser().absolute()
+        return cls(root / "config", root / "data", root / "cache")
+
     @property
     def settings_file(self) -> Path:
         return self.config / "config.toml"
@@ -48,6 +54,11 @@ class Paths:
         return self.data / "judge.json"
 
     @property
+    def mcp_folder(self) -> Path:
+        """What servers have listed when they were last connected to."""
+        return self.cache / "mcp"
+
+    @property
     def approvals_file(self) -> Path:
         return self.data / "approvals.json"
 
@@ -77,8 +88,7 @@ def user_paths() -> Paths:
     """The folders of the user who runs this process; nothing is created."""
     home = os.environ.get("ECOSHELL_HOME")
     if home:
-        root = Path(home).expanduser().absolute()
-        return Paths(root / "config", root / "data", root / "cache")
+        return Paths.under(home)
     from platformdirs import PlatformDirs  # not needed when a home is given
 
     folders = PlatformDirs("ecoshell", appauthor=False)

@@ -1,5 +1,8 @@
 """Text that a tool or a model wrote: shown as data, never obeyed by the terminal that shows it."""
 
+from collections.abc import Mapping
+from functools import cache
+
 
 def visible(text: str) -> str:
     """The text with every character that could steer a terminal or mislead the eye made readable.
@@ -9,18 +12,12 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return text.replace("\r\n", "\n").translate(_SHOWN)
+    return text.replace("\r\n", "\n").translate(_shown())
 
 
 def visible_line(text: str) -> str:
     """The text on one line: as `visible` shows it, with every run of white space as one space."""
     return " ".join(visible(text).split())
-
-
-def _escape(code: int) -> str:
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 _KEPT = frozenset(b"\n\t")
@@ -34,4 +31,11 @@ _MISLEADING = (
     0xFEFF,  # zero-width no-break space
     *range(0xE0000, 0xE0080),  # tags, which carry whole sentences that nobody sees
 )
-_SHOWN = {code: _escape(code) for code in (*_CONTROLS, *_MISLEADING) if code not in _KEPT} | {0x1B: "␛"}
+
+
+@cache
+def _shown() -> Mapping[int, str]:
+    """What each of these characters is shown as; made when the first of them turns up, which is seldom."""
+    codes = [code for code in (*_CONTROLS, *_MISLEADING) if code not in _KEPT]
+    shown = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" for code in codes if code <= 0xFFFF}
+    return shown | {code: f"\\U{code:08x}" for code in codes if code > 0xFFFF} | {0x1B: "␛"}

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import ecoshell
 from ecoshell.errors import ToolError
 
 T = TypeVar("T")
@@ -36,6 +35,8 @@ SECONDS = 20.0
 _AT_ONCE = 4
 _KEPT = 2
 """Processes that are kept while there is nothing to do."""
+_BEGINNING = 20.0
+"""Seconds that a process, and room for it, is waited for before the time of the work begins."""
 _LOOK = 0.05
 """Seconds between two looks at whether anybody still waits."""
 _PRELOADED = ("ecoshell.tools.builtin", "regex", "jmespath")
@@ -44,36 +45,40 @@ _VARIABLES = ("HOME", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ")
 
 
 @dataclass(frozen=True, slots=True)
-class Leash:
+class CancelToken:
     """Lets a tool that works in a thread notice that nobody waits for it any more."""
 
     deadline: float
     """On the clock of `time.monotonic`."""
-    let_go: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
-leash: ContextVar[Leash | None] = ContextVar("leash", default=None)
+cancel_token: ContextVar[CancelToken | None] = ContextVar("cancel_token", default=None)
 
 
 def checkpoint() -> None:
     """End a tool that runs in a thread once its call was cancelled or is out of time; long loops call this."""
-    held = leash.get()
-    if held is not None and (held.let_go.is_set() or time.monotonic() > held.deadline):
+    held = cancel_token.get()
+    if held is not None and (held.cancelled.is_set() or time.monotonic() > held.deadline):
         raise ToolError("The call was stopped.")
+
+
+def _time_left(seconds: float) -> float:
+    """So many seconds, or as many as the call has left."""
+    held = cancel_token.get()
+    return seconds if held is None else max(0.0, min(seconds, held.deadline - time.monotonic()))
 
 
 def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
     """What a function gives that changes nothing and is found by its name; blocks, for the time of the call at most.
 
-    The function, its arguments and its result are pickled. Raises ToolError for whatever it raises, and where it takes
+    The seconds are those of the work: they begin when a process is there for it, however busy the machine is. The
+    function, its arguments and its result are pickled. Raises ToolError for whatever it raises, and where it takes
     too long or too much memory. Within a worker it is called there and then.
     """
     if _workers.inside:
         return function(*arguments)
-    job = pickle.dumps((function, arguments))
-    held = leash.get()
-    left = seconds if held is None else min(seconds, held.deadline - time.monotonic())
-    return cast("T", _workers.answer(job, max(left, 0.0)))
+    return cast("T", _workers.answer(pickle.dumps((function, arguments)), seconds))
 
 
 def warm_worker() -> None:
@@ -96,12 +101,13 @@ class _Workers:
                 self._idle.append(_Worker())
 
     def answer(self, job: bytes, seconds: float) -> object:
-        until = time.monotonic() + seconds
-        if not self._room.acquire(timeout=seconds):
-            raise ToolError(f"It waited {seconds:g} s for others to end: do one thing after another.")
+        patience = _time_left(_BEGINNING)
+        latest = time.monotonic() + patience
+        if not self._room.acquire(timeout=patience):
+            raise ToolError(f"It waited {patience:g} s for others to end: do one thing after another.")
         try:
             with self._one() as worker:
-                return worker.answer(job, seconds, until)
+                return worker.answer(job, seconds, latest)
         finally:
             self._room.release()
 
@@ -148,30 +154,40 @@ class _Worker:
                 start_new_session=True,  # so that Ctrl-C and a closing terminal do not reach it
             )
         self._pipe: Connection[Any, Any] = Connection(ours.detach())
-        self.busy = False
+        self._ready = self.busy = False
 
     @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def answer(self, job: bytes, seconds: float, until: float) -> object:
-        """What came of a job; raises ToolError. Where it is still `busy` then, it must be ended."""
-        self.busy = True
+    def answer(self, job: bytes, seconds: float, latest: float) -> object:
+        """What came of a job that is begun by `latest`; raises ToolError. Where it is `busy` then, it must be ended."""
         try:
+            if not self._ready:
+                self._reply(latest, "It was not begun: no process was ready for it in time. Try again.")
+                self._ready = True
+            self.busy = True
+            seconds = _time_left(seconds)
             self._pipe.send(seconds)
             self._pipe.send_bytes(job)
-            while (left := until - time.monotonic()) <= 0 or not self._pipe.poll(min(_LOOK, left)):
-                if left <= 0:
-                    raise ToolError(f"It was stopped: it took longer than {seconds:.3g} s. Give it less to do.")
-                checkpoint()
-            well, outcome = pickle.loads(self._pipe.recv_bytes())
+            late = f"It was stopped: it took longer than {seconds:.3g} s. Give it less to do."
+            well, outcome = pickle.loads(self._reply(time.monotonic() + seconds, late))
         except (EOFError, OSError) as gone:
+            self.busy = True
             memory = f"{MEMORY // 1_000_000} MB of memory"
             raise ToolError(f"It was stopped: it took more than {memory}, or broke down. Give it less to do.") from gone
         self.busy = False
         if not well:
             raise ToolError(outcome)
         return outcome
+
+    def _reply(self, until: float, late: str) -> bytes:
+        """What it says next; raises ToolError, in these words where that takes too long."""
+        while (left := until - time.monotonic()) <= 0 or not self._pipe.poll(min(_LOOK, left)):
+            if left <= 0:
+                raise ToolError(late)
+            checkpoint()
+        return self._pipe.recv_bytes()
 
     def end(self) -> None:
         """Kill it; the system may take a second to take back what it held, which nobody waits for."""
@@ -185,7 +201,7 @@ _workers = _Workers()
 
 
 def _environment() -> dict[str, str]:
-    root = str(Path(ecoshell.__file__).parent.parent)
+    root = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     known = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     return known | {"PYTHONPATH": path, "PYTHONUTF8": "1"}
@@ -202,6 +218,7 @@ def serve() -> None:
     pipe = Connection(0)
     for name in _PRELOADED:
         importlib.import_module(name)
+    pipe.send_bytes(b"ready")
     with contextlib.suppress(EOFError, OSError):  # nobody asks any more
         while True:
             seconds, job = pipe.recv(), pipe.recv_bytes()

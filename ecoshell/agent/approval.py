@@ -16,19 +16,21 @@ from pathlib import Path
 
 from ecoshell.agent.rules import HARMLESS, Judgement, Rules
 from ecoshell.agent.user_interface import Approval, NonInteractive, UserInterface
-from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit
+from ecoshell.events import ApprovalGiven, ApprovalWanted, Emit, Notice
 from ecoshell.messages import Call, Effect, ToolDocument
 from ecoshell.models.base import Traits
-from ecoshell.models.protocol import call_fault
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Step
 from ecoshell.tools.base import LASTING, Previewing, Subject, Tool, subjects_of
-from ecoshell.tools.containing import in_thread
 from ecoshell.tools.project import why_not_plain
+from ecoshell.tools.running import in_thread
+from ecoshell.untrusted import visible_line
 
 TRUSTED_PARAMETERS = 3_000_000_000
 """A model with fewer weights is not trusted with what the request does not name; one of unknown size is."""
 _LEADING_VERBS = re.compile(r"\w+(?:, \w+)*(?:,? or \w+)?")
+_DO_INSTEAD = "Answer the request in your own words, or use a tool that only reads."
+"""What a weak model is told in the place of a reason, which it would give as its answer."""
 _EFFECT_WORDS: Mapping[Effect, str] = {
     "read": "read files",
     "write": "change files",
@@ -204,8 +206,7 @@ class Approvals:
     async def _judged(self, request: ApprovalRequest) -> Judgement:
         """What the rules say, and what becomes of a guess; what a repository has run for a command is looked for."""
         rules, call, tool = self._rules, request.call, request.tool
-        looks = rules.looks_at(call, request.effects)
-        judged = await asyncio.to_thread(rules.judge, call, tool) if looks else rules.judge(call, tool)
+        judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
             strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
             if strange:
@@ -236,6 +237,8 @@ class Approvals:
             if approval.decision == "no" or approval.arguments is None:
                 return approval, request.call
             request = replace(request, call=replace(request.call, arguments=dict(approval.arguments)))
+            from ecoshell.models.protocol import call_fault
+
             fault = await asyncio.to_thread(call_fault, request.call, [request.document])
             if not fault:
                 return approval, request.call
@@ -252,8 +255,10 @@ class Approvals:
                 return ApprovalDecision(
                     call, f"{call.name} was not run: the person said no. Do this instead: {instead}"
                 )
-            why = f" {judged.why}" if judged.why else ""
-            return ApprovalDecision(call, f"{call.name} was not run: it was not approved.{why}")
+            if judged.instead and by == "nobody":  # who was asked has read why; the model does not hear it
+                emit(Notice(f"{visible_line(call.name)} was not run. {judged.why}"))
+            told = judged.instead or judged.why
+            return ApprovalDecision(call, f"{call.name} was not run: it was not approved. {told}".rstrip())
         if edited is not None:
             judged = await asyncio.to_thread(self._rules.judge, call, request.tool)
         if judged.verdict == "deny":
@@ -273,7 +278,8 @@ def _not_trusted(strange: str, guess: Guess) -> Judgement:
     """What becomes of a guess: the smallest models' never runs, those of larger ones a person decides on."""
     if guess.small:
         return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
-    return Judgement("ask", f"The model is too small to be trusted with it: {strange}.", True)
+    why = f"The model is too small to be trusted with it: {strange}."
+    return Judgement("ask", why, True, instead=_DO_INSTEAD)
 
 
 def _forbidden(call: Call, judged: Judgement) -> ApprovalDecision:

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.experience import now
 from ecoshell.agent.mode import Mode, View, of_conclusion, used
 from ecoshell.agent.model_set import AUTO
-from ecoshell.agent.planning import now, remember
-from ecoshell.budget.caps import CapState
-from ecoshell.budget.holds import Hold
-from ecoshell.budget.limits import fitting_output, price_unknown
+from ecoshell.budget.holds import CapState, Hold, fitting_output, price_unknown
 from ecoshell.errors import BudgetError, LimitReached, ModelBroken, ModelMissing, PriceUnknown, StoreError, UsageError
 from ecoshell.events import (
     BranchLeft,
@@ -154,7 +152,8 @@ class Attempts:
                 at=now(),
             )
 
-        await remember(self._deps.planning, made, self._tell)
+        if self._deps.settings.recording:
+            await self._deps.experience.remember(made, self._tell)
 
     def _start(self) -> None:
         models = self._deps.models
@@ -162,12 +161,13 @@ class Attempts:
 
     def _choice(self) -> ModeChoice:
         """Reads the experience, so may block."""
-        models, planning, first = self._deps.models, self._deps.planning, CANDIDATES[0]
+        models, first = self._deps.models, CANDIDATES[0]
         if models.no_choice:
             return ModeChoice(first, models.no_choice)
         playing = {mode: models.playing(mode) for mode in CANDIDATES}
         try:
-            return choose(planning.past.modes(self._question, playing), planning.hour_nano)
+            known = self._deps.experience.past.modes(self._question, playing)
+            return choose(known, self._deps.settings.hour_nano or 0)
         except (StoreError, ModelMissing) as failure:
             return ModeChoice(first, f"there is no experience to go by; {failure}")
 

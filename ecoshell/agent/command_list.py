@@ -4,25 +4,39 @@ import asyncio
 import difflib
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from ecoshell.agent.commands import CommandTable, Printed
+from ecoshell.agent.commands import (
+    CommandTable,
+    Printed,
+    amount,
+    caps_table,
+    dollars,
+    roles_table,
+    spent_text,
+    table,
+)
 from ecoshell.agent.conversation import Stopped
-from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.dependencies import Dependencies, PlanMode
 from ecoshell.agent.memory import PastTurn
+from ecoshell.agent.mode import unpriced
 from ecoshell.agent.model_set import AUTO, MODES
-from ecoshell.agent.plan_command import PLAN_COMMAND
-from ecoshell.agent.printing import caps_table, dollars, roles_table, spent_text, table
 from ecoshell.agent.shell import Shell
-from ecoshell.budget.caps import SCOPES, Scope
+from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
-from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.events import TurnUndone
+from ecoshell.errors import EcoshellError, StoreError, UsageError
+from ecoshell.events import PlanChanged, PlanRow, TurnUndone
 from ecoshell.events.describe import context_line, describe
 from ecoshell.messages import Effect
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
+from ecoshell.planning.btp.explain import state_word, untried, why_words
+from ecoshell.sessions.export import write_new
+from ecoshell.sessions.mermaid import flowchart
+from ecoshell.sessions.plans import Branching, branchings
 from ecoshell.tools.builtin.files import RESTORABLE
 from ecoshell.tools.restore import Changed
 from ecoshell.untrusted import visible, visible_line
@@ -33,6 +47,16 @@ _ROLES_OF_UMI = "Only the mode umi has these roles: /mode umi."
 _BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
 _NAMED = 60
 """Characters of a question by which a turn is named."""
+_BINDS = "where a cap stands, calls are refused that would leave the answer or a better use unpaid"
+_PLAN_MODES: Mapping[PlanMode, str] = {
+    "off": "Turns are not planned: what the caps allow may be used.",
+    "btp": f"From the next step on, {_BINDS}.",
+    "prompt": "Nothing is blocked; the model is told the budget from now on, and costs with the next question.",
+    "btp+prompt": f"From the next step on, {_BINDS}; the model is told the budget from now on, and costs with the next "
+    "question.",
+}
+_SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
+HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
 @COMMANDS.add("help", "", "list the commands")
@@ -56,7 +80,135 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     return Printed(caps_table(caps))
 
 
-COMMANDS.include(PLAN_COMMAND)
+def _plan_choices(shell: Shell) -> Iterable[str]:
+    return (*_PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names))
+
+
+@COMMANDS.add(
+    "plan",
+    "[why TOOL|mermaid [FILE]|MODE]",
+    "what the budget allows of each tool, and why; branches as Mermaid; off, btp, prompt, btp+prompt",
+    _plan_choices,
+)
+async def _plan(shell: Shell, argument: str) -> Printed:
+    """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
+    word, _, rest = argument.partition(" ")
+    for mode, means in _PLAN_MODES.items():
+        if argument == mode:
+            shell.deps.settings.plan = mode
+            return Printed(f"Plan {mode}. {means}")
+    if word == "why" and rest.strip():
+        tool = shell.conversation.known(rest.strip()).name
+        plan = await _present_plan(shell)
+        return Printed(f"{_plan_fault(plan)}{plan.explain(tool)}")
+    if word == "mermaid":
+        return await _mermaid(shell, rest.strip())
+    if argument:
+        raise UsageError(
+            f"/plan {argument} cannot be read.",
+            fix=f"Say /plan, /plan why TOOL, /plan mermaid FILE, or /plan {', '.join(_PLAN_MODES)}.",
+        )
+    plan = await _present_plan(shell)
+    told = plan.event()
+    head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
+    head = f"{head}{_plan_fault(plan)}{await _plan_refusal(shell, plan)}"
+    rows = plan_table(told.rows, told.unit, enforced=told.enforced)
+    return Printed(f"{head}{standing_text(told)}\n\n{rows}{_others(told.others)}")
+
+
+async def _mermaid(shell: Shell, file: str) -> Printed:
+    """The session's last parallel plan as a Mermaid flowchart, printed or put into a new file."""
+    found = await asyncio.to_thread(_last_branching, shell)
+    if found is None:
+        raise UsageError(
+            "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
+        )
+    text = flowchart(found)
+    if not file:
+        return Printed(text.rstrip("\n"))
+    path = Path(os.path.expanduser(file))  # noqa: ASYNC240, PTH111 - looks at no file
+    await asyncio.to_thread(write_new, path, text)
+    return Printed(f"The plan is in {path}.")
+
+
+def _last_branching(shell: Shell) -> Branching | None:
+    events = (event for _, event in shell.store.events(shell.session))
+    return next(reversed(branchings(events, running=shell.conversation.busy)), None)
+
+
+async def _present_plan(shell: Shell) -> TurnPlan:
+    """The plan of the turn that runs or ran last, with the caps as they are now; before the first, of no question."""
+    plan = shell.conversation.plan
+    if plan is None:
+        return await shell.conversation.foresee("")
+    if not shell.conversation.busy:
+        await plan.renew()
+    return plan
+
+
+def _plan_fault(plan: TurnPlan) -> str:
+    """A line that says why experience could not be read; empty where it was."""
+    return f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
+
+
+async def _plan_refusal(shell: Shell, plan: TurnPlan) -> str:
+    """A line that says why no step can be taken, where a price is missing; empty where one can."""
+    with suppress(StoreError):  # the caps cannot be read: the next turn says so
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
+        return f"{refused}\n" if refused else ""
+    return ""
+
+
+def _others(count: int) -> str:
+    return f"\n… and {counted(count, 'more tool')}" if count else ""
+
+
+def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
+    """A row for each tool; those of which nothing is known but that they are new share a line."""
+    new = untried(rows)
+    told = [row for row in rows if row.tool not in new]
+    more = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
+    lines = [table(HEAD, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
+    return "\n".join([*lines, *more])
+
+
+def standing_text(plan: PlanChanged) -> str:
+    """What the plan may spend, and what the turn may come to, in two sentences."""
+    sentences = [f"Mode {plan.mode}."]
+    if plan.budget is None:
+        sentences.append("No cap is set, so the plan is advice and blocks nothing; /budget sets one.")
+    else:
+        of = f"of {amount(plan.cap or 0, plan.unit)}, {amount(plan.reserved, plan.unit)} reserved for the answer"
+        of += f", {amount(plan.paid, plan.unit)} paid already by thinking of the next use" if plan.paid else ""
+        sentences.append(f"Left for tools: {amount(plan.budget, plan.unit)} ({of}).")
+        if plan.reserved > (plan.cap or 0):
+            sentences.append("That is less than an answer may cost: asked now, the turn would stop before it spends.")
+        sentences.append(f"Planned uses are expected to cost {amount(plan.planned_cost, plan.unit)}.")
+        if not plan.enforced:
+            sentences.append("Nothing is blocked in this mode.")
+    return " ".join([*sentences, range_text(plan)])
+
+
+def range_text(plan: PlanChanged) -> str:
+    """The price range of the turn from here."""
+    if plan.low is None or plan.high is None:
+        return "The model's price is unknown, so these are the costs of tools and waiting alone."
+    low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
+    return f"The turn is estimated at {low if low == high else f'{low} to {high}'}."
+
+
+def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:
+    spread = f" ± {amount(row.spread, unit)}" if row.spread else ""
+    counts = (str(row.bound), str(row.planned), str(row.used), str(row.left))
+    return (
+        f"{_SIGNS[state_word(row, enforced=enforced)]} {row.tool}",
+        f"{row.value:.2f}",
+        f"{row.chance:.2f}",
+        f"{amount(row.cost, unit)}{spread}",
+        *counts,
+        state_word(row, enforced=enforced),
+        why_words(row.why),
+    )
 
 
 @COMMANDS.add(
@@ -81,6 +233,26 @@ async def _tools(shell: Shell, argument: str) -> Printed:
         f"{standing.everything_tokens:,}."
     )
     return Printed(f"{table(head, rows)}\n\n{registered}{besides}")
+
+
+@COMMANDS.add(
+    "mcp", "[NAME]", "the servers; connect to one", lambda shell: (one.name for one in shell.deps.providers.all)
+)
+async def _mcp(shell: Shell, argument: str) -> Printed:
+    """`/mcp`, or `/mcp NAME` to connect to a server now, also once more, and see its tools."""
+    providers = {one.name: one for one in shell.deps.providers.all}
+    if not providers:
+        return Printed("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one for the next start.")
+    if argument:
+        if argument not in providers:
+            raise UsageError(f"There is no server {argument!r}.", fix=f"There are {', '.join(providers)}.")
+        await providers[argument].connect()
+        if not shell.conversation.busy:
+            shell.deps.providers.take_up(shell.conversation.library)
+        tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
+        return Printed(f"{table(('tool', 'what it does'), tools)}\n\n{argument} is {providers[argument].status}.")
+    rows = [(one.name, str(len(one.tools)) if one.known else "?", one.status) for one in providers.values()]
+    return Printed(table(("server", "tools", ""), rows))
 
 
 @COMMANDS.add(
@@ -193,7 +365,7 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
             raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
         shell.conversation.require_free()
         deps.settings.strategy = argument
-    rows = [("›" if way is deps.strategy else "", way.name, way.about) for way in deps.strategies.values()]
+    rows = [("›" if spec is deps.strategy else "", spec.name, spec.about) for spec in deps.strategies.values()]
     return Printed(table(("", "strategy", "what it does"), rows))
 
 

@@ -5,38 +5,36 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecoshell.agent.attempts import Attempts, TurnUsage
-from ecoshell.agent.compaction import compact
-from ecoshell.agent.context import TurnContext
 from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.graph.parallel import costs_text, input_size
-from ecoshell.agent.graph.scoring import Scorer
 from ecoshell.agent.guards import (
     Affordable,
     Announced,
     Approved,
+    Judged,
     Known,
     Logged,
     Meta,
     Paid,
+    Planned,
     Registered,
     Repeated,
     Runner,
     ToolExecutor,
 )
-from ecoshell.agent.memory import Memory, PastTurn, accompanying_text, asked_text, next_view, opening_text
+from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
-from ecoshell.agent.offer import ToolOffer, make_offer
-from ecoshell.agent.plan_checks import Judged, Planned, Recorder
+from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
+from ecoshell.agent.scoring import Scorer
 from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
+from ecoshell.catalog.catalog import SkillLibrary
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.catalog.registration import Decision
-from ecoshell.catalog.skills import SkillLibrary
 from ecoshell.errors import EcoshellError, LimitReached, StoreError, UsageError
 from ecoshell.events import (
     BudgetChanged,
@@ -58,7 +56,9 @@ from ecoshell.messages import Attachment, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path
-from ecoshell.tools.restore import Changed, restore
+
+if TYPE_CHECKING:
+    from ecoshell.tools.restore import Changed
 
 T = TypeVar("T")
 Happened = TypeVar("Happened", bound=Event)
@@ -90,7 +90,7 @@ class Asked:
     @property
     def along(self) -> str:
         """What goes along with the question."""
-        return accompanying_text(self.attachments, self.commands)
+        return asked_text("", self.attachments, self.commands)
 
 
 class Conversation:
@@ -154,7 +154,7 @@ class Conversation:
         self._deps.budget.enter(self.session, self._turns)
         self._copies = self._deps.workspace.undo.enter(self.session, self._turns)
         self._running = asyncio.create_task(self._perform(asked, arrived))
-        self._running.add_done_callback(lambda task: self._close(task, question, arrived))
+        self._running.add_done_callback(lambda task: self._close(task, arrived))
         try:
             async with aclosing(_batches(arrived)) as batches:
                 async for batch in batches:
@@ -219,11 +219,13 @@ class Conversation:
         finally:
             self._running = None
 
-    async def undo(self) -> tuple[PastTurn, TurnUndone, tuple[Changed, ...]]:
+    async def undo(self) -> "tuple[PastTurn, TurnUndone, tuple[Changed, ...]]":
         """Take the last turn back: what its tools wrote, and what models are told of it; raises UsageError.
 
         Files that somebody has changed since are left alone, and given: `undo_over` restores them all the same.
         """
+        from ecoshell.tools.restore import restore
+
         with self.occupying():
             turn = self.memory.last_turn
             log = self._deps.workspace.undo
@@ -244,6 +246,8 @@ class Conversation:
 
         Raises UsageError for any other file.
         """
+        from ecoshell.tools.restore import restore
+
         with self.occupying():
             if path not in self._left:
                 raise UsageError(f"/undo has left no file {path!r} alone.", fix="/undo, by itself, takes a turn back.")
@@ -261,6 +265,9 @@ class Conversation:
         Raises UsageError while a turn runs and when there is nothing to gain, BudgetError and ModelError; then nothing
         has changed. `stop` stops it.
         """
+
+        from ecoshell.agent.compaction import compact
+
         work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
         try:
             compacted, spent = await self.alone(work)
@@ -348,7 +355,7 @@ class Conversation:
                 self._say(happened, arrived)
 
         question, deps = asked.question, self._deps
-        ended = Ended("error", "", Path(question), 0)
+        ended = Ended("error")
         try:
             started = TurnStarted(
                 self._turns,
@@ -366,7 +373,7 @@ class Conversation:
                 emit(Notice(text))
             ended = await self._turn(asked, emit)
         except asyncio.CancelledError:
-            ended = Ended("interrupted", "", Path(question), usage.steps)
+            ended = Ended("interrupted")
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
             emit(ErrorHappened.of(failure))
         finally:
@@ -383,11 +390,10 @@ class Conversation:
         self._deps.log.keep(self.session, [event])
         arrived.put_nowait(event)
 
-    def _close(self, task: "asyncio.Task[None]", question: str, arrived: "asyncio.Queue[Event | None]") -> None:
+    def _close(self, task: "asyncio.Task[None]", arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
-            ended = Ended("interrupted", "", Path(question), 0)
-            self._say(_finished(self._turns, ended, TurnUsage()), arrived)
+            self._say(_finished(self._turns, Ended("interrupted"), TurnUsage()), arrived)
         arrived.put_nowait(None)
 
     async def _turn(self, asked: Asked, tell: Emit) -> Ended:
@@ -396,6 +402,7 @@ class Conversation:
         self._spending.begin()
         attempts = Attempts(deps, self.session, self._turns, asked.question, tell)
         await attempts.begin()
+        await deps.providers.follow(memory.library, tell)
         context = await self._context(tell)
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
         plan = self.plan = await self.foresee(asked.question, context=context)
@@ -414,24 +421,31 @@ class Conversation:
             emit(ToolRegistered(skill.name, skill.tokens, offer.exact, 0, "upfront"))
 
         def costs() -> str:
-            size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
-            return costs_text(plan, deps.planning.profiled(), offer.names, size)
+            from ecoshell.agent.parallel import costs_text, input_size  # only parallel plans are told costs
 
-        turn_context = TurnContext(
+            size = input_size(asked.attachments, deps.workspace.size_of_named(asked.question))
+            return costs_text(plan, deps.profiles.costs(), offer.names, size)
+
+        beginning = View(
+            path=Path(asked.question),
             opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
             contexts=memory.contexts,
             history=history,
-            catalog=deps.catalog,
-            names=offer.listed,
-            base=memory.library,
+            known=offer.listed,
+            registered=(),
             presentation=offer.presentation,
             large=offer.large,
             searching=deps.strategy.searches,
-            costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
-            plan=plan,
         )
-        await plan.settle(turn_context.view(Path(asked.question)), offer.names)
+        turn_context = TurnContext(
+            beginning,
+            deps.catalog,
+            base=memory.library,
+            plan=plan,
+            costs=await asyncio.to_thread(costs) if deps.strategy.branches else "",
+        )
+        await plan.settle(turn_context.view(beginning.path), offer.names)
         plan.tell(emit, "the question")
         if plan.answer_only:
             emit(Notice(_ANSWER_ONLY))
@@ -481,16 +495,10 @@ class Conversation:
         deps = self._deps
         row: ToolExecutor = Logged(Paid(Runner(deps.catalog), deps), deps)
         row = Affordable(Approved(row, deps), deps, self._ask_for_money)
-        planned = Planned(Registered(row, deps), plan, self._ask_for_money)
+        planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
         row = Announced(Known(Repeated(planned, deps), deps), deps)
-        recorder = Recorder(deps, self.session, self._turns, plan.inputs.question)
-        return Meta(
-            Judged(row, plan=plan, judge=deps.planning.judge, recorder=recorder),
-            deps,
-            presentation=offer.presentation,
-            measure=self._measure,
-            plan=planned,
-        )
+        row = Judged(row, deps, plan=plan, session=self.session, turn=self._turns)
+        return Meta(row, deps, presentation=offer.presentation, measure=self._measure, planned=planned)
 
     async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
         return await self._spending.for_tool(short, self.ahead, emit)

@@ -1,24 +1,29 @@
 """What conversations work with: parts that never change while a shell runs, and what a person may change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol
+from typing import Literal
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
+from ecoshell.agent.experience import Experience
+from ecoshell.agent.judging import Judge, JudgeKind
 from ecoshell.agent.model_set import ActiveModels
-from ecoshell.agent.planning import Planning
+from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.user_interface import UserInterface
 from ecoshell.agent.workspace import WorkspaceService
-from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account
-from ecoshell.budget.money import Amount
+from ecoshell.budget.holds import Account, CapState, Scope
+from ecoshell.budget.money import NANO, Amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.events import Event
 from ecoshell.options import Presentation, Registration, RoleModels
-from ecoshell.strategies.base import Way
+from ecoshell.planning.catp.costs import ALPHA, CostTable
+from ecoshell.sessions.store import EventLog
+from ecoshell.strategies.base import StrategySpec
+
+PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
+"""How turns are planned: not at all; so that calls may be refused; told to the model, the paper's +Prompt; or both."""
 
 
 @dataclass(slots=True)
@@ -38,12 +43,35 @@ class SessionSettings:
     """The share of the context that names may take before only a shortlist is shown."""
     ask_above_nano: int | None = field(default=None, metadata={"key": "budget.ask_above"})
     """A step that may cost more is asked about first; None is never."""
+    plan: PlanMode = field(default="btp", metadata={"key": "plan.mode"})
+    threshold: float = field(default=0.15, metadata={"key": "plan.threshold"})
+    """τ: the value from which on a tool with a history is worth a use."""
+    strict: bool = field(default=False, metadata={"key": "plan.strict"})
+    """Whether what is not planned is forbidden, as in the paper; else the plan is advice, and a call that is asked for
+    is refused only where it would leave the answer or a better use unpaid, or where the tool's record is bad."""
+    earned: bool = field(default=True, metadata={"key": "plan.earned_uses"})
+    """Whether a use that helped earns the tool a further one in its turn."""
+    judge: JudgeKind = field(default="rules", metadata={"key": "plan.judge"})
+    hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
+    """What an hour of waiting is worth; None is nothing."""
+    recording: bool = field(default=True, metadata={"key": "experience.record"})
+    alpha: float = field(default=ALPHA, metadata={"key": "graph.alpha"})
+    """How much performance weighs beside cost where a finished parallel plan is scored."""
+    most_nano: int = field(default=NANO // 20, metadata={"key": "graph.most"})
+    """What a parallel plan may cost at most, C_max, where no cap allows less."""
+    checker: str | None = field(default=None, metadata={"key": "graph.checker"})
+    """A command that tells by its exit status whether an answer, on its standard input, is right."""
     presets: Mapping[str, RoleModels] = field(default_factory=dict[str, RoleModels])
     """Models of roles that the settings give together, by the name of the whole."""
     named_models: Sequence[str] = ()
     """Models the settings speak of."""
     readers: set[str] = field(default_factory=set[str])
     """Models beside the session's that were named to the person before they read the conversation."""
+
+    @property
+    def judged_by(self) -> JudgeKind:
+        """Who judges results; without a plan nothing depends on it, so nobody is paid for it."""
+        return "rules" if self.plan == "off" and self.judge == "model" else self.judge
 
 
 SETTING_KEYS: Mapping[str, str] = {
@@ -89,41 +117,42 @@ class SessionBudget:
         await self.gate.charge_tool(self.account(), tool, nano)
 
 
-class Log(Protocol):
-    """Where events are kept, in order, before anybody sees them and before what they announce is done."""
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What `ecoshell profile` has found out of tools."""
 
-    async def record(self, session: str, events: Sequence[Event]) -> None: ...
-
-    def keep(self, session: str, events: Sequence[Event]) -> None:
-        """Keep events for the next `record` or `flush` to write."""
-        ...
-
-    async def flush(self) -> None:
-        """Return when what was kept is on disk; raises StoreError when it cannot be written."""
-        ...
+    unit_nano: int = 0
+    """What one of OpenCATP's price units is worth; 0 is nothing."""
+    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What the time and memory of one run of a profiled tool are worth, in nano-dollars; unlike its price, unpaid."""
+    costs: Callable[[], CostTable] = CostTable
+    """What tools cost by the size of what they are given; may block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The parts that the conversations of a shell share; assembly builds them, and nothing else does.
 
-    What changes while they run is in `settings` and `models`, and in what plans go by.
+    What changes while they run is in `settings` and `models`.
     """
 
     catalog: Catalog
     ranker: Ranker
+    providers: ProviderFollower
     budget: SessionBudget
-    log: Log
+    log: EventLog
     approvals: Approvals
-    strategies: Mapping[str, Way]
+    strategies: Mapping[str, StrategySpec]
     user: UserInterface
     workspace: WorkspaceService
     environment: Environment
-    planning: Planning
+    experience: Experience
+    judge: Judge
+    profiles: Profiles
     models: ActiveModels
     settings: SessionSettings
 
     @property
-    def strategy(self) -> Way:
+    def strategy(self) -> StrategySpec:
         """The strategy of the next turn."""
         return self.strategies[self.settings.strategy]

@@ -8,7 +8,6 @@ import asyncio
 import json
 import platform
 import re
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -48,8 +47,9 @@ _NOBODY = (
 )
 
 
-_Instructions = tuple[Literal["user", "project"], str, bool]
-"""A file of instructions: whose it is, its text as far as that is read, and whether that is only its beginning."""
+_Owner = Literal["user", "project"]
+"""Whose a file of instructions is."""
+_OWNERS: tuple[_Owner, ...] = ("user", "project")
 
 
 class Environment:
@@ -84,11 +84,19 @@ class Environment:
         parts: list[ContextPart] = []
         context = model.traits.context
         most = _MOST_BYTES if context is None else min(_MOST_BYTES, context // _OF_CONTEXT)
-        for found in await self._read_instructions(person, emit):
-            if isinstance(found, ContextPart):
-                parts.append(found)
+        for name in () if self._instructions == "off" else _OWNERS:
+            try:
+                found = await asyncio.to_thread(self._read_file, name)
+            except (ToolError, OSError) as error:
+                emit(Notice(f"{_whose(name)} cannot be read: {error}"))
+                parts.append(ContextPart(name, 0, "unreadable"))
                 continue
-            name, text, cut = found
+            if found is None:
+                continue
+            text, cut = found
+            if name == "project" and not await self._is_trusted(text, person, emit):
+                parts.append(ContextPart(name, 0, "untrusted"))
+                continue
             if len(data := text.encode()) > most:
                 text, cut = _head(data, most).decode(), True
             if cut:
@@ -104,26 +112,11 @@ class Environment:
         exact = model.size(Request((Message("user", ""),))).exact
         return ContextTold("\n\n".join(told), tuple(parts), exact, self.workspace)
 
-    async def _read_instructions(self, person: UserInterface, emit: Emit) -> Sequence[_Instructions | ContextPart]:
-        """The files that may be told, and in the place of one that may not, or cannot, what became of it."""
-        if self._instructions == "off":
-            return ()
-        found: list[_Instructions | ContextPart] = []
-        for name in ("user", "project"):
-            try:
-                read = await asyncio.to_thread(self._read_file, name)
-            except (ToolError, OSError) as error:
-                emit(Notice(f"{_whose(name)} cannot be read: {error}"))
-                found.append(ContextPart(name, 0, "unreadable"))
-                continue
-            if read is None:
-                continue
-            trusted = name == "user" or await self._is_trusted(read[1], person, emit)
-            found.append(read if trusted else ContextPart(name, 0, "untrusted"))
-        return found
+    def _read_file(self, name: _Owner) -> tuple[str, bool] | None:
+        """The text of one of the files as far as it is read, and whether that is only its beginning.
 
-    def _read_file(self, name: Literal["user", "project"]) -> _Instructions | None:
-        """One of the files; None where there is none, or nothing in it. Raises ToolError and OSError."""
+        None where there is no file, or nothing in it. Raises ToolError and OSError.
+        """
         try:
             if name == "project":
                 with self._workspace.reading(INSTRUCTIONS) as (file, _):
@@ -137,7 +130,7 @@ class Environment:
             if isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
-        return (name, text, cut) if text else None
+        return (text, cut) if text else None
 
     async def _is_trusted(self, text: str, person: UserInterface, emit: Emit) -> bool:
         """Whether the project's instructions are: by a setting, by what was said before, or by what is said now."""
@@ -182,7 +175,7 @@ class Environment:
         return "\n".join(lines)
 
 
-def _whose(name: Literal["user", "project"]) -> str:
+def _whose(name: _Owner) -> str:
     """A file of instructions, as a person knows it."""
     return f"Your {INSTRUCTIONS}" if name == "user" else f"{INSTRUCTIONS} of this project"
 

@@ -1,31 +1,35 @@
 """From a call to its observation: the guards stand in a row, each a wrapper round the next.
 
 Order: meta-tools → judged → announced → known → not made before → in the plan → registered → affordable → approved →
-logged → paid → the tool itself. The two that go by the plan are in `plan.guard`.
+logged → paid → the tool itself.
 """
 
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, cast
 
 from ecoshell.agent.approval import ApprovalRequest, Guess
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.agent.experience import now
+from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import LimitReached, StoreError
-from ecoshell.events import CallFinished, CallStarted, Emit, ToolRegistered
+from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolRegistered
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
+from ecoshell.planning.btp.experience import Use, document_hash
+from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
 from ecoshell.planning.catp.costs import TABLE_B2
-from ecoshell.secrecy import masked
+from ecoshell.planning.judging import Verdict
+from ecoshell.secrecy import environ, masked
 from ecoshell.strategies.base import Path, Step, same
-from ecoshell.tools.base import LASTING, UNSTATED, Limits, limits_of
-from ecoshell.tools.containing import contained
-from ecoshell.tools.results import clip, failed
+from ecoshell.tools.base import LASTING, UNSTATED, Limits, Warming, limits_of
+from ecoshell.tools.running import clip, contained, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
 _NEXT = "Do what is still to be done, with another call, or answer if nothing is. The request was:"
@@ -38,6 +42,8 @@ _EDIT_SHOWN = 2_000
 AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
 """Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
 SEARCH_RESULTS = 10
+_STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
+_UNJUDGED = Verdict(None, "", "the turn was stopped")
 
 
 @dataclass(slots=True)
@@ -318,17 +324,90 @@ def unknown_tool(name: str, catalog: Catalog) -> str:
     return f"There is no tool called {name!r}.{hint}"
 
 
-class Forbidding(Protocol):
-    """What stands in the way of tools."""
+class Planned(Guard):
+    """Refuses tools the plan does not allow now (BTP §2.3, SPEC §2); where that is for money, the person is asked."""
 
-    @property
-    def forbidden(self) -> Container[str]:
-        """Tools that may not be used now, whoever asks."""
-        ...
+    def __init__(self, inner: ToolExecutor, deps: Dependencies, *, plan: TurnPlan, ask: AskForMoney) -> None:
+        super().__init__(inner, deps)
+        self.plan = plan
+        self._ask = ask
+
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        if refusal := await self.refusal(call.name, context):
+            return refuse("forbidden", refusal)
+        return await self._inner.execute(call, context)
 
     async def refusal(self, tool: str, context: CallContext) -> str:
-        """Why a tool may not be used, or registered, now; empty where it may."""
-        ...
+        """Why a tool may not be used, or registered, now; empty where it may, also because the person has made room."""
+        while refusal := await asyncio.to_thread(self.plan.refusal, tool):
+            short = None if context.node else self.plan.shortage(tool)
+            if short is None or not await self._ask(short, context.emit):
+                return refusal
+            await self.plan.follow(context.emit)
+        return ""
+
+
+class Judged(Guard):
+    """Has the result of every call that ran judged, counted, remembered and planned for."""
+
+    def __init__(self, inner: ToolExecutor, deps: Dependencies, *, plan: TurnPlan, session: str, turn: int) -> None:
+        super().__init__(inner, deps)
+        self._plan = plan
+        self._session = session
+        self._turn = turn
+
+    async def execute(self, call: Call, context: CallContext) -> Observation:
+        thought = context.thought or self._plan.thought
+        try:
+            seen = await self._inner.execute(call, context)
+        except asyncio.CancelledError:
+            if context.bill.made is not None:
+                await self._remember(context.bill.made, _STOPPED, _UNJUDGED, thought, context)
+            raise
+        if seen.refused:
+            return seen
+        call = context.bill.made or call
+        verdict = await self._deps.judge.judge(self._plan.inputs.question, call, seen, context.emit)
+        note = await self._plan.count(
+            call, thought, price=context.bill.spent_nano, seconds=seen.seconds, helpful=verdict.helpful
+        )
+        context.emit(CallJudged(call.id, call.name, verdict.helpful, verdict.by, verdict.reason, note))
+        await self._remember(call, seen, verdict, thought, context)
+        self._plan.tell(context.emit, f"{call.name} was used")
+        return seen.noted(note)
+
+    async def _remember(
+        self, call: Call, seen: Observation, verdict: Verdict, thought: StepCost, context: CallContext
+    ) -> None:
+        """Keep the use; that it cannot be kept ends nothing."""
+        deps = self._deps
+
+        def made() -> Use:
+            size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
+            return Use(
+                query=beginning(self._plan.inputs.question, environ, QUERY),
+                tool=call.name,
+                document_hash=document_hash(deps.catalog.document(call.name)),
+                arguments=redacted_json(call.arguments, environ, ARGUMENTS),
+                result=beginning(seen.text, environ, RESULT),
+                result_hash=digest(seen.text, environ),
+                ok=seen.ok,
+                helpful=verdict.helpful,
+                judged_by=verdict.by,
+                model=deps.models.name,
+                price_nano=context.bill.spent_nano,
+                step_nano=thought.nano,
+                step_tokens=thought.tokens,
+                seconds=seen.seconds + thought.seconds,
+                size_level=size_level(size),
+                session=self._session,
+                turn=self._turn,
+                call=call.id,
+                at=now(),
+            )
+
+        if deps.settings.recording:
+            await deps.experience.remember(made, context.emit)
 
 
 class Meta(Guard):
@@ -341,11 +420,11 @@ class Meta(Guard):
         *,
         presentation: Presentation,
         measure: Callable[[ToolDocument], tuple[int, bool]],
-        plan: Forbidding,
+        planned: Planned,
     ) -> None:
         """`measure` counts the tokens of a document and says whether the count is exact."""
         super().__init__(inner, deps)
-        self._plan = plan
+        self._planned = planned
         self._presentation = presentation
         self._measure = measure
 
@@ -365,16 +444,18 @@ class Meta(Guard):
             return self._told(call, context, refuse("unknown", unknown_tool(name, self._catalog)))
         if name in context.registered:
             return self._told(call, context, Observation(f"{name} is registered already; call it."))
-        if refusal := await self._plan.refusal(name, context):
+        if refusal := await self._planned.refusal(name, context):
             return self._told(call, context, refuse("forbidden", refusal))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
         context.emit(ToolRegistered(name, tokens, exact, context.step, "agent", call.id))
+        if isinstance(tool := self._catalog.tool(name), Warming):
+            tool.warm()
         return Observation(self._presentation.registration_result(document))
 
     def _search(self, query: str) -> Observation:
-        forbidden = self._plan.forbidden
-        ranked = (name for name, _ in self._deps.ranker.rank(query) if name not in forbidden)
+        forbidden = self._planned.plan.forbidden
+        ranked = (name for name in self._deps.ranker.search(query) if name not in forbidden)
         found = list(islice(ranked, SEARCH_RESULTS))
         if not found:
             return Observation(f"No tool fits {query!r}.", ok=False)

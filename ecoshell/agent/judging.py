@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, StoreError, UsageError
@@ -19,12 +19,14 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
 from ecoshell.models.base import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
-from ecoshell.planning.judging.classifier import Classifier, judgeable, load
-from ecoshell.planning.judging.payload import unwrapped
-from ecoshell.planning.judging.rules import Verdict, by_rules
-from ecoshell.tools.results import clip
+from ecoshell.planning.judging import Verdict, by_rules, unwrapped
+from ecoshell.tools.running import clip
 from ecoshell.untrusted import visible_line
 
+if TYPE_CHECKING:
+    from ecoshell.planning.classifier import Classifier
+
+JudgeKind = Literal["rules", "classifier", "model"]
 ROLE = "judge"
 MAX_TOKENS = 16
 _QUESTION = 800
@@ -37,13 +39,11 @@ _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 class Judge:
-    """Judges as `kind` says at the moment, with the model of the moment (`cast`) or the classifier in `file`."""
+    """Judges as `kind` says at the moment, with the model that leads (`models`) or the classifier in `file`."""
 
-    def __init__(
-        self, *, kind: Callable[[], Literal["rules", "classifier", "model"]], cast: Callable[[], ModelSet], file: Path
-    ) -> None:
+    def __init__(self, *, kind: Callable[[], JudgeKind], models: Callable[[], ModelSet], file: Path) -> None:
         self._kind = kind
-        self._cast = cast
+        self._models = models
         self._file = file
         self._loaded: tuple[tuple[int, int], Classifier] | None = None
         self._told: set[str] = set()
@@ -51,13 +51,15 @@ class Judge:
 
     async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> Verdict:
         """The verdict on one result; never raises for a judge that cannot judge."""
+        from ecoshell.planning.classifier import judgeable
+
         ruled = await asyncio.to_thread(by_rules, query, call, observation)
         kind = self._kind()
         try:
             if kind == "classifier" and judgeable(ruled):
                 return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
             if kind == "model" and not ruled.sure:
-                model = self._cast().model
+                model = self._models().model
                 ask = _scored if model.traits.small and model.can_score else _answered
                 helpful = await ask(model, query, call, observation, emit)
                 said = "helped" if helpful else "did not help"
@@ -70,8 +72,10 @@ class Judge:
             return replace(ruled, reason=why)
         return ruled
 
-    def _classifier(self) -> Classifier:
+    def _classifier(self) -> "Classifier":
         """The classifier in the file, read again once it has been trained again; raises UsageError and StoreError."""
+        from ecoshell.planning.classifier import load
+
         try:
             found = self._file.stat()
         except OSError:

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.mode import View
-from ecoshell.catalog.catalog import Catalog
+from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
 from ecoshell.catalog.presentation import STABLE, Direct, Presentation, presentation_of
-from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -46,11 +45,6 @@ def path_messages(opening: str, path: Path) -> tuple[Message, ...]:
         messages.append(Message("assistant", step.rationale, step.call))
         messages.append(Message("tool", step.observation.told, step.call))
     return tuple(messages)
-
-
-def finished_messages(opening: str, path: Path, answer: str) -> tuple[Message, ...]:
-    """A turn that is over, as later turns see it."""
-    return (*path_messages(opening, path), Message("assistant", answer))
 
 
 def fit(messages: tuple[Message, ...], enough: Callable[[tuple[Message, ...]], bool]) -> tuple[Message, ...]:
@@ -119,13 +113,13 @@ class _OpenTurn:
     rationale: str = ""
     calls: dict[str, tuple[str, Call]] = field(default_factory=dict[str, tuple[str, Call]])
     """The calls that are under way, by their ids, each after why it is made."""
-    order: list[str] = field(default_factory=list[str])
-    """The ids of the calls in the order they were made, which those made side by side may not come back in."""
-    graph: tuple[str, ...] = ()
-    """The labels of the branching plan that was made last, in its order."""
-    graphs: int = 0
     places: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """Where calls stand in the turn's branching plans, by their ids: which plan, and which of its nodes."""
+    """By what steps are in order, by the ids of their calls: as they were made, those of a parallel plan as its nodes
+    stand, whatever came back first."""
+    graph: tuple[str, ...] = ()
+    """The labels of the parallel plan that was made last, in its order."""
+    graph_place: int | None = None
+    """Where the steps of that plan begin; None before its first."""
     answer: str = ""
     ran: set[str] = field(default_factory=set[str])
     steps: dict[str, Step] = field(default_factory=dict[str, Step])
@@ -139,25 +133,26 @@ class _OpenTurn:
         return [self.skills[step.call.id] for step in self.path.steps if step.call.id in self.skills]
 
     def end(self, call: str, seen: Observation) -> None:
-        """A call has come back; of a branching plan, the steps stand as its nodes do."""
+        """A call has come back."""
         rationale, made = self.calls.pop(call)
         self.add(Step(rationale, made, seen))
 
-    def add(self, step: Step) -> None:
-        """Put the step at the end, before those made after it or, as one of a parallel plan, where its node stands."""
-        self.steps[step.call.id] = step
-        steps, place = self.path.steps, self.places.get(step.call.id)
-        at = len(steps)
-        while place is not None and at and self.places.get(steps[at - 1].call.id, (0, 0)) > place:
-            at -= 1
-        while place is None and at and self._comes_before(step.call.id, steps[at - 1].call.id):
-            at -= 1
-        self.path = replace(self.path, steps=(*steps[:at], step, *steps[at:]))
+    def make(self, call: str) -> None:
+        """A call is made; its step comes after those of the calls before it."""
+        self.places.setdefault(call, (len(self.places), 0))
 
-    def _comes_before(self, one: str, other: str) -> bool:
-        """Whether a call was made before another that no plan has put in its place."""
-        made = {call: number for number, call in enumerate(self.order)}
-        return one in made and other in made and other not in self.places and made[one] < made[other]
+    def make_node(self, label: str, call: str) -> None:
+        """A node of the present plan has this call; one that was made for an earlier plan stays where it is."""
+        if self.graph_place is None:
+            self.graph_place = len(self.places)
+        self.places.setdefault(call, (self.graph_place, self.graph.index(label)))
+
+    def add(self, step: Step) -> None:
+        """Put the step into its place."""
+        self.make(step.call.id)
+        self.steps[step.call.id] = step
+        steps = sorted((*self.path.steps, step), key=lambda one: self.places[one.call.id])
+        self.path = replace(self.path, steps=tuple(steps))
 
     def go_on_from(self, calls: Iterable[str]) -> None:
         """Follow the path of these calls: later turns are told of the one that led to the answer."""
@@ -186,7 +181,7 @@ class _OpenTurn:
             attachments=attachments,
             commands=self.commands,
             before=self.before,
-            messages=finished_messages(opening, self.path, self.answer or f"[{status}]"),
+            messages=(*path_messages(opening, self.path), Message("assistant", self.answer or f"[{status}]")),
             ran=frozenset(self.ran),
             registered=tuple(skill.name for skill in self.registered),
             spent_nano=spent_nano,
@@ -305,7 +300,7 @@ class Memory:
                 inside = {"name": event.name, "arguments": event.arguments}  # of a call as the model made it
                 name, arguments = (event.through, inside) if event.through else (event.name, event.arguments)
                 turn.calls[event.id] = (turn.rationale, Call(name, arguments, event.id))
-                turn.order.append(event.id)
+                turn.make(event.id)
                 turn.rationale = ""
             case CallFinished() if event.id in turn.calls:
                 if not event.refused:
@@ -313,9 +308,9 @@ class Memory:
                 seen = Observation(event.observation, event.ok, event.truncated, event.seconds, event.refused)
                 turn.end(event.id, seen)
             case GraphPlanned():
-                turn.graph, turn.graphs = tuple(node.label for node in event.nodes), turn.graphs + 1
-            case NodeChanged() if event.call and event.label in turn.graph:  # an earlier plan's call stays where it is
-                turn.places.setdefault(event.call, (turn.graphs, turn.graph.index(event.label)))
+                turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
+            case NodeChanged() if event.call and event.label in turn.graph:
+                turn.make_node(event.label, event.call)
             case BranchLeft():
                 self._go_on_from(turn, event)
             case CallJudged() if event.note:
@@ -338,7 +333,7 @@ class Memory:
         presentation = self.shown.presentation  # what the array declares was settled in the first turn that put them so
         if presentation is None or presentation.name != event.presentation:
             declared = (*self.library.names, *event.upfront)
-            presentation = presentation_of(event.presentation, declared, self._catalog.names)
+            presentation = presentation_of(event.presentation, declared, registers=not self._catalog.is_all(declared))
         if not event.listing:
             return replace(self.shown, presentation=presentation)
         declared = presentation.declared if isinstance(presentation, Direct) else frozenset[str]()
@@ -354,12 +349,8 @@ def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:
     """The question as a model reads it: after what the person ran, and before what goes along with it."""
-    return "\n\n".join((*map(_command_text, commands), question, *map(_attachment_text, attachments)))
-
-
-def accompanying_text(attachments: Sequence[Attachment], commands: Sequence[CommandRan]) -> str:
-    """What goes along with a question, without the question; empty when nothing does."""
-    return "\n\n".join((*map(_command_text, commands), *map(_attachment_text, attachments)))
+    parts = (*map(_command_text, commands), question, *map(_attachment_text, attachments))
+    return "\n\n".join(filter(None, parts))
 
 
 def summary_messages(summary: str) -> tuple[Message, ...]:

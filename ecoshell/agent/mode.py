@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ecoshell.budget.caps import CapState
-from ecoshell.budget.holds import Hold
-from ecoshell.budget.limits import price_unknown
+from ecoshell.budget.holds import CapState, Hold, price_unknown
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit

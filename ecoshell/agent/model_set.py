@@ -99,16 +99,12 @@ class ModelSet:
         """Whether counts come, at this moment, from the model's own tokenizer."""
         return self.model.size(Request((Message("user", ""),))).exact
 
-    def tokens(self, text: str) -> int:
-        """Tokens of a text for this model; may block while a tokenizer loads."""
-        return self.model.count(text)
-
     def measure(self, document: ToolDocument, presentation: Presentation) -> tuple[int, bool]:
         """Tokens a document takes in this model's context, and whether the count is exact."""
         return self.sizes([presentation.shown(document)])[0], self.exact
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
-        """Tokens of texts that will be asked for again: documents and names."""
+        """Tokens of texts that will be asked for again: documents and names; may block while a tokenizer loads."""
         exact = self.exact
         found: list[int] = []
         for text in texts:
@@ -138,7 +134,7 @@ class ModelFactory(Protocol):
         ...
 
     def models(self, barred: Mapping[str, str]) -> Sequence[ModelRow]:
-        """Every model that could be cast; `barred` says of some why no call goes to them; may block."""
+        """Every model that could be chosen; `barred` says of some why no call goes to them; may block."""
         ...
 
     def substitutes(self, present: str) -> Sequence[str]:

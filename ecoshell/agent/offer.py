@@ -6,7 +6,9 @@ from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.memory import Shown
+from ecoshell.agent.mode import View
 from ecoshell.agent.turn_plan import TurnPlan
+from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
 from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of
 from ecoshell.catalog.registration import (
     FORGOTTEN,
@@ -20,10 +22,10 @@ from ecoshell.catalog.registration import (
     rates_of,
 )
 from ecoshell.catalog.search import shortlist
-from ecoshell.catalog.skills import Skill, SkillLibrary
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, Usage
 from ecoshell.planning.mode_choice import ModeEvidence
+from ecoshell.strategies.base import Path, Tried
 
 _DOCUMENTS_SHARE = 2
 """Documents put up front take at most this part (a half) of a model's context."""
@@ -51,7 +53,7 @@ class ToolOffer:
     """Registered by this offer; what was registered before is not among them."""
     presentation: Presentation
     large: bool
-    """Whether a name is hidden, so that `tool_search` is offered."""
+    """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
     context_tokens: int
     everything_tokens: int
     exact: bool
@@ -74,6 +76,37 @@ class ToolOffer:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TurnContext:
+    """What stands still during a turn, and what a mode sees of it from a path."""
+
+    beginning: View
+    """What a mode sees where the turn begins, apart from what the plan forbids and what is registered."""
+    catalog: Catalog
+    base: SkillLibrary
+    """What was registered before the turn's first step."""
+    plan: TurnPlan
+    costs: str = ""
+    """What tools cost, as a text for whoever plans branches; empty where nothing is told of it."""
+
+    def registered(self, path: Path) -> tuple[str, ...]:
+        """Names the path may call, in the order of registration."""
+        names = dict.fromkeys((*self.base.names, *path.registered))
+        return tuple(name for name in names if name in self.catalog)
+
+    def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
+        """What a mode sees on this path, and beside siblings that were tried."""
+        forbidden = frozenset(self.plan.forbidden)
+        return replace(
+            self.beginning,
+            path=path,
+            registered=tuple(map(self.catalog.document, self.registered(path))),
+            forbidden=forbidden,
+            closed=bool(forbidden) and len(forbidden) == len(self.catalog),
+            tried=tried,
+        )
+
+
 def make_offer(
     plan: TurnPlan, deps: Dependencies, *, library: SkillLibrary, shown: Shown, told: Sequence[Message]
 ) -> ToolOffer:
@@ -83,24 +116,24 @@ def make_offer(
     the question with what goes along with it.
     """
     question = plan.inputs.question
-    cast, catalog = deps.models.current, deps.catalog
-    name_sizes = dict(zip(catalog.names, cast.sizes(f", {name}" for name in catalog.names), strict=True))
-    room = 1 << 30 if cast.context is None else int(cast.context * deps.settings.names_share)
+    models, catalog = deps.models.current, deps.catalog
+    name_sizes = dict(zip(catalog.names, models.sizes(f", {name}" for name in catalog.names), strict=True))
+    room = 1 << 30 if models.context is None else int(models.context * deps.settings.names_share)
     listed = shortlist(question, deps.ranker, name_sizes, room)
     names = tuple(name for name in listed if name in library or name not in plan.hidden)
-    whole, large = len(listed) == len(catalog), len(names) < len(catalog)
+    whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
     callable_now = (name for name in names if name not in library and name not in plan.forbidden)
     unregistered = [catalog.document(name) for name in callable_now]
     work = Workload()
     work = replace(work, base=work.base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
-    candidates = candidates_of(unregistered, plan.inputs.chances, lambda text: cast.sizes([text])[0])
+    candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
-    decision = decide(candidates, rates_of(cast.price, work.base), work, policy)
+    decision = decide(candidates, rates_of(models.price, work.base), work, policy)
     if _registers_by_itself(deps):
         decision = replace(decision, summary=_SMALL)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.upfront))
-    sizes = dict(zip(catalog.names, cast.sizes(map(presentation.shown, catalog.documents)), strict=True))
+    sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
     untold = [name for name in names if name not in shown.names]
@@ -115,7 +148,7 @@ def make_offer(
         large=large,
         context_tokens=sum(name_sizes[name] for name in names) + registered.tokens,
         everything_tokens=sum(sizes.values()),
-        exact=cast.exact,
+        exact=models.exact,
         decision=decision,
         advice=plan.advice(names),
     )
@@ -131,6 +164,8 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     )
     if context is not None:
         policy = replace(policy, little=int(context * LITTLE_SHARE))
+    if deps.catalog.grows:
+        policy = replace(policy, grows=True)
     match shown.presentation.name if shown.presentation else "plain":
         case "plain" | "direct":
             pass
@@ -171,12 +206,12 @@ def _registers_by_itself(deps: Dependencies) -> bool:
 
 def _presentation(deps: Dependencies, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
-    before, complete = shown.presentation, set(registered).issuperset(deps.catalog.names)
+    before, complete = shown.presentation, deps.catalog.is_all(registered)
     if isinstance(before, Direct):
         return before if deps.models.current.calls_undeclared else decision.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before
     models = deps.models.current
     if deps.settings.presentation == "auto" and models.calls_undeclared and not models.registers_freely:
-        return presentation_of("direct", registered, deps.catalog.names) or decision.presentation
+        return presentation_of("direct", registered, registers=not complete) or decision.presentation
     return decision.presentation

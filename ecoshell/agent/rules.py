@@ -259,6 +259,8 @@ class Judgement:
     """A person decides on each such call, whatever was allowed before."""
     git_command: str = ""
     """Of git: it is allowed as long as the repository has git run nothing for it."""
+    instead: str = ""
+    """What a model whose call was not approved is told to do, in the place of why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +286,6 @@ class Rules:
     """Where paths begin."""
     own: tuple[Path, ...] = ()
     """The folders in which the shell keeps its settings and rules."""
-
-    def looks_at(self, call: Call, effects: frozenset[Effect]) -> bool:
-        """Whether files may be looked at to judge this call; else judging it takes no time."""
-        if not effects <= HARMLESS:
-            return True
-        rules = (rule.partition(":") for rule in (*self.ask, *self.deny))
-        return any(colon and fnmatch.fnmatchcase(call.name, name) for name, colon, _ in rules)
 
     def judge(self, call: Call, tool: Tool) -> Judgement:
         """What the rules say of this call of the tool; may look at the disk."""

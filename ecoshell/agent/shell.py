@@ -11,7 +11,7 @@ from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import of_step
-from ecoshell.budget.caps import CapState, Scope
+from ecoshell.budget.holds import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError
@@ -29,9 +29,8 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
 from ecoshell.models.base import ModelRow
-from ecoshell.sessions.export import as_json, as_markdown, write_new
 from ecoshell.sessions.store import SessionInfo, SessionStore
-from ecoshell.tools.containing import in_thread
+from ecoshell.tools.running import in_thread
 from ecoshell.tools.undo import UndoLog
 from ecoshell.worker import warm_worker
 
@@ -91,6 +90,8 @@ class Archive:
         ]
 
     def _export(self, session: str, file: Path, running: bool) -> None:
+        from ecoshell.sessions.export import as_json, as_markdown, write_new
+
         write = as_json if file.suffix == ".json" else partial(as_markdown, running=running)
         write_new(file, write(self._store.events(session), self._store.info(session)))
 
@@ -194,7 +195,7 @@ class Shell:
         store: SessionStore,
         ledger: Ledger,
         workspace: str,
-        commands: "CommandTable[Shell]",
+        commands: "Callable[[], CommandTable[Shell]]",
     ) -> None:
         self.deps = deps
         self.store = store
@@ -275,6 +276,7 @@ class Shell:
         """Have models and worker loaded by the time it is asked, because a question is on its way; returns at once."""
         if self.read_only is None:
             await in_thread(warm_worker)
+            self.deps.providers.ask_unknown()
             await self.deps.models.current.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
@@ -327,15 +329,15 @@ class Shell:
     async def command(self, line: str) -> Printed:
         """Carry out a slash command, after those sent before it; raises EcoshellError."""
         async with self._in_order:
-            return await self._commands.run(self, line)
+            return await self._commands().run(self, line)
 
     def complete(self, text: str) -> list[Completion]:
         """What a line that begins with a slash could become."""
-        return self._commands.complete(self, text)
+        return self._commands().complete(self, text)
 
     def overview(self) -> list[tuple[str, str]]:
         """Each slash command as it is typed, and what it does."""
-        return self._commands.overview()
+        return self._commands().overview()
 
     async def past(self) -> Sequence[Event]:
         """The events of the session from before it was opened here, and what it goes on with."""
@@ -351,7 +353,7 @@ class Shell:
         Gives what has happened: the mark, and the new score of the parallel plan that the call belongs to.
         """
         marked = await self.conversation.note(CallMarked(turn, call, name, helpful))
-        await asyncio.to_thread(self.deps.planning.records.mark, self.session, turn, call, helpful)
+        await asyncio.to_thread(self.deps.experience.records.mark, self.session, turn, call, helpful)
         return (marked, *await self.conversation.score(turn))
 
     async def set_cap(self, scope: Scope, cap: Amount | None) -> None:
@@ -384,9 +386,9 @@ class Shell:
         return await asyncio.to_thread(self.deps.models.factory.introduction, self.deps.models.name)
 
     def _tool_details(self, document: ToolDocument) -> ToolDetails:
-        talk, tool = self.conversation, self.deps.catalog.tool(document.name)
-        skill = talk.library.get(document.name)
-        tokens, exact = self.deps.models.current.measure(document, talk.presentation)
+        conversation, tool = self.conversation, self.deps.catalog.tool(document.name)
+        skill = conversation.library.get(document.name)
+        tokens, exact = self.deps.models.current.measure(document, conversation.presentation)
         return ToolDetails(
             document=document,
             effects=tuple(sorted(tool.effects)),
@@ -395,7 +397,7 @@ class Shell:
             exact=exact,
             by="" if skill is None else skill.by,
             since=registered_since(document.name, self.store.events(self.session)) if skill else None,
-            why=talk.decision.why(document.name) if talk.decision else "",
+            why=conversation.decision.why(document.name) if conversation.decision else "",
         )
 
     async def standing(self) -> Standing:
@@ -432,7 +434,7 @@ class Shell:
             exact=exact,
             next_nano=ahead.nano,
             next_tokens=ahead.tokens,
-            plan=deps.planning.mode,
+            plan=deps.settings.plan,
             players=deps.models.current.seats,
             context=self.conversation.memory.shown.context,
             estimated=spent is not None and spent.estimate is not None,
@@ -456,11 +458,12 @@ class Shell:
         if self._conversation is not None:
             await self._conversation.stop()
             unwritten = await self.write_down()
-            await asyncio.to_thread(self.deps.planning.keep)
+            await asyncio.to_thread(self.deps.experience.keep)
         await self.deps.models.aclose()
+        await self.deps.providers.aclose()
         await asyncio.to_thread(self.ledger.close)
         await asyncio.to_thread(self.store.close)
-        await asyncio.to_thread(self.deps.planning.records.close)
+        await asyncio.to_thread(self.deps.experience.records.close)
         if unwritten is not None:
             raise StoreError(
                 f"What happened last could not be written down, and is lost: {unwritten.message}",

@@ -8,8 +8,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import ForeseenCall, Mode, View, of_conclusion, of_step, unpriced, used, with_room
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.agent.user_interface import CostChoice, LimitChoice, NonInteractive
-from ecoshell.budget.caps import CapState, Scope
-from ecoshell.budget.limits import fitting_output
+from ecoshell.budget.holds import CapState, Scope, fitting_output
 from ecoshell.budget.money import Unit, parse_amount, rounded_up
 from ecoshell.errors import BudgetError, EcoshellError, LimitReached
 from ecoshell.events import (

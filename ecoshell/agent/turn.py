@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import takewhile
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ecoshell.agent.context import TurnContext
-from ecoshell.agent.graph.parallel import ParallelPlan
 from ecoshell.agent.guards import CallContext, ToolExecutor
 from ecoshell.agent.mode import Mode, View
+from ecoshell.agent.offer import TurnContext
 from ecoshell.agent.spending import AnswerNow, SpendApproval, StopNow
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, CallBroken, LimitReached, ModelBroken, StoreError
@@ -30,20 +30,19 @@ from ecoshell.sessions.markdown import as_it_is
 from ecoshell.strategies.base import (
     FOUND_MOST,
     Act,
-    ActAll,
+    Backtrack,
     Draft,
     Drafted,
     Gathered,
-    Leave,
     Outcome,
     Path,
     Rank,
+    RunParallel,
     Step,
     Strategy,
     Think,
     Thinking,
     Thought,
-    Together,
     Tried,
     Want,
     same,
@@ -51,8 +50,11 @@ from ecoshell.strategies.base import (
 from ecoshell.strategies.react import onward
 from ecoshell.tools.base import LASTING
 
+if TYPE_CHECKING:
+    from ecoshell.agent.parallel import ParallelPlan
+
 T = TypeVar("T")
-Reply = Thought | Observation | tuple[Observation, ...] | Drafted | Gathered | None
+Reply = Thought | tuple[Observation, ...] | Drafted | Gathered | None
 """What a strategy is sent."""
 MOST_CALLS = 16
 """Calls of one reply that are made."""
@@ -76,7 +78,7 @@ class PathTracker:
         if path.results >= self.best.results:
             self.best = path
 
-    def leave(self, to: Path, reason: str) -> None:
+    def backtrack(self, to: Path, reason: str) -> None:
         """Go on from another path, if it is another; says which calls left behind had effects that stay."""
         pairs = zip(self.path.steps, to.steps, strict=False)
         shared = len(list(takewhile(lambda pair: pair[0] is pair[1], pairs)))
@@ -101,9 +103,7 @@ class Ended:
     """How a turn ended."""
 
     status: Status
-    answer: str
-    path: Path
-    steps: int
+    answer: str = ""
 
 
 class Turn:
@@ -125,8 +125,7 @@ class Turn:
         self._executor = executor
         self._spending = spending
         self._emit = emit
-        self._trail = PathTracker("", turn_context.catalog, emit)
-        self._parallel = ParallelPlan(turn_context, executor=executor, emit=emit)
+        self._tracker = PathTracker("", turn_context.catalog, emit)
         self._steps = 0
         self._most = 0
         self._ids: set[str] = set()
@@ -136,17 +135,24 @@ class Turn:
         self._answerer = ""
         """The role of the last thought that could end the turn."""
 
+    @cached_property
+    def _parallel(self) -> "ParallelPlan":
+        """How parallel plans are made and run, which few strategies ask for."""
+        from ecoshell.agent.parallel import ParallelPlan
+
+        return ParallelPlan(self._turn_context, executor=self._executor, emit=self._emit)
+
     async def run(self, question: str, max_steps: int, take_over: TakeOver) -> Ended:
         """Drive the strategy until it ends, a limit ends it, or the task is cancelled.
 
         Where it gives up and another mode takes over, that goes on as ReAct does, from what was found.
         """
-        self._trail.follow(Path(question))
+        self._tracker.follow(Path(question))
         self._most = max_steps
         try:
             outcome = await self._drive(self._strategy(question, max_steps))
             if outcome.ending == "gave_up" and self._steps < max_steps:
-                self._trail.follow(outcome.path)
+                self._tracker.follow(outcome.path)
                 taken = await take_over(outcome.answer, self.view)
                 await self._follow()
                 if taken:
@@ -164,7 +170,7 @@ class Turn:
                 raise
             return ended
         except StopNow:
-            return self.so_far("limit")
+            return Ended("limit")
         finally:
             await self._give_back()
 
@@ -182,46 +188,40 @@ class Turn:
     @property
     def view(self) -> View:
         """What the next step would see, as far as the turn has come."""
-        return self._turn_context.view(self._trail.path)
-
-    def so_far(self, status: Status, answer: str = "") -> Ended:
-        """The turn as an ending here would leave it."""
-        return Ended(status, answer, self._trail.path, self._steps)
+        return self._turn_context.view(self._tracker.path)
 
     async def _fulfil(self, want: Want) -> Reply:
-        self._trail.follow(want.path)
+        self._tracker.follow(want.path)
         match want:
             case Think():
                 return await self._think(want)
-            case Act() | ActAll():
-                return await (self._act(want) if isinstance(want, Act) else self._act_all(want))
+            case Act():
+                return await self._act(want)
             case Rank():
                 return await self._prefer(want)
-            case Leave():
-                return self._trail.leave(want.to, want.reason)
+            case Backtrack():
+                return self._tracker.backtrack(want.to, want.reason)
             case Draft():
                 return await self._draft(want)
-            case Together():
+            case RunParallel():
                 return await self._parallel.run(self._mode, want.path, self._steps)
 
-    async def _act(self, want: Act) -> Observation:
-        rationale, role, untold = self._why.pop(want.call.id, ("", "", False))
-        if rationale and untold:
-            self._emit(Rationale(rationale, self._mode.role))
-        context = CallContext(
-            want.path, frozenset(self._turn_context.registered(want.path)), self._emit, rationale, role=role
-        )
-        return await self._executor.execute(want.call, context)
-
-    async def _act_all(self, want: ActAll) -> tuple[Observation, ...]:
-        """The calls of one reply: in order, and those side by side that follow one another and only read."""
+    async def _act(self, want: Act) -> tuple[Observation, ...]:
+        """The calls of one thought: in order, and those side by side that follow one another and only read."""
         path, seen = want.path, list[Observation]()
         for calls in self._groups(want.calls):
-            self._trail.follow(path)
-            group = await asyncio.gather(*(self._act(Act(path, call)) for call in calls))
+            self._tracker.follow(path)
+            group = await asyncio.gather(*(self._call(path, call) for call in calls))
             path = path.then(*(Step("", call, one) for call, one in zip(calls, group, strict=True)))
             seen += group
         return tuple(seen)
+
+    async def _call(self, path: Path, call: Call) -> Observation:
+        rationale, role, untold = self._why.pop(call.id, ("", "", False))
+        if rationale and untold:
+            self._emit(Rationale(rationale, self._mode.role))
+        registered = frozenset(self._turn_context.registered(path))
+        return await self._executor.execute(call, CallContext(path, registered, self._emit, rationale, role=role))
 
     def _groups(self, calls: Sequence[Call]) -> list[list[Call]]:
         groups: list[list[Call]] = []
@@ -285,7 +285,7 @@ class Turn:
                     await self._spending.before_step(view, self._emit)
                     await self._follow()
                     agreed = self._mode.model
-                await self._mode.set_aside(self._turn_context.view(self._trail.best))
+                await self._mode.set_aside(self._turn_context.view(self._tracker.best))
                 self._emit(StepStarted(self._steps + 1, self._mode.role, self._mode.model))
                 found = await ask(view)
                 break
@@ -334,7 +334,7 @@ class Turn:
             self._mode = self._spending.mode
 
     async def _end(self, outcome: Outcome) -> Ended:
-        self._trail.follow(outcome.path)
+        self._tracker.follow(outcome.path)
         if outcome.ending == "exhausted":
             limit = f"The step limit of {self._most} was reached"
             why = outcome.why or (limit if self._steps >= self._most else "Every path that was tried failed")
@@ -344,11 +344,11 @@ class Turn:
         if outcome.ending == "answered" and not answer.strip():
             answer, role = await self._asked_again()
         self._emit(Answer(answer, role=role))
-        return self.so_far(outcome.ending, answer)
+        return Ended(outcome.ending, answer)
 
     async def _asked_again(self) -> tuple[str, str]:
         """The answer of a model that ended with nothing to say, and who wrote it: asked once more, else the result."""
-        found = self._trail.path.found
+        found = self._tracker.path.found
         try:
             text, role = await self._concluding()
         except ModelBroken:
@@ -368,16 +368,16 @@ class Turn:
     async def _conclude(self) -> Ended:
         """Answer from what there is; without such an answer, quote the last result."""
         await self._follow()
-        self._trail.leave(self._trail.best, FOUND_MOST)
+        self._tracker.backtrack(self._tracker.best, FOUND_MOST)
         text, role = await self._concluding()
-        found = self._trail.path.found
+        found = self._tracker.path.found
         if not text and found:
             quoted = as_it_is(found[-1].observation.text)
             below = "\n\n" if quoted.startswith("```") else " "
             text = f"The last result, as it came from {found[-1].call.subject}:{below}{quoted}"
         if text:
             self._emit(Answer(text, partial=True, role=role))
-        return self.so_far("limit", text)
+        return Ended("limit", text)
 
     async def _concluding(self) -> tuple[str, str]:
         """The answer from what there is and who wrote it, paid from what was set aside; empty where none came."""

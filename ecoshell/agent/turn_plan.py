@@ -13,9 +13,7 @@ from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.judging import ROLE as JUDGE
 from ecoshell.agent.mode import Foreseen, ForeseenCall, View, of_aside, used
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.agent.planning import Estimate
-from ecoshell.budget.caps import CapState
-from ecoshell.budget.holds import Hold
+from ecoshell.budget.holds import CapState, Hold
 from ecoshell.budget.money import Unit, amount_text
 from ecoshell.errors import LimitReached, StoreError
 from ecoshell.events import (
@@ -67,9 +65,9 @@ class PlanInputs:
         evidence: Mapping[str, Evidence] = {}
         record, fault = NOTHING_KNOWN, ""
         try:
-            evidence = deps.planning.past.evidence(question, hashes, deps.models.name)
+            evidence = deps.experience.past.evidence(question, hashes, deps.models.name)
             mode = deps.models.current.mode.name
-            record = deps.planning.past.modes(question, {mode: deps.models.playing(mode)})[mode]
+            record = deps.experience.past.modes(question, {mode: deps.models.playing(mode)})[mode]
         except StoreError as failure:
             fault = f"This turn is planned without experience. {failure}"
         fits = deps.ranker.chances(question)
@@ -77,6 +75,14 @@ class PlanInputs:
         chances = {name: chance(evidence.get(name, NO_EVIDENCE), fits.get(name, 0.0), usual) for name in hashes}
         kinds = {document.name: document.server for document in deps.catalog.documents}
         return cls(question, view, evidence, chances, priors(evidence, fits, kinds), record, fault)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one use of a tool is expected to take; unknown is None."""
+
+    price_nano: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class PlanSnapshot:
     """All that a plan is made of and that changes in a turn; of equal snapshots the plans are the same."""
 
     caps: tuple[CapState, ...]
-    cast: ModelSet
+    models: ModelSet
     aside: Hold | None
     view: View
     ahead: StepCost
@@ -111,12 +117,12 @@ class PlanSnapshot:
 
     def solve(self) -> Solved:
         """The plan by the tightest of the caps; computes, so it belongs into a thread."""
-        foreseen = self.cast.mode.foresee(self.view)
+        foreseen = self.models.mode.foresee(self.view)
         remaining = remaining_budgets(self.caps, self.aside, foreseen)
         guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
         units: tuple[Unit, ...] = (*remaining,) or (self._usual_unit(),)
         costs = {
-            unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=self.cast.registers_freely)
+            unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=self.models.registers_freely)
             for unit in units
         }
         beyond = {
@@ -163,7 +169,7 @@ class PlanSnapshot:
 
     def _usual_unit(self) -> Unit:
         """The unit to speak in without a cap: dollars, unless everything is free."""
-        prices = [model.traits.price for model in self.cast.models]
+        prices = [model.traits.price for model in self.models.models]
         costs_money = any(price is not None and price.worst(1, 1) for price in prices)
         return "usd" if self.tools.priced or costs_money else "tokens"
 
@@ -259,11 +265,11 @@ class TurnPlan:
         self._told_caps: Sequence[CapState] | None = caps
         """The caps as they were told of last; None before they were read."""
         self._view = inputs.view
-        planning = deps.planning
-        self._strict = planning.strict
-        self._task = TaskPlan([], threshold=planning.threshold, strict=planning.strict, earned=planning.earned)
+        settings = deps.settings
+        self._strict = settings.strict
+        self._task = TaskPlan([], threshold=settings.threshold, strict=settings.strict, earned=settings.earned)
         registered = (tool.name for tool in inputs.view.registered)
-        self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=planning.resources)
+        self._tools = ToolCosts(deps.catalog, inputs.evidence, registered, resources=deps.profiles.resources)
         self._thinking = ThinkingCost(registers_freely=deps.models.current.registers_freely)
         self._known: set[str] = set()
         """The tools that the model can name."""
@@ -294,7 +300,7 @@ class TurnPlan:
     @property
     def enforced(self) -> bool:
         """Whether calls may be refused by the plan: where a cap stands and the mode binds."""
-        return self._deps.planning.binds and self.priced.remaining is not None
+        return "btp" in self._deps.settings.plan and self.priced.remaining is not None
 
     @property
     def forbidden(self) -> Mapping[str, str]:
@@ -364,7 +370,7 @@ class TurnPlan:
         block.
         """
         price, seconds = self._tools.of_one_use(tool)
-        return Estimate(price, self._deps.planning.profiled().seconds(tool, size) if seconds is None else seconds)
+        return Estimate(price, self._deps.profiles.costs().seconds(tool, size) if seconds is None else seconds)
 
     async def renew(self) -> None:
         """Plan with what is known now; tells nobody.
@@ -386,13 +392,13 @@ class TurnPlan:
         deps = self._deps
         return PlanSnapshot(
             caps=tuple(self._caps),
-            cast=deps.models.current,
+            models=deps.models.current,
             aside=deps.models.current.mode.aside,
             view=self._view,
             ahead=self._thinking.ahead,
-            threshold=deps.planning.threshold,
+            threshold=deps.settings.threshold,
             strict=self._strict,
-            hour_nano=deps.planning.hour_nano,
+            hour_nano=deps.settings.hour_nano or 0,
             uses=dict(self._task.uses),
             registered=self._tools.registered,
             inputs=self.inputs,
@@ -434,8 +440,8 @@ class TurnPlan:
         """Plan anew; tell of it where something has happened, or where it changes what is planned."""
         before = self._unplanned
         await self.renew()
-        if self._mode != self._deps.planning.mode:
-            self._pending = f"plan {self._deps.planning.mode}"
+        if self._mode != self._deps.settings.plan:
+            self._pending = f"plan {self._deps.settings.plan}"
         if self._pending or self._caps_changed:
             self.tell(emit, self._pending)
         elif self._unplanned != before:
@@ -453,7 +459,7 @@ class TurnPlan:
         before, after = next(reversed(self._told_forbidden.values()), frozenset[str]()), self._known_forbidden
         self._told_forbidden[call.id] = after
         fresh = [name for name in self.forbidden if name in after - before]
-        tells = self._deps.planning.tells
+        tells = "prompt" in self._deps.settings.plan
         return after_result(self.priced, self.forbidden, fresh, sorted(before - after), tells=tells)
 
     @property
@@ -463,12 +469,12 @@ class TurnPlan:
 
     def advice(self, offered: Sequence[str]) -> str:
         """What the model reads before the question, beside the names that are offered."""
-        registered, tells = self._tools.registered, self._deps.planning.tells
+        registered, tells = self._tools.registered, "prompt" in self._deps.settings.plan
         return before_question(self.priced, self.forbidden, offered, registered=registered, tells=tells)
 
     def explain(self, tool: str) -> str:
         """Why the plan has a tool as it has it, with the arithmetic."""
-        threshold = self._deps.planning.threshold if self._made_of is None else self._made_of.threshold
+        threshold = self._deps.settings.threshold if self._made_of is None else self._made_of.threshold
         past, price_known = self.inputs.evidence.get(tool, NO_EVIDENCE), self.event().low is not None
         return explain(self.priced, tool, past, threshold=threshold, enforced=self.enforced, price_known=price_known)
 
@@ -477,8 +483,8 @@ class TurnPlan:
         self._pending = ""
         self._reason = " and ".join(filter(None, (self._caps_changed, reason)))
         self._told_caps = None if self._told_caps is None else self._caps
-        if self._mode != "off" or self._deps.planning.mode != "off":
-            self._mode = self._deps.planning.mode
+        if self._mode != "off" or self._deps.settings.plan != "off":
+            self._mode = self._deps.settings.plan
             self._number += 1
             emit(self.event())
 
@@ -489,7 +495,7 @@ class TurnPlan:
         answer = _expected(foreseen.ending or foreseen.steps[-1:])
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(
-            mode=self._deps.planning.mode,
+            mode=self._deps.settings.plan,
             reason=self._caps_changed or self._reason,
             number=self._number,
             rows=rows,

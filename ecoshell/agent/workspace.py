@@ -67,15 +67,42 @@ class _Mention:
 
 def attach(workspace: Workspace, question: str, given: Iterable[Attachment] = ()) -> Mentioned:
     """Read what the question mentions, each thing once, and nothing that is `given` already; may block."""
-    reader = _Reader(workspace, {attachment.name for attachment in given})
-    found = (_Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question))
-    for mention in dict.fromkeys(found):
+    found, known, room = Mentioned(), {attachment.name for attachment in given}, ALL_BYTES
+    mentions = (
+        _Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question)
+    )
+    for mention in dict.fromkeys(mentions):
+        candidates = dict.fromkeys((mention.path, mention.path.rstrip(_TRAILING)))  # without a sentence's signs
         try:
-            reader.read(mention)
+            path = next((one for one in candidates if one and workspace.exists(one)), None)
+            if path is None:
+                raise ToolError("there is no such file or folder in the workspace.")
+            real = workspace.resolve(path)
+            name = workspace.name(real) + ("/" if real.is_dir() else "")
+            if name in known:
+                continue
+            text, cut = (_listing(workspace, path), "") if real.is_dir() else _beginning(workspace, path, room)
         except ToolError as error:
             if mention.is_meant:
-                reader.found.notices.append(f"@{mention.path} was not attached: {error.message}")
-    return reader.found
+                found.notices.append(f"@{mention.path} was not attached: {error.message}")
+            continue
+        if cut:
+            found.notices.append(f"@{name} was cut: {cut} are attached.")
+        room -= len(text.encode())
+        known.add(name)
+        found.attachments.append(Attachment(name, text))
+    return found
+
+
+def _beginning(workspace: Workspace, path: str, room: int) -> tuple[str, str]:
+    """A file's text, as much of it as has room, and how much that is where it is not all; raises ToolError."""
+    if room <= 0:
+        raise ToolError(f"the question carries {ALL_BYTES:,} bytes of files already.")
+    head = workspace.read_head(path, min(FILE_BYTES, room))
+    if head.size <= head.taken:
+        return head.text, ""
+    part = f"the first {head.taken:,} of {head.size:,} bytes"
+    return f"{head.text}\n[cut: {part}]", part
 
 
 def without_marks(question: str) -> str:
@@ -86,41 +113,6 @@ def without_marks(question: str) -> str:
         parts.append(question[at : match.start()])
         at = match.start() + 1
     return "".join((*parts, question[at:]))
-
-
-class _Reader:
-    """Reads one mention after the other while there is room."""
-
-    def __init__(self, workspace: Workspace, known: set[str]) -> None:
-        self.found = Mentioned()
-        self._workspace = workspace
-        self._known = known
-        self._room = ALL_BYTES
-
-    def read(self, mention: _Mention) -> None:
-        """Attach what is mentioned; raises ToolError when that cannot be done."""
-        candidates = dict.fromkeys((mention.path, mention.path.rstrip(_TRAILING)))  # without a sentence's signs
-        path = next((one for one in candidates if one and self._workspace.exists(one)), None)
-        if path is None:
-            raise ToolError("there is no such file or folder in the workspace.")
-        real = self._workspace.resolve(path)
-        name = self._workspace.name(real) + ("/" if real.is_dir() else "")
-        if name in self._known:
-            return
-        text = _listing(self._workspace, path) if real.is_dir() else self._text(path, name)
-        self._room -= len(text.encode())
-        self._known.add(name)
-        self.found.attachments.append(Attachment(name, text))
-
-    def _text(self, path: str, name: str) -> str:
-        if self._room <= 0:
-            raise ToolError(f"the question carries {ALL_BYTES:,} bytes of files already.")
-        head = self._workspace.read_head(path, min(FILE_BYTES, self._room))
-        if head.size <= head.taken:
-            return head.text
-        part = f"the first {head.taken:,} of {head.size:,} bytes"
-        self.found.notices.append(f"@{name} was cut: {part} are attached.")
-        return f"{head.text}\n[cut: {part}]"
 
 
 def _matches(question: str) -> Iterator[re.Match[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget.price import ZERO_PRICE, Price
@@ -19,7 +19,7 @@ from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import ModelFile, local_name, model_files
-from ecoshell.models.servers import Served, Servers
+from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:
     from ecoshell.settings.schema import Settings
@@ -45,11 +45,11 @@ class Inventory:
         *,
         barred: Mapping[str, str],
         keys: Keys | None = None,
-        told: Mapping[str, Price] | None = None,
+        book: PriceBook | None = None,
         servers: Servers | None = None,
     ) -> None:
         """`folder` holds the user's own GGUF files; without `servers` none is asked."""
-        self._book = price_book(settings, told)
+        self._book = book or price_book(settings)
         self._folder = folder
         self._settings = settings
         self._barred = barred
@@ -69,39 +69,26 @@ class Inventory:
         there = {row.name.lower() for row in found}
         return [*found, *(row for row in self._recommended() if row.name.lower() not in there)]
 
+    def row(self, name: str) -> ModelRow:
+        """The model of this name, whether anybody knows it or not."""
+        return next((row for row in self.here() if row.name == name), None) or self._other(name)
+
     def _embedded(self) -> ModelRow:
         context = min(CONTEXT, self._settings.local.context)
         try:
             path = embedded_path()
         except ModelMissing as error:
-            return ModelRow(EMBEDDED, HERE, False, context, None, ZERO_PRICE, missing=error.fix, kind="embedded")
-        return ModelRow(
-            EMBEDDED,
-            HERE,
-            ready=True,
-            context=context,
-            max_output=None,
-            price=ZERO_PRICE,
-            barred=self._barred.get(EMBEDDED, ""),
-            kind="embedded",
-            path=path,
-            size_bytes=path.stat().st_size,
-        )
+            return self._row(EMBEDDED, kind="embedded", context=context, missing=error.fix)
+        return self._row(EMBEDDED, kind="embedded", context=context, path=path, size_bytes=path.stat().st_size)
 
     def _files(self) -> Iterator[ModelRow]:
         unable = "" if find_spec(LLAMA) else GET_LLAMA
         for file in model_files(self._folder):
-            name, missing = local_name(file), _missing(file)
-            yield ModelRow(
-                name,
-                HERE,
-                ready=not (missing or unable),
-                context=min(filter(None, (file.context, self._settings.local.context))),
-                max_output=None,
-                price=ZERO_PRICE,
-                barred=self._barred.get(name, ""),
-                missing=missing or unable,
+            yield self._row(
+                local_name(file),
                 kind="file",
+                context=min(filter(None, (file.context, self._settings.local.context))),
+                missing=_missing(file) or unable,
                 path=file.path,
                 size_bytes=file.size_bytes,
                 place=file.place,
@@ -111,36 +98,27 @@ class Inventory:
         for model in self._servers.models() if self._servers else ():
             given = self._settings.models.get(model.name)
             if given is None or given.base_url is None:
-                yield self._of_server(model)
-
-    def _of_server(self, model: Served) -> ModelRow:
-        given = self._settings.models.get(model.name)
-        return ModelRow(
-            model.name,
-            model.program,
-            ready=True,
-            context=(given.context if given else None) or model.context,
-            max_output=None,
-            price=self._book.price(model.name),
-            barred=self._barred.get(model.name, ""),
-            address=model.base_url,
-            kind="server",
-            size_bytes=model.size_bytes,
-        )
+                yield self._row(
+                    model.name,
+                    model.program,
+                    kind="server",
+                    context=(given.context if given else None) or model.context,
+                    price=self._book.price(model.name),
+                    address=model.base_url,
+                    size_bytes=model.size_bytes,
+                )
 
     def _recommended(self) -> Iterator[ModelRow]:
         for one in RECOMMENDED:
-            pull = f"ecoshell models pull {one.name.short}"
-            yield ModelRow(
-                str(one.name),
-                "hub",
-                ready=False,
-                context=None,
-                max_output=None,
-                price=ZERO_PRICE,
-                missing=f"{pull} brings it: {one.summary}.",
-                kind="hub",
-            )
+            pull = f"ecoshell models pull {one.name.short} brings it: {one.summary}."
+            yield self._row(str(one.name), "hub", kind="hub", context=None, missing=pull)
+
+    def _row(
+        self, name: str, provider: str = HERE, *, context: int | None, price: Price | None = ZERO_PRICE, **known: Any
+    ) -> ModelRow:
+        """A model of this machine, or one that could be brought to it: ready unless something is missing."""
+        ready, barred = not known.get("missing"), self._barred.get(name, "")
+        return ModelRow(name, provider, ready, context, None, price, barred=barred, **known)
 
     def _other(self, name: str) -> ModelRow:
         facts, given = self._book.facts(name), self._settings.models.get(name)
@@ -167,26 +145,14 @@ class Inventory:
             self._has_key[provider] = self._keys.find(provider) is not None if needs_one else None
         return self._has_key[provider]
 
+    def substitutes(self, present: str) -> tuple[str, ...]:
+        """Other models worth offering in a model's place, each once: those of this machine and of the settings, and the
+        cheaper ones of providers whose key is at hand; reads files but not the keyring.
+        """
+        found = (*self._at_hand(), *self._of_servers(), *self._from_settings(), *self._cheaper(present))
+        return tuple(name for name in dict.fromkeys(found) if name != present)
 
-class Substitutes:
-    """Finds them: on this machine, in the settings, and among the models of providers whose key is at hand."""
-
-    def __init__(
-        self, settings: "Settings", folder: Path, *, book: PriceBook, keys: Keys, servers: Servers | None = None
-    ) -> None:
-        """`folder` holds the user's own GGUF files; without `servers` none is asked."""
-        self._settings = settings
-        self._folder = folder
-        self._book = book
-        self._keys = keys
-        self._servers = servers
-
-    def names(self, present: str) -> tuple[str, ...]:
-        """Other models, each once; reads files but not the keyring, and may block."""
-        found = dict.fromkeys((*self._here(), *self._served(), *self._from_settings(), *self._cheaper(present)))
-        return tuple(name for name in found if name != present)
-
-    def _here(self) -> Iterator[str]:
+    def _at_hand(self) -> Iterator[str]:
         try:
             embedded_path()
             yield EMBEDDED
@@ -195,7 +161,7 @@ class Substitutes:
         whole = (local_name(file) for file in model_files(self._folder) if not file.missing)
         yield from islice(whole, _FILES)
 
-    def _served(self) -> Iterator[str]:
+    def _of_servers(self) -> Iterator[str]:
         models = self._servers.models() if self._servers else ()
         yield from (model.name for model in islice(models, _OF_EACH_PROVIDER))
 

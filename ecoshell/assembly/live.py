@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from ecoshell.agent.dependencies import SETTING_KEYS, Dependencies
 from ecoshell.agent.shell import Shell
-from ecoshell.assembly.parts import follow_plan, presets_of, roles_of, rules_of, session_settings
-from ecoshell.budget.caps import SCOPES, Scope
+from ecoshell.assembly.parts import presets_of, roles_of, rules_of, session_settings
+from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
 from ecoshell.options import ROLES, Options, RoleName, role_named
+from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -22,16 +23,6 @@ AT_ONCE: frozenset[Path] = frozenset(
         ("local", "ask_servers"),
         *(("modes", "umi", role) for role in ROLES),
         ("modes", "umi", "preset"),
-        ("plan", "mode"),
-        ("plan", "threshold"),
-        ("plan", "strict"),
-        ("plan", "earned_uses"),
-        ("plan", "judge"),
-        ("plan", "time_price"),
-        ("graph", "alpha"),
-        ("graph", "most"),
-        ("graph", "checker"),
-        ("experience", "record"),
         ("approval", "allow"),
         ("approval", "deny"),
         ("approval", "ask"),
@@ -56,10 +47,8 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
             return await _cap(shell, settings, scope)
         case ("local", "ask_servers"):
             deps.models.factory.ask_servers(settings.local.ask_servers)
-        case ("plan" | "graph" | "experience", _):
-            follow_plan(deps.planning, settings)
         case ("approval", _):
-            deps.approvals.follow(rules_of(settings, options))
+            deps.approvals.follow(rules_of(settings, options, user_paths()))
         case _:
             return False
     return True

@@ -1,7 +1,8 @@
 """From a model's name to a model ready to play; of the kinds of models and modes, only those that play are loaded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.dependencies import SessionBudget
 from ecoshell.agent.mode import Mode
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.assembly.inventory import Inventory, Substitutes, introduction
 from ecoshell.assembly.parts import base_url, price_book
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import ASSUMED_FREE
@@ -17,18 +17,18 @@ from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.models.base import Model, ModelRow
-from ecoshell.models.embedded import CONTEXT
-from ecoshell.models.keys import Keys
-from ecoshell.models.local_models import LocalFiles, is_embedded, local_files
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.servers import Servers
-from ecoshell.modes.roles import ONE_FOR_ALL, THREE, Roles
+from ecoshell.modes.asking import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
-from ecoshell.paths import user_paths
+from ecoshell.paths import Paths
 from ecoshell.tools.base import LASTING
 
-if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
+    from ecoshell.assembly.inventory import Inventory
+    from ecoshell.models.keys import Keys
+    from ecoshell.models.local_models import LocalFiles
     from ecoshell.models.remote import RemoteProcess
+    from ecoshell.models.servers import Servers
     from ecoshell.modes.stepwise import Stepwise
     from ecoshell.modes.umi import Trio
     from ecoshell.settings.schema import AgentSettings, Settings
@@ -40,18 +40,35 @@ class ConfiguredModelFactory:
     """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
 
     def __init__(
-        self, settings: "Settings", options: Options, *, catalog: Catalog, ranker: Ranker, session_budget: SessionBudget
+        self,
+        settings: "Settings",
+        options: Options,
+        *,
+        catalog: Catalog,
+        ranker: Ranker,
+        session_budget: SessionBudget,
+        paths: Paths,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._ranker = ranker
         self._session_budget = session_budget
-        self._told = _told_price(settings, options)
-        self._book = price_book(settings, self._told)
-        self._keys = Keys()
+        self._models_folder = paths.models_folder
+        self._book = price_book(settings, _told_price(settings, options))
         self._process: RemoteProcess | None = None
-        self._servers = Servers()
         self._ask_servers = settings.local.ask_servers
+
+    @cached_property
+    def _keys(self) -> "Keys":
+        from ecoshell.models.keys import Keys
+
+        return Keys()
+
+    @cached_property
+    def _servers(self) -> "Servers":
+        from ecoshell.models.servers import Servers
+
+        return Servers()
 
     def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
@@ -156,6 +173,8 @@ class ConfiguredModelFactory:
 
     def introduction(self, present: str) -> str:
         """Which model answers, and how to get a better one; may block, and leaves the keyring alone."""
+        from ecoshell.assembly.inventory import introduction
+
         told = introduction(present, self._inventory({}).here(), self._keys.at_hand())
         if self._book.price(present) is ASSUMED_FREE:
             told += " Its server is on this machine, so it is taken to cost nothing; `price` in the settings says else."
@@ -169,21 +188,21 @@ class ConfiguredModelFactory:
         """Say whether servers of this machine may be asked for their models from now on."""
         self._ask_servers = ask
 
-    def _inventory(self, barred: Mapping[str, str]) -> Inventory:
+    def _inventory(self, barred: Mapping[str, str]) -> "Inventory":
+        from ecoshell.assembly.inventory import Inventory
+
         return Inventory(
             self._settings,
-            user_paths().models_folder,
+            self._models_folder,
             barred=barred,
             keys=self._keys,
-            told=self._told,
+            book=self._book,
             servers=self._servers if self._ask_servers else None,
         )
 
     def substitutes(self, present: str) -> tuple[str, ...]:
         """Names of models worth offering in the place of this one; may block, and leaves the keyring alone."""
-        folder = user_paths().models_folder
-        servers = self._servers if self._ask_servers else None
-        return Substitutes(self._settings, folder, book=self._book, keys=self._keys, servers=servers).names(present)
+        return self._inventory({}).substitutes(present)
 
     async def aclose(self) -> None:
         """End the helper process for remote models, if one was started."""
@@ -196,13 +215,14 @@ class ConfiguredModelFactory:
                 "No model is named.",
                 fix="Give embedded, local:PATH.gguf, hf:OWNER/REPO, script:FILE.jsonl or a litellm name.",
             )
-        if files := local_files(name):
-            return self._local(files, name)
         if name.startswith(SCRIPT):
             from ecoshell.models.script import ScriptModel
 
             return ScriptModel(Path(name.removeprefix(SCRIPT)).expanduser(), name=name, price=self._book.given(name))
-        return self._remote(name)
+        from ecoshell.models.local_models import local_files
+
+        files = local_files(name, self._models_folder)
+        return self._remote(name) if files is None else self._local(files, name)
 
     def _remote(self, name: str) -> Model:
         from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess
@@ -223,15 +243,39 @@ class ConfiguredModelFactory:
         model.check()
         return model
 
-    def _local(self, files: LocalFiles, name: str) -> Model:
+    def _local(self, files: "LocalFiles", name: str) -> Model:
+        from ecoshell.models.embedded import CONTEXT
         from ecoshell.models.engine import EngineOptions
         from ecoshell.models.local import LocalModel
+        from ecoshell.models.local_models import is_embedded
 
         given = self._settings.local
         threads = None if given.threads == "auto" else given.threads
         context = min(CONTEXT, given.context) if is_embedded(name) else given.context
         options = EngineOptions(given.n_gpu_layers, threads, context)
         return LocalModel(files.base, name=name, adapter=files.adapter, options=options)
+
+
+class _Lent(MeteredModel):
+    """A model that belongs to somebody else, who closes it."""
+
+    async def aclose(self) -> None:
+        """It stays open."""
+
+    def discard(self) -> None:
+        """It was not made here."""
+
+
+def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory]:
+    """What makes casts of models that somebody owns and closes, by their names; None is any other model."""
+
+    class Lending(ConfiguredModelFactory):
+        def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
+            if name not in there and (model := owned(name)) is not None:
+                there[name] = _Lent(model, self._session_budget.gate, self._session_budget.account)
+            return super()._metered(name, there)
+
+    return Lending
 
 
 def _asked_stepwise(model: MeteredModel) -> bool:

@@ -1,41 +1,41 @@
 """Settings become parts: prices, rules, tools, the databases, what turns are planned with, and a session's settings."""
 
+import difflib
 import functools
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ecoshell.agent.dependencies import SETTING_KEYS, SessionSettings
-from ecoshell.agent.judging import Judge
-from ecoshell.agent.model_set import ModelSet
-from ecoshell.agent.planning import Planning
+from ecoshell.agent.dependencies import SETTING_KEYS, Profiles, SessionSettings
+from ecoshell.agent.experience import Experience
 from ecoshell.agent.rules import Rules
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.errors import StoreError
-from ecoshell.models.servers import is_loopback
+from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
-from ecoshell.paths import Paths, user_paths
+from ecoshell.paths import Paths
 from ecoshell.planning.btp.evidence import Past
-from ecoshell.planning.btp.experience import Columns, Experienced, ExperienceStore
-from ecoshell.planning.btp.similarity import WordEncoder
+from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import ProfileStore, cost_table
-from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.mcp.provider import McpServer
+from ecoshell.tools.mcp.servers import Server
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
-    from ecoshell.settings.schema import PriceSettings, RoleSettings, Settings
+    from ecoshell.settings.schema import McpServerSettings, PriceSettings, RoleSettings, Settings
 
 
 T = TypeVar("T")
@@ -70,16 +70,16 @@ def session_settings(settings: "Settings", options: Options) -> SessionSettings:
     given: dict[str, Any] = {}
     for key, name in SETTING_KEYS.items():
         told = getattr(options, name, None)
-        given[name] = functools.reduce(getattr, key.split("."), settings) if told is None else told
-    above = settings.budget.ask_above
-    given["ask_above_nano"] = None if above is None or above == "off" else parse_amount(above).value
+        value: Any = functools.reduce(getattr, key.split("."), settings) if told is None else told
+        if name.endswith("_nano"):
+            value = None if value in (None, "off") else parse_amount(value).value
+        given[name] = value
     return SessionSettings(**given, presets=presets_of(settings), named_models=tuple(settings.models))
 
 
-def rules_of(settings: "Settings", options: Options) -> Rules:
+def rules_of(settings: "Settings", options: Options, paths: Paths) -> Rules:
     """Who may do what, by the settings and by what this run was told."""
     given = settings.approval
-    paths = user_paths()
     return Rules(
         allow=given.allow,
         ask=given.ask,
@@ -112,10 +112,14 @@ def _role_models(given: "RoleSettings") -> RoleModels:
 def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:
     """Prices by model name: those told for this run win over the settings', and the settings' over the packaged."""
     given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
-    return PriceBook(
-        {**given, **(told or {})},
-        here=lambda name: is_loopback(urlsplit(base_url(settings, name) or "").hostname or ""),
-    )
+
+    def here(name: str) -> bool:
+
+        from ecoshell.models.servers import is_loopback
+
+        return is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
+
+    return PriceBook({**given, **(told or {})}, here=here)
 
 
 def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
@@ -156,86 +160,85 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     return builtin_tools(workspace, options=tool_options(settings))
 
 
-def planning_of(settings: "Settings", paths: Paths, cast: Callable[[], ModelSet]) -> Planning:
-    """How turns are planned by these settings; `cast` gives the model of the moment. Raises UsageError."""
-    store = _opened(paths)
-    planning = Planning(
-        records=store,
-        past=Past(store, WordEncoder()),
-        judge=Judge(kind=lambda: planning.judged_by, cast=cast, file=paths.judge_file),
+def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
+    """The tool of this name; raises UsageError with the closest ones."""
+    by_name = {tool.document.name: tool for tool in tools}
+    if name in by_name:
+        return by_name[name]
+    near = nearest(name, by_name)
+    raise UsageError(
+        f"There is no tool called {name!r}.", fix=f"Did you mean {near}?" if near else "`ecoshell tools` lists them."
     )
-    follow_plan(planning, settings)
-    unit = settings.plan.resource_price
-    planning.standard.unit_nano = 0 if unit == "off" else parse_amount(unit).value
-    planning.resources = _resources(settings, paths)
-    planning.profiled = functools.cache(lambda: cost_table(_profiled(paths, ProfileStore.runs)))
-    return planning
 
 
-class Unopened:
+def priced(tools: Iterable[Tool], settings: "Settings") -> list[Tool]:
+    """The tools, with the prices of the settings; raises UsageError where those name a tool that cannot have one."""
+    found = list(tools)
+    by_name = {tool.document.name: tool for tool in found}
+    for name, price in settings.tools.prices.items():
+        tool = by_name.get(name)
+        if not isinstance(tool, FunctionTool):
+            near = difflib.get_close_matches(name, by_name, n=1)
+            fix = f"Did you mean {near[0]}?" if near else "`ecoshell tools` lists them all."
+            raise UsageError(f"[tools.prices] names {name!r}, and no tool of this name can be given a price.", fix=fix)
+        tool.price_nano = parse_amount(price).value
+    return found
+
+
+def experience_of(paths: Paths) -> Experience:
+    """What was experienced on this machine; may block."""
+    try:
+        store = ExperienceStore(paths.experience_file, busy_seconds=_PATIENCE)
+    except StoreError as failure:
+        store = cast("ExperienceStore", _Unopened(failure))
+    return Experience(store, Past(store))
+
+
+def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
+    """What is known of profiled tools; they are worth nothing where the settings give price units no price."""
+    costs = functools.cache(lambda: cost_table(_profiled(paths, ProfileStore.runs)))
+    if settings.plan.resource_price == "off":
+        return Profiles(costs=costs)
+    unit = parse_amount(settings.plan.resource_price).value
+    profiles = _profiled(paths, ProfileStore.profiles)
+    return Profiles(unit, {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}, costs)
+
+
+def servers_of(settings: "Settings", paths: Paths, workspace: Path) -> list[McpServer]:
+    """The servers of the settings that are switched on; they run in the workspace unless the settings say where."""
+    characters = tool_options(settings).output_characters
+    return [
+        McpServer(server_of(name, given, workspace), folder=paths.mcp_folder, characters=characters)
+        for name, given in settings.mcp.servers.items()
+        if given.enabled
+    ]
+
+
+def server_of(name: str, given: "McpServerSettings", workspace: Path) -> Server:
+    """A server as its settings have it."""
+    return Server(
+        name,
+        command=(given.command, *given.args) if given.command is not None else (),
+        env=given.env,
+        cwd=given.cwd or str(workspace),
+        url=given.url or "",
+        headers=given.headers,
+        trusted=given.trusted,
+        seconds=given.seconds,
+    )
+
+
+class _Unopened:
     """The experience in a file that cannot be opened: whoever needs it is told why, and goes on without."""
 
     def __init__(self, failure: StoreError) -> None:
         self._failure = failure
 
-    @property
-    def generation(self) -> int:
-        raise self._failure
-
-    def queries(self, after: int = 0) -> list[tuple[int, str]]:
-        raise self._failure
-
-    def columns(self, after: int = 0) -> Columns:
-        raise self._failure
-
-    def attempts_after(self, after: int = 0) -> list[AttemptRow]:
-        raise self._failure
-
-    def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
-        raise self._failure
-
-    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
-        raise self._failure
-
-    def add(self, items: Iterable[Experienced]) -> None:
-        raise self._failure
-
-    def mark(self, session: str, turn: int, call: str, helpful: bool | None) -> bool:
+    def __getattr__(self, name: str) -> Any:
         raise self._failure
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _opened(paths: Paths) -> ExperienceStore | Unopened:
-    try:
-        return ExperienceStore(paths.experience_file, busy_seconds=_PATIENCE)
-    except StoreError as failure:
-        return Unopened(failure)
-
-
-def follow_plan(planning: Planning, settings: "Settings") -> None:
-    """Go by what the settings say of plans from the next turn on."""
-    given = settings.plan
-    planning.mode = given.mode
-    planning.threshold = given.threshold
-    planning.strict = given.strict
-    planning.earned = given.earned_uses
-    planning.judge_kind = given.judge
-    planning.hour_nano = 0 if given.time_price == "off" else parse_amount(given.time_price).value
-    planning.recording = settings.experience.record
-    planning.standard.alpha = settings.graph.alpha
-    planning.standard.most_nano = parse_amount(settings.graph.most).value
-    planning.standard.checker = settings.graph.checker or ""
-
-
-def _resources(settings: "Settings", paths: Paths) -> dict[str, int]:
-    """What one run of each profiled tool is worth; nothing where the settings give units no price."""
-    if settings.plan.resource_price == "off":
-        return {}
-    unit = parse_amount(settings.plan.resource_price).value
-    profiles = _profiled(paths, ProfileStore.profiles)
-    return {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}
 
 
 def _profiled(paths: Paths, read: Callable[[ProfileStore], dict[str, T]]) -> dict[str, T]:

@@ -2,36 +2,41 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.command_list import COMMANDS
 from ecoshell.agent.dependencies import Dependencies, SessionBudget
 from ecoshell.agent.environment import Environment
+from ecoshell.agent.judging import Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
+from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
 from ecoshell.agent.workspace import WorkspaceService
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.parts import (
+    experience_of,
     load_settings,
     open_ledger,
     open_store,
-    planning_of,
+    priced,
+    profiles_of,
     project_rules,
     roles_of,
     rules_of,
+    servers_of,
     session_settings,
     tool_options,
     tools_of,
     undo_log,
 )
-from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import SCOPES
 from ecoshell.budget.money import parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
@@ -39,21 +44,44 @@ from ecoshell.errors import ModelBroken, ModelMissing, UsageError
 from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
 from ecoshell.secrecy import begin
-from ecoshell.sessions.log import EventLog
-from ecoshell.strategies.base import Way
-from ecoshell.strategies.dfsdt import DFSDT
-from ecoshell.strategies.graph import GRAPH
-from ecoshell.strategies.react import REACT
-from ecoshell.strategies.tot import TOT
+from ecoshell.sessions.store import EventLog
+from ecoshell.strategies.base import StrategySpec
 from ecoshell.tools.base import Tool
 from ecoshell.tools.measuring import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.agent.commands import CommandTable
     from ecoshell.settings.schema import Settings
 
-STRATEGIES: Mapping[str, Way] = {way.name: way for way in (REACT, DFSDT, TOT, GRAPH)}
 
+class Strategies(Mapping[str, StrategySpec]):
+    """Strategies by name, each in its module as `module:NAME`, which is imported when the strategy is chosen."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> StrategySpec:
+        module, _, attribute = self._places[name].partition(":")
+        return getattr(import_module(module), attribute)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+STRATEGIES = Strategies(
+    {
+        "react": "ecoshell.strategies.react:REACT",
+        "dfsdt": "ecoshell.strategies.dfsdt:DFSDT",
+        "tot": "ecoshell.strategies.tot:TOT",
+        "graph": "ecoshell.strategies.graph:GRAPH",
+    }
+)
+AT_HAND = ("ecoshell.agent.command_list", "ecoshell.agent.parallel", "ecoshell.assembly.inventory")
+"""What a person may ask for at any moment: loaded with the shell, in its thread, so that no key waits for it."""
 
 ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]
 """Makes the tools of a session in a workspace."""
@@ -70,7 +98,7 @@ async def assemble(
 ) -> Shell:
     """A shell to be asked, its model not loaded yet; raises SettingsError, StoreError, ModelMissing and UsageError.
 
-    A bench gives a home, settings, models and tools of its own; without them they are the user's.
+    A bench gives a home, settings, models and tools of its own; without them they are the user's, with the servers'.
     """
     paths = paths or user_paths()
     settings = settings or await asyncio.to_thread(load_settings, paths)
@@ -133,29 +161,35 @@ def build(
     """A shell in which no session is open yet; may block; raises as `assemble` does."""
     keep_measuring()  # before the process is closed to others, which closes a part of /proc to itself
     begin()
+    if person is not None:
+        for module in AT_HAND:
+            import_module(module)
     workspace = workspace_folder(options.workspace)
     undo = undo_log(paths)
     undo.sweep()
     ground = Workspace(workspace, undo=undo)
-    catalog = Catalog(tools(settings, ground))
+    servers = servers_of(settings, paths, workspace) if tools is tools_of else ()
+    catalog = Catalog(priced(tools(settings, ground), settings), servers)
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     log = EventLog(store)
     budget = SessionBudget(Gate(ledger, logged=log.flush))
     projects, user = project_rules(paths), person or NonInteractive()
     models = ActiveModels(
-        model_factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget),
+        model_factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
         options.model or settings.model,
         mode=_mode(options, settings),
         roles=roles_of(settings, options),
     )
+    chosen = session_settings(settings, options)
     deps = Dependencies(
         catalog=catalog,
         ranker=ranker,
+        providers=ProviderFollower(catalog, ranker),
         budget=budget,
         log=log,
         approvals=Approvals(
-            rules_of(settings, options),
+            rules_of(settings, options, paths),
             user,
             granted=projects.rules(workspace),
             remember=lambda grant: projects.allow(workspace, grant),
@@ -170,11 +204,20 @@ def build(
             facts=settings.agent.context == "auto",
             instructions="trust" if options.trust_project else settings.agent.instructions,
         ),
-        planning=planning_of(settings, paths, lambda: models.current),
+        experience=experience_of(paths),
+        judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file),
+        profiles=profiles_of(settings, paths),
         models=models,
-        settings=session_settings(settings, options),
+        settings=chosen,
     )
-    return Shell(deps, store=store, ledger=ledger, workspace=str(workspace), commands=COMMANDS)
+    return Shell(deps, store=store, ledger=ledger, workspace=str(workspace), commands=_commands)
+
+
+def _commands() -> "CommandTable[Shell]":
+    """The slash commands, loaded once one is typed."""
+    from ecoshell.agent.command_list import COMMANDS
+
+    return COMMANDS
 
 
 def _mode(options: Options, settings: "Settings") -> str:

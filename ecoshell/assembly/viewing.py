@@ -7,7 +7,7 @@ from ecoshell.agent.shell import Shell
 from ecoshell.assembly.model_factory import SCRIPT, ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings
 from ecoshell.assembly.shell import build
-from ecoshell.budget.caps import SCOPES, CapState
+from ecoshell.budget.holds import SCOPES, CapState
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import ZERO_PRICE, Price
 from ecoshell.errors import ModelMissing

@@ -174,8 +174,9 @@ def _sound_rows(connection: sqlite3.Connection, path: Path) -> Callable[[sqlite3
             kinds.setdefault(name, {type(None)}).update(_KINDS.get(declared, ()))
 
     def sound(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
-        for (name, *_), value in zip(cursor.description, values, strict=True):
-            if name in kinds and type(value) not in kinds[name]:
+        for column, value in zip(cursor.description, values, strict=True):
+            allowed = kinds.get(column[0])
+            if allowed is not None and type(value) not in allowed:
                 raise _damaged(path, "Nothing was changed.")
         return sqlite3.Row(cursor, values)
 

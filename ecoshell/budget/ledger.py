@@ -5,23 +5,252 @@ An entry counts for the local day on which it was reserved. A hold whose process
 
 import os
 import sqlite3
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ecoshell.budget import entries
-from ecoshell.budget.caps import CapState, Scope
 from ecoshell.budget.costs import By, CostRow, cost_rows, turn_rows
 from ecoshell.budget.database import Database
-from ecoshell.budget.entries import Entry, entry_from_row
-from ecoshell.budget.holds import Account, Ask, Hold, Settlement
-from ecoshell.budget.limits import exchanged_output, fitting_output, limit_reached
+from ecoshell.budget.holds import (
+    SCOPES,
+    Account,
+    Ask,
+    CapState,
+    Hold,
+    Scope,
+    Settlement,
+    exchanged_output,
+    fitting_output,
+    limit_reached,
+)
 from ecoshell.budget.money import Amount, amount_text
-from ecoshell.budget.price import price_to_json
+from ecoshell.budget.price import Price, price_from_json, price_to_json
 from ecoshell.errors import ModelBarred, StoreError, UsageError
 from ecoshell.messages import Usage
+
+State = Literal["held", "aside", "settled", "unreported", "released"]
+
+_VERSION = 3
+SCHEMA = """
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
+    session TEXT NOT NULL, turn INTEGER NOT NULL, role TEXT NOT NULL, model TEXT NOT NULL, purpose TEXT NOT NULL,
+    tool TEXT NOT NULL DEFAULT '', state TEXT NOT NULL, pid INTEGER NOT NULL, price TEXT,
+    held_nano INTEGER, held_input INTEGER NOT NULL, held_output INTEGER NOT NULL,
+    spent_nano INTEGER, input INTEGER NOT NULL DEFAULT 0, output INTEGER NOT NULL DEFAULT 0,
+    cached INTEGER NOT NULL DEFAULT 0, cache_write INTEGER NOT NULL DEFAULT 0, reasoning INTEGER NOT NULL DEFAULT 0,
+    overrun_nano INTEGER NOT NULL DEFAULT 0, overrun_tokens INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX entries_of_session ON entries (session);
+CREATE INDEX entries_pending ON entries (state) WHERE state IN ('held', 'aside');
+CREATE TABLE totals (
+    scope TEXT NOT NULL, key TEXT NOT NULL,
+    spent_nano INTEGER NOT NULL DEFAULT 0, held_nano INTEGER NOT NULL DEFAULT 0,
+    spent_tokens INTEGER NOT NULL DEFAULT 0, held_tokens INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (scope, key)
+) WITHOUT ROWID;
+CREATE TABLE caps (
+    scope TEXT NOT NULL, owner TEXT NOT NULL, unit TEXT NOT NULL, amount INTEGER NOT NULL,
+    PRIMARY KEY (scope, owner, unit)
+) WITHOUT ROWID;
+CREATE TABLE barred (model TEXT PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID
+"""
+_WITH_SECONDS = "ALTER TABLE entries ADD COLUMN seconds REAL"
+"""How long each call took; unknown of those that were made before version 2."""
+_WITH_ESTIMATES = (
+    "ALTER TABLE entries ADD COLUMN estimate_nano INTEGER;ALTER TABLE entries ADD COLUMN estimate_input INTEGER;"
+    "ALTER TABLE entries ADD COLUMN estimate_output INTEGER"
+)
+"""What calls that reported no usage have likely taken: shown to people, never counted for a cap."""
+
+Counted = tuple[int, int, int, int]
+"""Nano-dollars spent and held, tokens spent and held: what one row adds to the totals."""
+
+_NOTHING: Counted = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the ledger; `usage` is None until the call is settled, amounts are None when the price is unknown."""
+
+    id: int
+    at: float
+    day: str
+    session: str
+    turn: int
+    role: str
+    model: str
+    purpose: str
+    tool: str
+    state: State
+    pid: int
+    price: Price | None
+    held_nano: int | None
+    held_input: int
+    held_output: int
+    spent_nano: int | None
+    usage: Usage | None
+    overrun_nano: int
+    overrun_tokens: int
+    estimate: Usage | None = None
+    estimate_nano: int | None = None
+
+    @property
+    def held_usage(self) -> Usage:
+        """The worst case as a usage: the prompt's bound and `max_tokens`."""
+        return Usage(input=self.held_input, output=self.held_output)
+
+    def arithmetic(self) -> tuple[str, ...]:
+        """The row's own sum, line by line, as a person can check it."""
+        if self.purpose == "tool":
+            return (f"{self.tool}: {_usd(self.spent_nano)}",)
+        if self.usage is None:
+            return (f"{self.state}: the worst case is reserved", *self._worst_case())
+        if self.state == "unreported":
+            head = "no usage was reported, so under the caps the whole reservation counts"
+            return (head, *self._worst_case(), *self._likely())
+        if self.price is None:
+            return (f"{self.usage.input:,} input, {self.usage.output:,} output", _usd(self.spent_nano))
+        lines = self.price.arithmetic(self.usage)
+        if self.spent_nano != self.price.cost(self.usage):
+            lines = (*lines, f"set by hand to {_usd(self.spent_nano)}")
+        if self.overrun_nano or self.overrun_tokens:
+            lines = (*lines, f"more than the {_usd(self.held_nano)} held, by {_usd(self.overrun_nano)}")
+        return lines
+
+    def _likely(self) -> tuple[str, ...]:
+        if self.estimate is None:
+            return ()
+        counts = f"{self.estimate.input:,} input sent, {self.estimate.output:,} output received"
+        price = "" if self.estimate_nano is None else f": ≈ {_usd(self.estimate_nano)}"
+        return (f"≈ {counts}, by a tokenizer{price}",)
+
+    def _worst_case(self) -> tuple[str, ...]:
+        if self.price is None:
+            return (f"at most {self.held_input:,} input, {self.held_output:,} output", _usd(self.held_nano))
+        return self.price.worst_arithmetic(self.held_input, self.held_output)
+
+
+def _usd(nano: int | None) -> str:
+    return "at an unknown price" if nano is None else amount_text(nano, "usd")
+
+
+def entry_from_row(row: sqlite3.Row) -> Entry:
+    """The entry a row stands for."""
+    settled = row["state"] in ("settled", "unreported")
+    usage = Usage(row["input"], row["output"], row["cached"], row["cache_write"], row["reasoning"]) if settled else None
+    names = ("id", "at", "day", "session", "turn", "role", "model", "purpose", "tool", "state", "pid", "held_nano")
+    more = ("held_input", "held_output", "spent_nano", "overrun_nano", "overrun_tokens")
+    price = None if row["price"] is None else price_from_json(row["price"])
+    columns: dict[str, Any] = {**{name: row[name] for name in (*names, *more)}, "price": price, "usage": usage}
+    if "estimate_nano" in row.keys():  # noqa: SIM118 - a file that cannot be written may be of an older version
+        columns["estimate_nano"] = row["estimate_nano"]
+        if row["estimate_input"] is not None:
+            columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
+    return Entry(**columns)
+
+
+def _find(db: sqlite3.Connection, entry: int) -> sqlite3.Row:
+    """The row with this number; raises UsageError when there is none."""
+    row = db.execute("SELECT * FROM entries WHERE id = ?", (entry,)).fetchone()
+    if row is None:
+        raise UsageError(f"The ledger has no entry {entry}.", fix="List them with `ecoshell cost --by session`.")
+    return row
+
+
+def _insert(db: sqlite3.Connection, columns: Mapping[str, Any]) -> int:
+    """Write a new row and add it to the totals; returns its number."""
+    names = ", ".join(columns)
+    marks = ", ".join("?" * len(columns))
+    cursor = db.execute(f"INSERT INTO entries ({names}) VALUES ({marks}) RETURNING *", tuple(columns.values()))
+    row = cursor.fetchone()
+    cursor.close()
+    _add(db, row, _counted(row), _NOTHING)
+    return row["id"]
+
+
+def _change(db: sqlite3.Connection, row: sqlite3.Row, columns: Mapping[str, Any]) -> None:
+    """Change a row and move the totals by exactly the difference."""
+    names = ", ".join(f"{name} = ?" for name in columns)
+    cursor = db.execute(f"UPDATE entries SET {names} WHERE id = ? RETURNING *", (*columns.values(), row["id"]))
+    changed = cursor.fetchone()
+    cursor.close()
+    _add(db, changed, _counted(changed), _counted(row))
+
+
+def _counted(row: sqlite3.Row) -> Counted:
+    """What a row counts for: a pending one its worst case, a settled one what was spent, a released one nothing."""
+    if row["state"] in ("held", "aside"):
+        return (0, row["held_nano"] or 0, 0, row["held_input"] + row["held_output"])
+    if row["state"] == "released":
+        return _NOTHING
+    return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0)
+
+
+def _scope_keys(session: str, turn: int, day: str) -> dict[str, str]:
+    """Under which key each scope adds up an entry."""
+    return {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
+
+
+def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str) -> tuple[CapState, ...]:
+    """The caps that stand over a call of this turn on this day, from the narrowest scope to the widest."""
+    keys = _scope_keys(session, turn, day)
+    rows = db.execute(
+        """SELECT c.scope, c.unit, c.amount,
+            CASE c.unit WHEN 'usd' THEN t.spent_nano ELSE t.spent_tokens END AS spent,
+            CASE c.unit WHEN 'usd' THEN t.held_nano ELSE t.held_tokens END AS held
+        FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
+            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day ELSE :month END
+        WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session ELSE '' END""",
+        keys,
+    ).fetchall()
+    caps = [CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows]
+    return tuple(sorted(caps, key=lambda cap: (SCOPES.index(cap.scope), cap.unit != "usd")))
+
+
+def _under_way(db: sqlite3.Connection, session: str, turn: int, pid: int) -> tuple[int, int]:
+    """Nano-dollars and tokens that calls of a turn hold which this process has under way."""
+    row = db.execute(
+        """SELECT COALESCE(SUM(held_nano), 0), COALESCE(SUM(held_input + held_output), 0) FROM entries
+        WHERE state = 'held' AND session = ? AND turn = ? AND pid = ?""",
+        (session, turn, pid),
+    ).fetchone()
+    return row[0], row[1]
+
+
+def _disagreements(db: sqlite3.Connection) -> tuple[str, ...]:
+    """Recount every row and name each total that differs; empty when the ledger is sound."""
+    sums: dict[tuple[str, str], Counted] = {}
+    for row in db.execute("SELECT * FROM entries"):
+        for key in _scope_keys(row["session"], row["turn"], row["day"]).items():
+            sums[key] = _plus(sums.get(key, _NOTHING), _counted(row))
+    kept = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
+    return tuple(
+        f"{scope} {name}: kept {kept.get((scope, name), _NOTHING)}, counted {sums.get((scope, name), _NOTHING)}"
+        for scope, name in sorted({*sums, *kept})
+        if kept.get((scope, name), _NOTHING) != sums.get((scope, name), _NOTHING)
+    )
+
+
+def _plus(one: Counted, other: Counted) -> Counted:
+    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
+
+
+def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted) -> None:
+    difference = tuple(new - old for new, old in zip(now, before, strict=True))
+    if not any(difference):
+        return
+    keys = _scope_keys(row["session"], row["turn"], row["day"])
+    db.executemany(
+        """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET
+            spent_nano = spent_nano + excluded.spent_nano, held_nano = held_nano + excluded.held_nano,
+            spent_tokens = spent_tokens + excluded.spent_tokens, held_tokens = held_tokens + excluded.held_tokens""",
+        [(scope, key, *difference) for scope, key in keys.items()],
+    )
+
 
 _NOT_SENT = "Nothing was reserved and nothing was sent."
 _STILL_HELD = "The reservation keeps counting in full until it is reconciled."
@@ -45,9 +274,9 @@ class Ledger:
     def __init__(self, path: Path, *, clock: Clock = _now, busy_seconds: float = 10.0) -> None:
         self._database = Database(
             path,
-            schema=entries.SCHEMA,
-            version=entries.VERSION,
-            upgrades=(entries.WITH_SECONDS, entries.WITH_ESTIMATES),
+            schema=SCHEMA,
+            version=_VERSION,
+            upgrades=(_WITH_SECONDS, _WITH_ESTIMATES),
             busy_seconds=busy_seconds,
         )
         self._clock = clock
@@ -83,18 +312,18 @@ class Ledger:
             mine = (account.session, account.turn, os.getpid())
             pending = "SELECT * FROM entries WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ?"
             for row in db.execute(pending, mine).fetchall():
-                entries.change(db, row, {"state": "released"})
+                _change(db, row, {"state": "released"})
             caps = self._caps_for(db, account, self._today())
             return self._place(db, ask, fitting_output(ask, caps), "aside")
 
     def exchange(self, old: Hold, ask: Ask) -> Hold:
         """Put a call in the place of a hold for which nothing was sent; it always fits when it is no larger."""
         with self._database.writing(_NOT_SENT) as db:
-            row = entries.find(db, old.entry)
+            row = _find(db, old.entry)
             if row["state"] not in ("held", "aside"):  # released meanwhile, so there is no place to take
                 caps = self._caps_for(db, ask.account, self._today())
                 return self._place(db, ask, fitting_output(ask, caps), "held")
-            entries.change(db, row, {"state": "released"})
+            _change(db, row, {"state": "released"})
             caps = self._caps_for(db, ask.account, row["day"])
             return self._place(db, ask, exchanged_output(ask, caps, old), "held", day=row["day"])
 
@@ -112,31 +341,32 @@ class Ledger:
         A report of more than was held is recorded as an overrun and bars the model. `seconds` is what the call took.
         """
         with self._database.writing(_STILL_HELD) as db:
-            row = entries.find(db, hold.entry)
+            row = _find(db, hold.entry)
             if row["state"] != "held":
                 raise StoreError(f"Entry {hold.entry} of the ledger is {row['state']} already.", kept=_AS_BEFORE)
             settlement = _settlement(row, hold, usage, estimate)
-            entries.change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
+            _change(db, row, {**_settled(settlement), "tool": tool, "seconds": seconds})
             if settlement.overran:
-                self._bar(db, hold.account.model, _overrun_reason(settlement))
+                reason = f"it billed {settlement.overrun_text} more than its prompt and max_tokens allow"
+                self._bar(db, hold.account.model, reason)
             return settlement
 
     def release(self, hold: Hold) -> None:
         """Give a hold back in full, because nothing was sent; does nothing when it is settled or given back already."""
         with self._database.writing(_STILL_HELD) as db:
-            row = entries.find(db, hold.entry)
+            row = _find(db, hold.entry)
             if row["state"] in ("held", "aside"):
-                entries.change(db, row, {"state": "released"})
+                _change(db, row, {"state": "released"})
 
     def charge_tool(self, account: Account, tool: str, nano: int) -> None:
         """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
         with self._database.writing("Nothing was charged and the tool was not run.") as db:
-            for cap in entries.caps_over(db, account.session, account.turn, self._today()):
+            for cap in _caps_over(db, account.session, account.turn, self._today()):
                 if cap.unit == "usd" and nano > cap.left:
                     raise limit_reached(cap, nano)
             columns = self._columns(account, self._today())
             paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
-            entries.insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
+            _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
     def attribute(self, entry: int, tool: str) -> None:
         """Note which tool a settled call was about."""
@@ -146,13 +376,13 @@ class Ledger:
     def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
         """The caps that stand over a session's turn now."""
         with self._database.reading() as db:
-            return entries.caps_over(db, session, turn, self._today())
+            return _caps_over(db, session, turn, self._today())
 
     def caps_at_rest(self, session: str, turn: int) -> tuple[CapState, ...]:
         """The same, as if the turn's calls that are under way here took nothing."""
         with self._database.reading() as db:
-            caps = entries.caps_over(db, session, turn, self._today())
-            nano, tokens = entries.under_way(db, session, turn, os.getpid())
+            caps = _caps_over(db, session, turn, self._today())
+            nano, tokens = _under_way(db, session, turn, os.getpid())
         held = {"usd": nano, "tokens": tokens}
         return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
 
@@ -208,14 +438,14 @@ class Ledger:
         Raises UsageError when there is no such entry, it never was a call, or its call is still running.
         """
         with self._database.writing(_AS_BEFORE) as db:
-            row = entries.find(db, entry)
+            row = _find(db, entry)
             kept = entry_from_row(row)
             if kept.state in ("aside", "released") or kept.purpose == "tool":
                 raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
             if kept.state == "held" and _alive(kept.pid):
                 raise UsageError(f"The call of entry {entry} is still running.", fix="Wait for its end, or stop it.")
             settlement = _reconciled(kept, actual)
-            entries.change(db, row, _settled(settlement))
+            _change(db, row, _settled(settlement))
             return settlement
 
     def unreconciled(self) -> tuple[Entry, ...]:
@@ -243,7 +473,7 @@ class Ledger:
     def entry(self, entry: int) -> Entry:
         """One entry; raises UsageError when there is none with this number."""
         with self._database.reading() as db:
-            return entry_from_row(entries.find(db, entry))
+            return entry_from_row(_find(db, entry))
 
     def last(self, session: str) -> Entry | None:
         """The session's last call."""
@@ -257,14 +487,14 @@ class Ledger:
     def verify(self) -> tuple[str, ...]:
         """Recount every entry and name each total that disagrees; empty when the ledger is sound."""
         with self._database.reading() as db:
-            return entries.disagreements(db)
+            return _disagreements(db)
 
     def _today(self) -> str:
         return self._clock().date().isoformat()
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """The caps over this account; raises ModelBarred when there are any and the model is barred."""
-        caps = entries.caps_over(db, account.session, account.turn, day)
+        caps = _caps_over(db, account.session, account.turn, day)
         row = db.execute("SELECT reason FROM barred WHERE model = ?", (account.model,)).fetchone() if caps else None
         if row is not None:
             raise ModelBarred(
@@ -273,7 +503,7 @@ class Ledger:
             )
         return caps
 
-    def _place(self, db: sqlite3.Connection, ask: Ask, output: int, state: entries.State, *, day: str = "") -> Hold:
+    def _place(self, db: sqlite3.Connection, ask: Ask, output: int, state: State, *, day: str = "") -> Hold:
         """Write the reservation of a call with this many output tokens."""
         nano = None if ask.price is None else ask.price.worst(ask.prompt_tokens, output)
         reserved = {
@@ -283,7 +513,7 @@ class Ledger:
             "held_input": ask.prompt_tokens,
             "held_output": output,
         }
-        entry = entries.insert(db, {**self._columns(ask.account, day or self._today()), **reserved})
+        entry = _insert(db, {**self._columns(ask.account, day or self._today()), **reserved})
         tokens = ask.prompt_tokens + output
         return Hold(entry, nano, tokens, output, output < ask.max_tokens, ask.account, ask.price)
 
@@ -308,7 +538,7 @@ class Ledger:
         with self._database.writing(_AS_BEFORE) as db:
             for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
                 if not _alive(row["pid"]):
-                    entries.change(db, row, {"state": "released"})
+                    _change(db, row, {"state": "released"})
 
 
 def _settlement(row: sqlite3.Row, hold: Hold, usage: Usage | None, estimate: Usage | None) -> Settlement:
@@ -350,12 +580,6 @@ def _reconciled(kept: Entry, actual: Amount | Usage) -> Settlement:
         return Settlement(kept.id, actual.value, counted, reported=True, estimate=kept.estimate)
     tokens = Usage(input=actual.value)
     return Settlement(kept.id, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
-
-
-def _overrun_reason(settlement: Settlement) -> str:
-    over = settlement.overrun_nano
-    amount = amount_text(over, "usd") if over else amount_text(settlement.overrun_tokens, "tokens")
-    return f"it billed {amount} more than its prompt and max_tokens allow"
 
 
 def _alive(pid: int) -> bool:

@@ -1,19 +1,30 @@
 """The words of events that every interface has for them: each sets them in its own type, beside its own signs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from ecoshell.budget.money import amount_text
-from ecoshell.events.base import Event
-from ecoshell.events.money import BudgetSettled
-from ecoshell.events.turn import (
+from ecoshell.budget.money import amount_text, counted
+from ecoshell.events import (
     BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    CallJudged,
+    CallMarked,
+    CallStarted,
+    Compacted,
     ContextPart,
     ContextTold,
+    Event,
     ModeChosen,
     Reasoned,
     Status,
+    ToolRegistered,
+    ToolsOffered,
+    ToolUnregistered,
     TrustGiven,
+    TurnUndone,
 )
+from ecoshell.messages import Call
 from ecoshell.untrusted import visible_line
 
 ENDINGS: Mapping[Status, str] = {
@@ -29,21 +40,14 @@ _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
 
 
+LONGEST_RESULT = 200
+"""Characters of an observation that one line shows."""
+
+
 def describe(event: Event) -> str:
     """An event in a line; empty for what is not worth one, or is told in a form of its own wherever it is."""
-    match event:
-        case ModeChosen():
-            return f"{event.mode} thinks: {visible_line(event.why)}"
-        case Reasoned():
-            return f"thought for {_length(event)}"
-        case ContextTold() if any(part.name != "facts" for part in event.parts):  # a panel counts facts alone
-            return f"told: {context_line(event)}"
-        case TrustGiven(by="person"):
-            return f"{_PARTS['project']} {_TRUSTS[event.decision]}"
-        case BudgetSettled(reported=False):
-            return _unreported(event)
-        case _:
-            return ""
+    words = _WORDS.get(type(event))
+    return words(event) if words else ""
 
 
 def back_to(event: BranchLeft) -> str:
@@ -67,6 +71,14 @@ def part_size(part: ContextPart, told: ContextTold, unit: str) -> str:
     if part.state != "told":
         return _STATES[part.state]
     return f"{'' if told.exact else '≈ '}{part.tokens:,}{unit}{', cut' if part.cut else ''}"
+
+
+def overrun_text(model: str, amount: str) -> str:
+    """What is said of a model that was charged more for a call than may be, by an amount of money or tokens."""
+    return (
+        f"{visible_line(model)} billed {amount} more than the prompt and max_tokens allow, and than was reserved; "
+        "the overrun is recorded, and the model is not called under a cap any more."
+    )
 
 
 def words_text(text: str) -> str:
@@ -94,3 +106,92 @@ def _unreported(event: BudgetSettled) -> str:
         f"{why[:1].upper()}{why[1:]}, so nobody knows what it took{likely}. Under a cap the whole reservation "
         f"({whole}) counts until `ecoshell cost --reconcile {event.entry}=AMOUNT` says what it was."
     )
+
+
+def duration(seconds: float) -> str:
+    """A time as a person reads it: milliseconds below one second."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _told(event: ContextTold) -> str:
+    """Nothing where facts are all that was told; a panel counts those."""
+    return f"told: {context_line(event)}" if any(part.name != "facts" for part in event.parts) else ""
+
+
+def _trusted(event: TrustGiven) -> str:
+    return f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else ""
+
+
+def _settled(event: BudgetSettled) -> str:
+    """What is unusual about a payment."""
+    if event.overrun_nano:
+        return overrun_text(event.model, amount_text(event.overrun_nano, "usd"))
+    return "" if event.reported else _unreported(event)
+
+
+def _offered(event: ToolsOffered) -> str:
+    sizes = f"{event.context_tokens:,} of {counted(event.everything_tokens, 'token')}"
+    text = f"{counted(len(event.names), 'tool')} by name, {'' if event.exact else 'about '}{sizes}"
+    return f"{text}; up front: {visible_line(', '.join(event.upfront))}" if event.upfront else text
+
+
+def _registered(event: ToolRegistered) -> str:
+    """Nothing of tools that are there from the start: the offer names them."""
+    about = f"{'' if event.exact else 'about '}+{counted(event.tokens, 'token')}"
+    return "" if event.by == "upfront" else f"registered {visible_line(event.name)}  {about}"
+
+
+def _result(event: CallFinished) -> str:
+    """An observation: how it went, its beginning, how much more there is, and how long it took."""
+    lines = event.observation.strip().splitlines() or ["(nothing)"]
+    first = visible_line(lines[0])
+    shown = first if len(first) <= LONGEST_RESULT else first[:LONGEST_RESULT] + "…"
+    if len(lines) > 1:
+        shown += f" (and {counted(len(lines) - 1, 'more line')})"
+    if event.truncated:
+        shown += " (truncated)"
+    if event.refused:
+        return f"{refusal(event.refused)}: {shown}"
+    cost = f"  {amount_text(event.spent_nano, 'usd')}" if event.spent_nano else ""
+    return f"{'result' if event.ok else 'failed'}: {shown}  {duration(event.seconds)}{cost}"
+
+
+def _judged(event: CallJudged) -> str:
+    why = f": {visible_line(event.reason)}" if event.reason else ""
+    return f"unhelpful{why}" if event.helpful is False else ""
+
+
+def _marked(event: CallMarked) -> str:
+    word = {True: "marked helpful", False: "marked unhelpful", None: "mark removed"}[event.helpful]
+    return f"{word}: {visible_line(event.name)} of turn {event.turn}"
+
+
+def _undone(event: TurnUndone) -> str:
+    parts = [f"turn {event.turn} was undone"]
+    parts += [f"restored {visible_line(', '.join(event.restored))}"] if event.restored else []
+    parts += [f"left alone {visible_line(', '.join(event.kept))}"] if event.kept else []
+    return "; ".join(parts)
+
+
+def _compacted(event: Compacted) -> str:
+    by = visible_line(event.model) if event.model else "no model: an extract"
+    return f"compacted by {by}; {event.tokens_before:,} tokens became {event.tokens_after:,}"
+
+
+_WORDS: Mapping[type[Event], Callable[[Any], str]] = {
+    BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
+    BudgetSettled: _settled,
+    CallFinished: _result,
+    CallJudged: _judged,
+    CallMarked: _marked,
+    CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
+    Compacted: _compacted,
+    ContextTold: _told,
+    ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
+    Reasoned: lambda event: f"thought for {_length(event)}",
+    ToolRegistered: _registered,
+    ToolsOffered: _offered,
+    ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",
+    TrustGiven: _trusted,
+    TurnUndone: _undone,
+}

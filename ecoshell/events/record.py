@@ -5,12 +5,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, get_args
 
-from ecoshell.budget.caps import CapState
-from ecoshell.events import calls, money, plans, turn
-from ecoshell.events.base import Event
-from ecoshell.events.money import ModelOffer
-from ecoshell.events.plans import GraphNode, PlanRow
-from ecoshell.events.turn import ContextPart
+from ecoshell import events
+from ecoshell.budget.holds import CapState
+from ecoshell.events import ContextPart, Event, GraphNode, ModelOffer, PlanRow
 from ecoshell.messages import Attachment, Usage
 
 
@@ -31,12 +28,12 @@ _NESTED: Mapping[str, Callable[..., Any]] = {
 """Fields that hold several values of their own."""
 _PLAIN = (str, int, float, bool, int | None, bool | None)
 """Types of fields that JSON keeps as they are."""
-_BY_NAME: dict[str, type[Event]] = {
+EVENTS: Mapping[str, type[Event]] = {
     kind.type: kind
-    for room in (turn, calls, plans, money)
-    for kind in vars(room).values()
+    for kind in vars(events).values()
     if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
 }
+"""Every kind of event, by the `type` that names it."""
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -48,7 +45,7 @@ def from_json(record: Mapping[str, Any]) -> Event:
     """The event a JSON object stands for; raises ValueError where it stands for none, ignores unknown fields."""
     if not isinstance(record, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("an event is an object")
-    found = _BY_NAME.get(str(record.get("type")))
+    found = EVENTS.get(str(record.get("type")))
     if found is None:
         raise ValueError(f"unknown event type {record.get('type')!r}")
     plain, nested = _fields(found)

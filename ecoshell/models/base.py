@@ -1,6 +1,6 @@
 """What every model is to the rest of ecoshell: traits, a token count, and a stream of deltas that ends in a reply."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
@@ -124,7 +124,7 @@ class Model(Protocol):
         """Tokens of a plain text."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Delta | Reply]: ...
+    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]: ...
 
     async def aclose(self) -> None: ...
 
@@ -239,7 +239,7 @@ class ModelRow:
     def state(self) -> str:
         """How it stands, in a word or two."""
         if self.barred:
-            return "barred"
+            return "blocked"
         if self.kind == "hub":
             return "to pull"
         if self.kind == "server":

@@ -18,7 +18,7 @@ from ecoshell.errors import ModelBroken, ToolError
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.formats import FORMATS, GENERIC, REASONING_TAGS, CallFormat, call_json, detect
 from ecoshell.models.llama import Vocabulary
-from ecoshell.models.protocol import as_plain
+from ecoshell.models.protocol import as_plain, exchanges
 from ecoshell.worker import in_worker
 
 CHATML = (
@@ -122,23 +122,15 @@ class ChatTemplate:
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"
     ) -> list[dict[str, Any]]:
         """The messages as a template takes them; a call or a result on its own is text."""
-        said = _folded(messages) if tools and self._shape.folded else list(messages)
         chat: list[dict[str, Any]] = []
-        paired: Call | None = None
-        for index, message in enumerate(said):
-            following = said[index + 1] if index + 1 < len(said) else None
-            identity = f"call{index:05d}"  # nine letters and digits, the only form that every template takes
-            if paired is not None:
-                result = {"role": self.form.result_role, "content": marks.mark(message.text)}
-                result |= {"name": marks.deep(paired.name), "tool_call_id": f"call{index - 1:05d}"}
-                chat.append(result)
-                paired = None
-            elif tools and (call := message.call) and following is not None and following.speaker == "tool":
-                chat.append(self._called(marks.mark(message.text), call, identity, marks))
-                paired = call
-            else:
+        for message, result, identity in exchanges(_folded(messages) if tools and self._shape.folded else messages):
+            if result is None or message.call is None:
                 plain = as_plain(message)
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
+                continue
+            chat.append(self._called(marks.mark(message.text), message.call, identity, marks))
+            told = {"role": self.form.result_role, "content": marks.mark(result.text)}
+            chat.append(told | {"name": marks.deep(message.call.name), "tool_call_id": identity})
         if tools and self.form.told_in_system:
             functions = [replace(tool, brief=False).as_function()["function"] for tool in tools]
             if not chat or chat[0]["role"] != "system":

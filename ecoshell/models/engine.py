@@ -1,8 +1,8 @@
 """One loaded llama.cpp model, used from one thread by all roles it serves: generate under a grammar, and score.
 
-Each lane, a role under an adapter, has a KV cache of its own over the same weights. They are sequences of one llama.cpp
-context, so that its compute buffers, and what prompts begin with alike, are there once. Lanes do not disturb one
-another: a prompt replaces one of its own lane, or of a lane that has several, before it takes another lane's last one.
+Each owner, a role under an adapter, has a cache of its own over the same weights. They are sequences of one llama.cpp
+context, so that its compute buffers, and what prompts begin with alike, are there once. Owners do not disturb one
+another: a prompt replaces one of its own, or of an owner that has several, before it takes the last one of another.
 What two prompts under the same adapter begin with alike is evaluated once and stored once.
 """
 
@@ -77,7 +77,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CacheOwner:
     """Whose cache: keys and values computed under one adapter are of no use under another."""
 
     role: str = ""
@@ -85,11 +85,11 @@ class Lane:
 
 
 @dataclass(eq=False, slots=True)
-class Slot:
+class CacheSlot:
     """A sequence of llama.cpp's cache, and the tokens it holds."""
 
     number: int
-    lane: Lane | None = None
+    owner: CacheOwner | None = None
     """None while it is empty."""
     tokens: list[int] = field(default_factory=list[int])
     cells: list[int] = field(default_factory=list[int])
@@ -107,26 +107,26 @@ class KVCache:
         self._memory = memory
         self._cells = cells
         self._rewinds = rewinds
-        self._slots = [Slot(number) for number in range(SLOTS)]
+        self._slots = [CacheSlot(number) for number in range(SLOTS)]
         self._holders: Counter[int] = Counter()
         """How many slots hold each cell that is in use."""
         self._last_cell = 0
         self._takings = 0
 
-    def crowded(self, lane: Lane, prompt: Sequence[int], room: int) -> bool:
-        """Whether the prompt and `room` more tokens would cost another lane the last prompt it was asked with."""
-        others = [slot for slot in self._slots if slot.lane not in (None, lane) and self._is_latest(slot)]
+    def crowded(self, owner: CacheOwner, prompt: Sequence[int], room: int) -> bool:
+        """Whether the prompt and `room` more tokens would cost another owner the last prompt it was asked with."""
+        others = [slot for slot in self._slots if slot.owner not in (None, owner) and self._is_latest(slot)]
         kept = {cell for slot in others for cell in slot.cells}
-        alike = max((_alike(slot.tokens, prompt) for slot in others if _adapter(slot) == lane.adapter), default=0)
+        alike = max((_alike(slot.tokens, prompt) for slot in others if _adapter(slot) == owner.adapter), default=0)
         return bool(others) and len(kept) + len(prompt) - alike + room > self._cells
 
-    def take(self, lane: Lane, prompt: Sequence[int]) -> Slot:
+    def take(self, owner: CacheOwner, prompt: Sequence[int]) -> CacheSlot:
         """A slot that holds as much of the prompt's beginning as is known under this adapter, but not all of it."""
-        known = [slot for slot in self._slots if slot.lane is not None and _adapter(slot) == lane.adapter]
+        known = [slot for slot in self._slots if slot.owner is not None and _adapter(slot) == owner.adapter]
         alike = {slot.number: min(_alike(slot.tokens, prompt), len(prompt) - 1) for slot in known}
-        own = max((slot for slot in known if slot.lane == lane), key=lambda slot: alike[slot.number], default=None)
+        own = max((slot for slot in known if slot.owner == owner), key=lambda slot: alike[slot.number], default=None)
         goes_on = own is not None and alike[own.number] * 2 >= len(own.tokens)
-        slot = own if own is not None and goes_on else self._spare(lane)
+        slot = own if own is not None and goes_on else self._spare(owner)
         sources = known if self._rewinds else []  # part of a recurrent state cannot be copied
         source = max(sources, key=lambda one: (alike[one.number], one is slot), default=slot)
         keep = alike.get(source.number, 0)
@@ -135,10 +135,10 @@ class KVCache:
         else:
             self._copy(source, slot, keep)
         self._takings += 1
-        slot.lane, slot.used = lane, self._takings
+        slot.owner, slot.used = owner, self._takings
         return slot
 
-    def extend(self, slot: Slot, tokens: Sequence[int]) -> None:
+    def extend(self, slot: CacheSlot, tokens: Sequence[int]) -> None:
         """Note that these tokens were evaluated at the slot's end."""
         cells = range(self._last_cell + 1, self._last_cell + 1 + len(tokens))
         self._last_cell += len(tokens)
@@ -146,7 +146,7 @@ class KVCache:
         slot.cells += cells
         self._holders.update(cells)
 
-    def make_room(self, slot: Slot, tokens: int) -> None:
+    def make_room(self, slot: CacheSlot, tokens: int) -> None:
         """Forget what is needed least, this slot never, until so many cells are free."""
         if len(self._holders) + tokens <= self._cells:
             return
@@ -167,23 +167,23 @@ class KVCache:
         for slot in self._slots:
             self._clear(slot)
 
-    def _spare(self, lane: Lane) -> Slot:
-        """An empty slot, else the longest unused of the lane that holds most, this one and its new prompt included."""
-        empty = next((slot for slot in self._slots if slot.lane is None), None)
-        held = Counter([lane, *(slot.lane for slot in self._slots)])
-        return empty or max(self._slots, key=lambda slot: (held[slot.lane], -slot.used))
+    def _spare(self, owner: CacheOwner) -> CacheSlot:
+        """An empty slot, else the longest unused of the owner that holds most, this one and its new prompt included."""
+        empty = next((slot for slot in self._slots if slot.owner is None), None)
+        held = Counter([owner, *(slot.owner for slot in self._slots)])
+        return empty or max(self._slots, key=lambda slot: (held[slot.owner], -slot.used))
 
-    def _is_latest(self, slot: Slot) -> bool:
-        return all(other.used <= slot.used for other in self._slots if other.lane == slot.lane)
+    def _is_latest(self, slot: CacheSlot) -> bool:
+        return all(other.used <= slot.used for other in self._slots if other.owner == slot.owner)
 
-    def _copy(self, source: Slot, slot: Slot, length: int) -> None:
+    def _copy(self, source: CacheSlot, slot: CacheSlot, length: int) -> None:
         self._clear(slot)
         if length and self._rewinds:
             self._library.llama_memory_seq_cp(self._memory, source.number, slot.number, 0, length)
             slot.tokens, slot.cells = source.tokens[:length], source.cells[:length]
             self._holders.update(slot.cells)
 
-    def _cut(self, slot: Slot, length: int) -> None:
+    def _cut(self, slot: CacheSlot, length: int) -> None:
         """Cut a slot back; to nothing where the model cannot go back in part."""
         if length == len(slot.tokens):
             return
@@ -193,10 +193,10 @@ class KVCache:
         self._release(slot.cells[length:])
         del slot.tokens[length:], slot.cells[length:]
 
-    def _clear(self, slot: Slot) -> None:
+    def _clear(self, slot: CacheSlot) -> None:
         self._library.llama_memory_seq_rm(self._memory, slot.number, -1, -1)
         self._release(slot.cells)
-        slot.lane = None
+        slot.owner = None
         slot.tokens.clear()
         slot.cells.clear()
 
@@ -207,8 +207,8 @@ class KVCache:
                 del self._holders[cell]
 
 
-def _adapter(slot: Slot) -> Path | None:
-    return slot.lane.adapter if slot.lane else None
+def _adapter(slot: CacheSlot) -> Path | None:
+    return slot.owner.adapter if slot.owner else None
 
 
 def _alike(held: Sequence[int], prompt: Sequence[int]) -> int:
@@ -262,7 +262,7 @@ class Engine:
             self._library.llama_adapter_lora_free(self._adapters.pop(path))
 
     def generate(
-        self, prompt: Sequence[int], chooser: Chooser, max_tokens: int, progress: Progress, lane: Lane
+        self, prompt: Sequence[int], chooser: Chooser, max_tokens: int, progress: Progress, owner: CacheOwner
     ) -> Iterator[int]:
         """Tokens that continue the prompt, until the model ends, `max_tokens` or the context is full.
 
@@ -271,7 +271,7 @@ class Engine:
         """
         self._check_fits(len(prompt) + 1)
         room = min(max_tokens, self.context - len(prompt))
-        slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, lane)
+        slot = self._evaluate(prompt, min(room, ANSWER_ROOM), progress, owner)
         for _ in range(room):
             progress.check()
             token = chooser.choose(self._logits(-1))
@@ -284,7 +284,7 @@ class Engine:
             self._cache.extend(slot, [token])
         progress.cut = True
 
-    def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, lane: Lane) -> list[float]:
+    def score(self, prefix: Sequence[int], pairs: Sequence[Pair], progress: Progress, owner: CacheOwner) -> list[float]:
         """Natural-log probability of each pair's second part after `prefix` and the pair's first part.
 
         The prefix is evaluated once and kept. Raises ModelBroken when a candidate does not fit the context.
@@ -295,7 +295,7 @@ class Engine:
             return []
         longest = max(len(context) + len(target) for context, target in pairs)
         self._check_fits(len(prefix) + longest + 1)
-        slot = self._evaluate(prefix, longest, progress, lane)
+        slot = self._evaluate(prefix, longest, progress, owner)
         candidates = [([prefix[-1], *context, *target], len(context)) for context, target in pairs]
         scores: list[float] = []
         while len(scores) < len(candidates):
@@ -318,7 +318,7 @@ class Engine:
             chosen.append(candidate)
         return chosen
 
-    def _score_chunk(self, slot: Slot, start: int, candidates: list[tuple[list[int], int]]) -> list[float]:
+    def _score_chunk(self, slot: CacheSlot, start: int, candidates: list[tuple[list[int], int]]) -> list[float]:
         needed = sum(len(tokens) for tokens, _ in candidates)
         if needed > BATCH:  # a single candidate longer than a batch
             raise ModelBroken(f"A text to be scored is longer than {BATCH} tokens.", fix="Ask a shorter question.")
@@ -355,14 +355,14 @@ class Engine:
 
     # -- the cache
 
-    def _evaluate(self, prompt: Sequence[int], room: int, progress: Progress, lane: Lane) -> Slot:
-        """Bring a slot of the lane to hold exactly the prompt, its last logits fresh."""
+    def _evaluate(self, prompt: Sequence[int], room: int, progress: Progress, owner: CacheOwner) -> CacheSlot:
+        """Bring a slot of the owner to hold exactly the prompt, its last logits fresh."""
         if not self._context:
             self._open()
-        elif self._cache.crowded(lane, prompt, room):
+        elif self._cache.crowded(owner, prompt, room):
             self._grow()
-        self._apply(lane.adapter)
-        slot = self._cache.take(lane, prompt)
+        self._apply(owner.adapter)
+        slot = self._cache.take(owner, prompt)
         place = progress.cached = len(slot.tokens)
         progress.input += place
         while place < len(prompt):

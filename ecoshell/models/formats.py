@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NoReturn, cast
 
 from ecoshell.messages import Call, ToolDocument
@@ -63,6 +64,8 @@ class CallFormat:
     """The format of one family of models."""
 
     name: str
+    signs: tuple[str, ...] = ()
+    """What only chat templates of the family have in them."""
     opens: str = ""
     """The marker; empty where the call itself begins it."""
     start: str = ""
@@ -170,19 +173,11 @@ class CallFormat:
 
     def head(self, text: str, names: frozenset[str], *, whole: bool = False) -> Head | None:
         """Where the first call of a text begins or, unless this is the `whole` of it, may be about to."""
-        maybe: Head | None = None
-        marked = text.find(self.opens) if self.opens else -1
-        found = Head(marked, sure=True, end=marked + len(self.opens)) if marked >= 0 else None
-        if not whole and found is None:
-            maybe = _tail(text, self.opens) or _tail(text, "```")
-        patterns = (_JSON_HEAD, _PYTHON_HEAD) if self.syntax == "python" else (_JSON_HEAD,)
-        for pattern in patterns:
-            head = pattern.find(text, names, whole=whole)
-            if head is not None and head.sure and (found is None or head.start < found.start):
-                found = head
-            elif head is not None and not head.sure and (maybe is None or head.start < maybe.start):
-                maybe = head
-        return found or maybe
+        named = names if self.syntax == "python" else _NO_NAMES
+        found = _beginnings(self.opens, named).search(text, partial=not whole)
+        if found is None or found.partial:
+            return found and Head(found.start())
+        return Head(found.start(), sure=True, end=found.end(), tool=found["json"] or found["python"] or "")
 
     def called(self, text: str) -> Head | None:
         """What the call is of that a text after the marker begins with, as far as it can be known; its values are JSON.
@@ -192,8 +187,7 @@ class CallFormat:
         if self.syntax == "named":
             named = _NAMED.match(text)
             return named and Head(0, sure=True, end=named.end(), tool=named[1])
-        head = _JSON_HEAD.find(text, frozenset(), whole=True) if self.syntax == "json" else None
-        return head if head and head.sure else None
+        return GENERIC.head(text, frozenset(), whole=True) if self.syntax == "json" else None
 
     def read(self, text: str) -> Found:
         """The calls in a text; what cannot be read is left out, and said to be broken if it was to be a call."""
@@ -215,87 +209,76 @@ class CallFormat:
 
 
 _MARKER = re.compile(r"<[^<>\s]*>|\[[A-Z_]+\]")
-_ESCAPED = Notation(argument="{}:", key="{}:", comma=",", quote="<escape>")
 
-GENERIC = CallFormat("generic", between="\n")
-"""For models whose template knows no tools."""
+GENERIC = CallFormat("generic", signs=("<function=", "<arg_key>"), between="\n")
+"""For models whose template knows no tools, or writes calls as XML elements, which no format here does."""
 HERMES = CallFormat(
-    "hermes", opens="<tool_call>", start="\n", between="\n</tool_call>\n<tool_call>\n", end="\n</tool_call>"
+    "hermes",
+    signs=("<tool_call>",),
+    opens="<tool_call>",
+    start="\n",
+    between="\n</tool_call>\n<tool_call>\n",
+    end="\n</tool_call>",
 )
-LLAMA_JSON = CallFormat("llama-json", argument_key="parameters")
-LLAMA_PYTHONIC = CallFormat("llama-pythonic", start="[", between=", ", end="]", syntax="python", notation=PYTHON)
-LIQUID = CallFormat(
-    "liquid",
-    opens="<|tool_call_start|>",
-    start="[",
-    between=", ",
-    end="]<|tool_call_end|>",
-    syntax="python",
-    notation=PYTHON,
+_FORMATS = (
+    CallFormat(
+        "function-gemma",
+        signs=("<start_function_call>",),
+        opens="<start_function_call>",
+        start="call:",
+        between="<end_function_call><start_function_call>call:",
+        end="<end_function_call>",
+        syntax="braces",
+        notation=Notation(argument="{}:", key="{}:", comma=",", quote="<escape>"),
+    ),
+    CallFormat(
+        "gemma-4",
+        signs=("<|tool_call>",),
+        opens="<|tool_call>",
+        start="call:",
+        between="<tool_call|><|tool_call>call:",
+        end="<tool_call|>",
+        syntax="braces",
+        notation=Notation(argument="{}:", key="{}:", comma=",", quote='<|"|>'),
+    ),
+    CallFormat(
+        "liquid",
+        signs=("<|tool_call_start|>", "<|tool_list_start|>"),
+        opens="<|tool_call_start|>",
+        start="[",
+        between=", ",
+        end="]<|tool_call_end|>",
+        syntax="python",
+        notation=PYTHON,
+    ),
+    GENERIC,
+    HERMES,
+    CallFormat("mistral-named", signs=("[ARGS]",), opens="[TOOL_CALLS]", between="[TOOL_CALLS]", syntax="named"),
+    CallFormat("mistral", signs=("[TOOL_CALLS]",), opens="[TOOL_CALLS]", start="[", between=", ", end="]"),
+    CallFormat("phi-functools", signs=("functools",), opens="functools[", between=", ", end="]"),
+    CallFormat(
+        "phi",
+        signs=("<|tool|>",),
+        opens="<|tool_call|>",
+        start="[",
+        between=", ",
+        end="]<|/tool_call|>",
+        result_role="tool_response",
+        told_in_system=True,
+    ),
+    CallFormat(
+        "llama-pythonic",
+        signs=("[func_name1(",),
+        start="[",
+        between=", ",
+        end="]",
+        syntax="python",
+        notation=PYTHON,
+    ),
+    CallFormat("llama-json", signs=("<|start_header_id|>ipython",), argument_key="parameters"),
 )
-MISTRAL = CallFormat("mistral", opens="[TOOL_CALLS]", start="[", between=", ", end="]")
-MISTRAL_NAMED = CallFormat("mistral-named", opens="[TOOL_CALLS]", between="[TOOL_CALLS]", syntax="named")
-FUNCTION_GEMMA = CallFormat(
-    "function-gemma",
-    opens="<start_function_call>",
-    start="call:",
-    between="<end_function_call><start_function_call>call:",
-    end="<end_function_call>",
-    syntax="braces",
-    notation=_ESCAPED,
-)
-GEMMA_4 = CallFormat(
-    "gemma-4",
-    opens="<|tool_call>",
-    start="call:",
-    between="<tool_call|><|tool_call>call:",
-    end="<tool_call|>",
-    syntax="braces",
-    notation=Notation(argument="{}:", key="{}:", comma=",", quote='<|"|>'),
-)
-PHI = CallFormat(
-    "phi",
-    opens="<|tool_call|>",
-    start="[",
-    between=", ",
-    end="]<|/tool_call|>",
-    result_role="tool_response",
-    told_in_system=True,
-)
-PHI_FUNCTOOLS = CallFormat("phi-functools", opens="functools[", between=", ", end="]")
-
-FORMATS = {
-    form.name: form
-    for form in (
-        GENERIC,
-        HERMES,
-        LLAMA_JSON,
-        LLAMA_PYTHONIC,
-        LIQUID,
-        MISTRAL,
-        MISTRAL_NAMED,
-        FUNCTION_GEMMA,
-        GEMMA_4,
-        PHI,
-        PHI_FUNCTOOLS,
-    )
-}
-
-_SIGNS: tuple[tuple[str, CallFormat], ...] = (
-    ("<start_function_call>", FUNCTION_GEMMA),
-    ("<|tool_call>", GEMMA_4),
-    ("<|tool_call_start|>", LIQUID),
-    ("<|tool_list_start|>", LIQUID),
-    ("<function=", GENERIC),  # calls as XML elements, which no format here writes
-    ("<arg_key>", GENERIC),
-    ("<tool_call>", HERMES),
-    ("[ARGS]", MISTRAL_NAMED),
-    ("[TOOL_CALLS]", MISTRAL),
-    ("functools", PHI_FUNCTOOLS),
-    ("<|tool|>", PHI),
-    ("[func_name1(", LLAMA_PYTHONIC),
-    ("<|start_header_id|>ipython", LLAMA_JSON),
-)
+"""Those with the more telling signs first."""
+FORMATS = {form.name: form for form in _FORMATS}
 
 
 def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
@@ -310,7 +293,7 @@ def _sign(text: str, notation: Notation, *, last: bool = False) -> str:
 
 def detect(template: str) -> CallFormat:
     """The format that a chat template speaks of."""
-    return next((form for sign, form in _SIGNS if sign in template), GENERIC)
+    return next((form for form in _FORMATS if any(sign in template for sign in form.signs)), GENERIC)
 
 
 def spoken(text: str) -> CallFormat:
@@ -323,63 +306,21 @@ def call_json(call: Call) -> str:
     return json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
-# -- heads of calls without a marker
+# -- where calls begin
+
+_NO_NAMES = frozenset[str]()
 
 
-_KEY = r"(?:arguments|parameters)"
+@lru_cache(maxsize=64)
+def _beginnings(marker: str, names: frozenset[str]) -> Any:
+    """What a call begins with: a marker, the head of one in JSON, or of one of these tools in Python's notation."""
+    import regex  # which tells what a text may yet become; no start waits for it
 
-
-class _Pattern:
-    """A regular expression in pieces, of which a text may so far hold only the first ones."""
-
-    def __init__(self, begins: str, *pieces: str) -> None:
-        self._begins = re.compile(begins)
-        self._whole = re.compile("".join(pieces))
-        partial = ""
-        for piece in reversed(pieces):
-            begun = "[a-z]{1,10}" if piece == _KEY else piece
-            partial = f"{begun}{partial}" if begun[-1] in "*?" else f"(?:{begun}{partial})?"
-        self._partial = re.compile(partial + r"\Z")
-
-    def find(self, text: str, names: frozenset[str], *, whole: bool) -> Head | None:
-        """The first sure head in a text; else the first place from which its end may grow into one."""
-        maybe: Head | None = None
-        for begin in self._begins.finditer(text):
-            match = self._whole.match(text, begin.start())
-            if match is not None:
-                tool = match["name"]
-                if self is _JSON_HEAD or tool in names:
-                    return Head(maybe.start if maybe else begin.start(), sure=True, end=match.end(), tool=tool)
-            elif maybe is None and not whole and self._partial.match(text, begin.start()):
-                maybe = Head(begin.start())
-        return maybe
-
-
-_JSON_HEAD = _Pattern(
-    r"```|\{",
-    *(
-        r"(?:```[a-zA-Z_]*\s*)?",
-        r"\{",
-        r"(?:\{)?",
-        r"\s*",
-        *'"name"',
-        r"\s*",
-        ":",
-        r"\s*",
-        '"',
-        r'(?P<name>[^"\\\n]{1,120})',
-    ),
-    *('"', r"\s*", ",", r"\s*", '"', _KEY, '"', r"\s*", ":", r"\s*"),
-)
-_PYTHON_HEAD = _Pattern(r"\[", r"\[", r"\s*", r"(?P<name>[\w.\-]{1,120})", r"\(")
-
-
-def _tail(text: str, marker: str) -> Head | None:
-    """Where the end of a text is the beginning of the marker."""
-    for length in range(min(len(marker) - 1, len(text)), 0, -1):
-        if text.endswith(marker[:length]):
-            return Head(len(text) - length)
-    return None
+    key = r"(?:arguments|parameters)"
+    json_head = rf'(?:```[a-zA-Z_]*\s*)?\{{\{{?\s*"name"\s*:\s*"(?P<json>[^"\\\n]{{1,120}})"\s*,\s*"{key}"\s*:\s*'
+    tools = "|".join(map(regex.escape, sorted(names))) or r"(?!)"
+    begins = [regex.escape(marker)] if marker else []
+    return regex.compile("|".join([*begins, json_head, rf"\[\s*(?P<python>{tools})\("]))
 
 
 # -- JSON
@@ -409,7 +350,7 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
 def _looks_tried(text: str) -> bool:
     """Whether a text without a readable call was to be one."""
     begun = _FENCE.sub("", text, count=1).lstrip()
-    return bool(_OLDER_HEAD.match(begun)) or _JSON_HEAD.find(text, frozenset(), whole=True) is not None
+    return bool(_OLDER_HEAD.match(begun)) or GENERIC.head(text, frozenset(), whole=True) is not None
 
 
 def _objects(text: str, place: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -428,7 +369,7 @@ def _objects(text: str, place: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
     for candidate in (text[place:], _TRAILING_COMMA.sub(r"\1", text[place:])):
         try:
             value, length = decoder.raw_decode(candidate)
@@ -443,12 +384,13 @@ def _decode_from(text: str, place: int) -> tuple[Mapping[str, Any], int] | None:
 def decoded(text: str) -> Any:
     """A JSON value; None for what is none."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """For `json.loads`, which takes NaN and Infinity by itself."""
     raise ValueError(f"{name} is not JSON")
 
 
@@ -525,11 +467,19 @@ def _python_arguments(text: str) -> dict[str, Any] | None:
 _PYTHON_WORDS = {"true": "True", "false": "False", "null": "None"}
 
 
+_BRACE_CALL = re.compile(r"call:\s*([^\s{]+)\s*(?=\{)")
+_BRACE_KEY = re.compile(r"(?<=[{,])\s*([^{}\[\],:\"]+?)\s*(?=:)")
+_BRACE_WORD = re.compile(r"(?<=[:\[,])\s*([^\s{}\[\],:\"][^{}\[\],]*)(?=[,}\]])")
+
+
 def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
+    """Calls whose keys have no quotes and whose texts have `quote` round them: written anew, they are JSON."""
+    pieces = text.split(quote)
+    written = "".join(json.dumps(piece) if at % 2 else _with_quotes(piece) for at, piece in enumerate(pieces))
     attempts: list[Attempt] = []
     place = 0
-    while match := re.compile(r"call:\s*([^\s{]+)\s*(?=\{)").search(text, place):
-        value = _brace_value(text, match.end(), quote)
+    while match := _BRACE_CALL.search(written, place):
+        value = _decode_from(written, match.end())
         if value is None:
             return tuple(attempts), True
         arguments, place = value
@@ -537,33 +487,11 @@ def _brace_calls(text: str, quote: str) -> tuple[tuple[Attempt, ...], bool]:
     return tuple(attempts), not attempts
 
 
-def _brace_value(text: str, place: int, quote: str, depth: int = 0) -> tuple[Any, int] | None:
-    """The value that stands at a place, and where it ends; None when it cannot be read."""
-    if depth > 50 or place >= len(text):
-        return None
-    if text.startswith(quote, place):
-        end = text.find(quote, place + len(quote))
-        return None if end < 0 else (text[place + len(quote) : end], end + len(quote))
-    if text[place] not in "{[":
-        match = re.compile(r"[^,}\]]*").match(text, place)
-        word = match[0].strip() if match else ""
-        value = decoded(word)
-        return (word if value is None and word != "null" else value, place + len(match[0] if match else ""))
-    named = text[place] == "{"
-    record: dict[str, Any] = {}
-    items: list[Any] = []
-    place += 1
-    while place < len(text) and text[place] != ("}" if named else "]"):
-        key = re.compile(r"\s*([^:{}\[\],]+):\s*").match(text, place) if named else None
-        if named and key is None:
-            return None
-        value = _brace_value(text, key.end() if key else place, quote, depth + 1)
-        if value is None:
-            return None
-        if key:
-            record[key[1].strip().strip('"')] = value[0]
-        items.append(value[0])
-        place = value[1]
-        if place < len(text) and text[place] == ",":
-            place += 1
-    return (record if named else items, place + 1) if place < len(text) else None
+def _with_quotes(text: str) -> str:
+    """What stands between texts, with quotes round its keys and its words."""
+
+    def worded(word: re.Match[str]) -> str:
+        value = word[1].strip()
+        return value if value == "null" or decoded(value) is not None else json.dumps(value)
+
+    return _BRACE_WORD.sub(worded, _BRACE_KEY.sub(lambda key: json.dumps(key[1]), text))

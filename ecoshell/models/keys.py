@@ -10,34 +10,20 @@ from ecoshell.secrecy import MARK, SECRET_NAME, SHORTEST, environ, learn
 KEYRING_SERVICE = "ecoshell"
 """The name under which keys stand in the OS keyring; the user name there is the environment variable's."""
 
+_ONE_VARIABLE = """
+ai21 anthropic anyscale cerebras codestral cohere deepinfra deepseek featherless_ai groq mistral moonshot nebius novita
+nvidia_nim openai openrouter replicate vercel_ai_gateway xai
+"""
+"""Providers whose key stands in a variable of their own name, such as MISTRAL_API_KEY."""
 _VARIABLES: dict[str, tuple[str, ...]] = {
-    "ai21": ("AI21_API_KEY",),
+    **{provider: (f"{provider.upper()}_API_KEY",) for provider in _ONE_VARIABLE.split()},
     "ai21_chat": ("AI21_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "anyscale": ("ANYSCALE_API_KEY",),
-    "cerebras": ("CEREBRAS_API_KEY",),
-    "codestral": ("CODESTRAL_API_KEY",),
-    "cohere": ("COHERE_API_KEY",),
     "cohere_chat": ("COHERE_API_KEY",),
-    "deepinfra": ("DEEPINFRA_API_KEY",),
-    "deepseek": ("DEEPSEEK_API_KEY",),
-    "featherless_ai": ("FEATHERLESS_AI_API_KEY",),
     "fireworks_ai": ("FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY", "FIREWORKSAI_API_KEY", "FIREWORKS_AI_TOKEN"),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    "groq": ("GROQ_API_KEY",),
-    "mistral": ("MISTRAL_API_KEY",),
-    "moonshot": ("MOONSHOT_API_KEY",),
-    "nebius": ("NEBIUS_API_KEY",),
-    "novita": ("NOVITA_API_KEY",),
-    "nvidia_nim": ("NVIDIA_NIM_API_KEY",),
-    "openai": ("OPENAI_API_KEY",),
-    "openrouter": ("OPENROUTER_API_KEY",),
     "perplexity": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
-    "replicate": ("REPLICATE_API_KEY",),
     "text-completion-openai": ("OPENAI_API_KEY",),
     "together_ai": ("TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHER_API_KEY"),
-    "vercel_ai_gateway": ("VERCEL_AI_GATEWAY_API_KEY",),
-    "xai": ("XAI_API_KEY",),
 }
 """Providers that take one key and nothing else; those with other ways to sign in (AWS, Azure) are left to litellm."""
 
@@ -122,7 +108,7 @@ class Keys:
         """Providers whose key is in the environment, or was found in the keyring already; the keyring is not asked."""
         return tuple(
             provider
-            for provider, variables in _VARIABLES.items()
+            for provider, variables in sorted(_VARIABLES.items())
             if any(
                 self._environ.get(variable, "").strip() or variable in self._unlocked or variable in self._typed
                 for variable in variables

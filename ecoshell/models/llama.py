@@ -5,7 +5,6 @@ Built on llama-cpp-python's low-level functions: its `Llama` class points the wh
 damaged ones llama.cpp ends the process.
 """
 
-import codecs
 import ctypes
 import json
 import os
@@ -200,21 +199,6 @@ class Vocabulary:
     def _tokens_in(self, key: str) -> int | None:
         value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
         return int(value) if value and value.isdigit() else None
-
-
-class Utf8Stream:
-    """Turns tokens' bytes into text without breaking characters that span tokens."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def feed(self, data: bytes) -> str:
-        """The text that is certain by now."""
-        return self._decoder.decode(data)
-
-    def finish(self) -> str:
-        """What is left; half a character becomes the replacement sign."""
-        return self._decoder.decode(b"", final=True)
 
 
 # -- trying a file

@@ -5,8 +5,9 @@ load it once.
 """
 
 import asyncio
+from codecs import getincrementaldecoder
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,10 @@ from ecoshell.budget.price import ZERO_PRICE
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
-from ecoshell.models.engine import Cancelled, Engine, EngineOptions, Lane, Progress
+from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
 from ecoshell.models.gguf import check_adapter, check_base, parameters, parts_of
-from ecoshell.models.llama import Utf8Stream, Vocabulary
+from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.replying import ReplyForm, ReplyReader
 
@@ -94,7 +95,7 @@ class LocalModel:
         count = len(prefix) + sum(len(context) + len(target) for context, target in pairs)
         return PromptSize(count, count, exact=True)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Spoken text as it comes, with the usage so far, then the reply; of a call only the answer of `finish`."""
         loop = asyncio.get_running_loop()
         feed: asyncio.Queue[Delta | None] = asyncio.Queue()
@@ -158,23 +159,24 @@ class LocalModel:
     ) -> tuple[ReplyReader, tuple[int, ...]]:
         """Read a reply that begins with none of some tokens; returns these and what it did begin with."""
         engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
-        reader, stream, markers = ReplyReader(request, form), Utf8Stream(), self._markers(form)
+        reader, markers = ReplyReader(request, form), self._markers(form)
+        text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         chooser = Chooser(vocabulary, self._sampling(request), "" if reader.reasons else reader.held)
         chooser.forbid(*never, first=True)
-        room, lane, begun = request.max_tokens - progress.output, Lane(request.role, self._adapter), never
+        room, owner, begun = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
         try:
             self._forbid_calls(request, form, chooser)
-            for token in engine.generate(prompt, chooser, room, progress, lane):
+            for token in engine.generate(prompt, chooser, room, progress, owner):
                 begun = (*never, token) if begun == never else begun
                 progress.reasoning += reader.reasons
-                shown = reader.feed(stream.feed(vocabulary.piece(token, special=token in markers)), chooser)
+                shown = reader.feed(text.decode(vocabulary.piece(token, special=token in markers)), chooser)
                 for piece in shown or [Delta("")]:
                     say(piece)
                 if reader.over:
                     break
                 if reader.reasons and progress.reasoning == reader.most_reasoning and form.tags:
                     chooser.force(vocabulary.tokens(f"\n{form.tags[1]}\n\n", special=True))
-            shown = reader.feed(stream.finish(), chooser)
+            shown = reader.feed(text.decode(b"", final=True), chooser)
         finally:
             chooser.close()
         for piece in (*shown, *reader.finish()):
@@ -183,7 +185,7 @@ class LocalModel:
 
     def _score(self, request: ScoreRequest, progress: Progress) -> Scores:
         prefix, pairs = self._score_tokens(request)
-        logprobs = self._runtime.engine().score(prefix, pairs, progress, Lane(request.role, self._adapter))
+        logprobs = self._runtime.engine().score(prefix, pairs, progress, CacheOwner(request.role, self._adapter))
         return Scores(tuple(logprobs), progress.usage())
 
     # -- on any thread

@@ -93,10 +93,11 @@ def name_parts(name: str) -> tuple[str, str]:
     return (parts[1], parts[2]) if parts else (name, "")
 
 
-def local_files(name: str) -> LocalFiles | None:
+def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     """The files a name stands for, None where it is no local model's; raises ModelMissing and UsageError.
 
-    What `hf:OWNER/REPO:QUANT` stands for is looked for where it is pulled to, and in the hub's cache.
+    What `hf:OWNER/REPO:QUANT` stands for is looked for in the folder that it is pulled to (None is the user's), and in
+    the hub's cache.
 
     A `+` may stand in file names, too: a file that has the whole name comes first, then the first `+` that parts two
     files, then the first behind a file, or at least behind what should be one.
@@ -104,7 +105,7 @@ def local_files(name: str) -> LocalFiles | None:
     if is_embedded(name):
         return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
     if name.startswith(HUB):
-        return LocalFiles(hub_file(hub_name(name), user_paths().models_folder))
+        return LocalFiles(hub_file(hub_name(name), folder or user_paths().models_folder))
     if not name.startswith(LOCAL):
         return None
     text = name.removeprefix(LOCAL)

@@ -5,16 +5,16 @@ What streams in is told as events; a usage that cannot be believed counts as non
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Literal, TypeVar
 
 from ecoshell.budget.gate import Gate, finished
 from ecoshell.budget.holds import Account, Ask, Hold, Settlement
-from ecoshell.budget.money import amount_text
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, TextArrived
+from ecoshell.events.describe import overrun_text
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
     Delta,
@@ -180,7 +180,7 @@ class MeteredModel:
         """Listen to the model's stream and cut it off when it does not end where it must."""
         listener = _Listener(request, call.hold.account.role, self.traits, call.emit)
         call.estimate = lambda: Usage(self.size(request).count, listener.tokens(self.count))
-        async with _closing(self._model.stream(request)) as pieces:
+        async with aclosing(self._model.stream(request)) as pieces:
             async for piece in pieces:
                 reply = listener.hear(piece)
                 call.usage = listener.usage
@@ -290,24 +290,7 @@ class _Call:
             )
         )
         if settlement.overran:
-            self.emit(Notice(_overrun_text(hold.account.model, settlement)))
-
-
-def _overrun_text(model: str, settlement: Settlement) -> str:
-    over = settlement.overrun_nano
-    amount = amount_text(over, "usd") if over else amount_text(settlement.overrun_tokens, "tokens")
-    return f"{model} billed {amount} more than the prompt and max_tokens allow; it is not called under a cap any more."
-
-
-@asynccontextmanager
-async def _closing(stream: AsyncIterator[Delta | Reply]) -> AsyncGenerator[AsyncIterator[Delta | Reply]]:
-    """Closes the stream at the end if it can be closed, which cancels the call behind it."""
-    try:
-        yield stream
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+            self.emit(Notice(overrun_text(hold.account.model, settlement.overrun_text)))
 
 
 class _Listener:

@@ -10,7 +10,7 @@ cached prefix stays valid. Parsing never raises: what cannot be used becomes `Re
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha1
 from typing import Any, cast
@@ -213,22 +213,18 @@ def real_name(name: str, documents: Iterable[ToolDocument]) -> str:
     return next((document.name for document in documents if safe_name(document.name) == name), name)
 
 
-def _chat_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Calls and their results as pairs; a call or a result on its own, which providers refuse, becomes text."""
-    chat: list[dict[str, Any]] = []
-    paired = False
-    for index, message in enumerate(messages):
-        following = messages[index + 1] if index + 1 < len(messages) else None
-        if paired:
-            chat.append({"role": "tool", "tool_call_id": _id(index - 1), "content": message.text})
-            paired = False
-        elif _are_pair(message, following):
-            chat.append(_call_message(message, _id(index)))
-            paired = True
-        else:
-            text = as_plain_messages(Request((message,)))
-            chat += [{"role": plain.speaker, "content": plain.text} for plain in text if plain.text]
-    return chat
+def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, Message | None, str]]:
+    """The messages, a call together with the result that follows it, and an id for the two.
+
+    The id is of nine letters and digits, the only form that every provider and every template takes.
+    """
+    at = 0
+    while at < len(messages):
+        message, result = messages[at], messages[at + 1] if at + 1 < len(messages) else None
+        if not _are_pair(message, result):
+            result = None
+        yield message, result, f"call{at:05d}"
+        at += 1 if result is None else 2
 
 
 def _are_pair(message: Message, following: Message | None) -> bool:
@@ -237,26 +233,19 @@ def _are_pair(message: Message, following: Message | None) -> bool:
     return following.call is None or following.call.name == message.call.name
 
 
-def _call_message(message: Message, identity: str) -> dict[str, Any]:
-    call = message.call
-    function = (
-        {}
-        if call is None
-        else {
-            "name": safe_name(call.name),
-            "arguments": json.dumps(dict(call.arguments), ensure_ascii=False),
-        }
-    )
-    return {
-        "role": "assistant",
-        "content": message.text or None,
-        "tool_calls": [{"id": identity, "type": "function", "function": function}],
-    }
-
-
-def _id(index: int) -> str:
-    """Nine letters and digits, the only form that every provider takes."""
-    return f"call{index:05d}"
+def _chat_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Calls and their results as pairs; a call or a result on its own, which providers refuse, becomes text."""
+    chat: list[dict[str, Any]] = []
+    for message, result, identity in exchanges(messages):
+        if result is None or message.call is None:
+            plain = as_plain(message)
+            chat += [{"role": plain.speaker, "content": plain.text}] if plain.text else []
+            continue
+        function = {"name": safe_name(message.call.name), "arguments": call_json(message.call)}
+        calls = [{"id": identity, "type": "function", "function": function}]
+        chat.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+        chat.append({"role": "tool", "tool_call_id": identity, "content": result.text})
+    return chat
 
 
 def _mark(message: dict[str, Any]) -> None:

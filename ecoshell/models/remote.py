@@ -11,14 +11,14 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.formats import HERMES, REASONING_TAGS, spoken
+from ecoshell.models.formats import HERMES, REASONING_TAGS, refuse_constant, spoken
 from ecoshell.models.keys import Keys
 from ecoshell.models.protocol import (
     as_plain_messages,
@@ -30,7 +30,7 @@ from ecoshell.models.protocol import (
     real_name,
     without_reasoning,
 )
-from ecoshell.models.replying import ReplyForm, ReplyReader
+from ecoshell.models.replying import ReplyForm, ReplyReader, load_readers
 from ecoshell.models.servers import is_loopback, program_of
 from ecoshell.models.tokens import counter_for, helper_command, helper_environ, request_bound
 from ecoshell.secrecy import taken
@@ -86,18 +86,11 @@ class RemoteProcess:
         The answer may come to `most` bytes on the network, and take this many seconds from its first to its last.
         """
         child = await self._living()
-        number, inbox = child.open()
-        last = asyncio.get_running_loop().call_later(seconds + self._grace, child.give_up)
-        try:
-            await child.send({"id": number, "ask": body, "bytes": most, "seconds": seconds})
-            while True:
-                line = await inbox.get()
+        async with aclosing(
+            child.ask({"ask": body, "bytes": most, "seconds": seconds}, seconds + self._grace)
+        ) as lines:
+            async for line in lines:
                 yield line
-                if "reply" in line or "error" in line:
-                    return
-        finally:
-            last.cancel()
-            child.shut(number)
 
     @property
     def pid(self) -> int | None:
@@ -145,30 +138,34 @@ class _Child:
         child._write({"environ": taken()})  # over the pipe: in its environment any program could read them
         return child
 
-    def open(self) -> tuple[int, asyncio.Queue[Line]]:
-        """A number for a new ask, and where its lines will arrive."""
-        number = next(self._numbers)
-        inbox: asyncio.Queue[Line] = asyncio.Queue()
+    async def ask(self, record: Line, patience: float) -> AsyncGenerator[Line, None]:
+        """The lines for one ask, down to its reply or error; closing this early cancels it.
+
+        When the process is gone, the last line says so. A process that is stuck, so that it does not even say that an
+        ask's time is over, is ended after `patience` seconds.
+        """
+        number, inbox = next(self._numbers), asyncio.Queue[Line]()
         self._inboxes[number] = inbox
-        return number, inbox
+        last = asyncio.get_running_loop().call_later(patience, self._give_up)
+        try:
+            self._write({"id": number, **record})
+            if self.process.stdin is not None:
+                try:
+                    await self.process.stdin.drain()
+                except ConnectionError:
+                    self._die()
+            while True:
+                line = await inbox.get()
+                yield line
+                if "reply" in line or "error" in line:
+                    return
+        finally:
+            last.cancel()
+            self._sent.discard(number)
+            if self._inboxes.pop(number, None) is not None and self.alive:
+                self._write({"id": number, "cancel": True})
 
-    async def send(self, record: Line) -> None:
-        """Write one line; when the process is gone, the ask's inbox says so."""
-        self._write(record)
-        if self.process.stdin is not None:
-            try:
-                await self.process.stdin.drain()
-            except ConnectionError:
-                self._die()
-
-    def shut(self, number: int) -> None:
-        """Take no more lines of this ask; one that is not finished is cancelled."""
-        self._sent.discard(number)
-        if self._inboxes.pop(number, None) is not None and self.alive:
-            self._write({"id": number, "cancel": True})
-
-    def give_up(self) -> None:
-        """End a process that is stuck: it does not even say that an ask's time is over."""
+    def _give_up(self) -> None:
         self._last_words = b"it no longer answered"
         self._die()
 
@@ -293,8 +290,9 @@ class RemoteModel:
         self._key()
 
     async def warm(self) -> None:
-        """Have litellm and the tokenizer loaded by the time they are needed; returns at once."""
+        """Have litellm, the tokenizer and what reads replies loaded by the time they are needed; returns at once."""
         self._counter.start()
+        asyncio.get_running_loop().run_in_executor(None, load_readers)
         await self._process.warm()
 
     def count(self, text: str) -> int:
@@ -460,17 +458,13 @@ def _native_call(record: Mapping[str, str], request: Request) -> tuple[Call, str
     """A native tool call, and what is wrong with it in words for the model."""
     name = real_name(record["name"], (*request.callable_now, *request.tools))
     try:
-        arguments = json.loads(record["arguments"] or "{}", parse_constant=_refuse_constant)
+        arguments = json.loads(record["arguments"] or "{}", parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         return Call(name), f"The arguments of {name} are no JSON ({error}). Write them again as one JSON object."
     if not isinstance(arguments, dict):
         return Call(name), f"The arguments of {name} must be one JSON object."
     call = Call(name, arguments)  # pyright: ignore[reportUnknownArgumentType]
     return call, call_fault(call, request.callable_now)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _provider_of(name: str, book: PriceBook, base_url: str | None) -> str:

@@ -76,19 +76,12 @@ class Worker:
                 _end_at_the_limit()
             if "environ" in message:
                 os.environ.update(message["environ"])
-            elif "cancel" in message:
-                self._cancel(message["id"])
-            else:
-                self._start(message["id"], message)
-
-    def _start(self, number: int, message: dict[str, Any]) -> None:
-        task = asyncio.create_task(self._answer(number, message))
-        self._tasks[number] = task
-        task.add_done_callback(lambda _: self._tasks.pop(number, None))
-
-    def _cancel(self, number: int) -> None:
-        if task := self._tasks.get(number):
-            task.cancel()
+            elif "cancel" not in message:
+                number: int = message["id"]
+                task = self._tasks[number] = asyncio.create_task(self._answer(number, message))
+                task.add_done_callback(lambda _, number=number: self._tasks.pop(number, None))
+            elif asked := self._tasks.get(message["id"]):
+                asked.cancel()
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
         answer, traffic = _Answer(), Traffic(message["bytes"])

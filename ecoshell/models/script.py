@@ -7,7 +7,7 @@ token is taken to be four bytes of UTF-8, rounded up; no prompt has more tokens 
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -70,7 +70,7 @@ class ScriptModel:
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
         return PromptSize(count=_tokens(total), bound=total + framing, exact=False)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Speak the next line, a word at a time, cut at `max_tokens`."""
         line = self._take()
         prompt = self.size(request).count

@@ -27,13 +27,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from hashlib import sha1
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
-import ecoshell
 from ecoshell.messages import Message, ToolDocument
 from ecoshell.models.base import Request
-from ecoshell.models.protocol import as_plain_messages
 
 _EXACT = {
     "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "chatgpt-4o", "gpt-5", "o1", "o3", "o4-mini"),
@@ -197,19 +194,11 @@ def encoding_of(model: str) -> str | None:
 
 
 def _folder_of(encoding: str) -> Path | None:
-    """The first folder with the encoding's file: litellm's package, then tiktoken's own caches."""
-    file_name = sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
-    return next((folder for folder in _folders() if (folder / file_name).is_file()), None)
-
-
-def _folders() -> list[Path]:
-    folders: list[Path] = []
+    """The folder with the encoding's file: litellm's package has one for each that is asked for here."""
     litellm = importlib.util.find_spec("litellm")
-    if litellm is not None and litellm.origin:
-        folders.append(Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers")
-    named = (os.environ.get(name) for name in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"))
-    folders += [Path(folder) for folder in named if folder]
-    return [*folders, Path(gettempdir()) / "data-gym-cache"]
+    folder = Path(litellm.origin).parent / "litellm_core_utils" / "tokenizers" if litellm and litellm.origin else None
+    file_name = sha1(_ADDRESS.format(encoding).encode(), usedforsecurity=False).hexdigest()
+    return folder if folder and (folder / file_name).is_file() else None
 
 
 # -- bounds
@@ -230,6 +219,8 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
     """The most tokens the prompt of this request can be, with tool calls of the model's own or as plain text."""
     if native_tools and request.tools:
         return prompt_bound(request.messages, request.tools)
+    from ecoshell.models.protocol import as_plain_messages
+
     return prompt_bound(as_plain_messages(request))
 
 
@@ -262,7 +253,7 @@ def helper_command(module: str) -> list[str]:
 
 def helper_environ() -> dict[str, str]:
     """This process's environment, with this package on the import path."""
-    root = str(Path(ecoshell.__file__).parent.parent)
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUTF8": "1"}
 

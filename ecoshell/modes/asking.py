@@ -1,15 +1,136 @@
-"""What modes share in asking a model: prompts cut to fit, calls repaired once, cut replies told of."""
+"""What modes share: the roles, the prompts (files beside this module), how a model is asked, and for parallel plans.
 
-from collections.abc import Callable
-from dataclasses import replace
+Prompts are cut to fit, calls repaired once, cut replies told of. Two thoughts are compared in a prompt of its own,
+without tool documents and with results cut short: it may take place at every node, twice, and the whole context each
+time would cost more than the step it chooses.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
 
 from ecoshell.agent.memory import fit
-from ecoshell.errors import CallBroken, UsageError
+from ecoshell.agent.mode import DraftTask, FillTask, View
+from ecoshell.catalog.presentation import Presentation
+from ecoshell.errors import CallBroken, ModelBroken, UsageError
 from ecoshell.events import Emit, Notice
-from ecoshell.messages import FINISH, Call, Message, Speaker
+from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
+from ecoshell.models.grammar import MAX_ANSWER
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies.base import Thought
+from ecoshell.models.protocol import call_fault
+from ecoshell.strategies.base import Step, Thought, Tried
+
+SINGLE = "single"
+PLANNER = "planner"
+CALLER = "caller"
+SUMMARIZER = "summarizer"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who is said to do what; the ledger and the events name it."""
+
+    planning: str = SINGLE
+    calling: str = SINGLE
+    answering: str = SINGLE
+
+
+ONE_FOR_ALL = Roles()
+THREE = Roles(PLANNER, CALLER, SUMMARIZER)
+
+
+_QUESTION_AGAIN = 600
+"""Characters of a question that are told once more."""
+
+
+def prompt(name: str) -> str:
+    """The text of a prompt file."""
+    return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()
+
+
+def system_text(presentation: Presentation, *, searching: bool = False) -> str:
+    """What one model is told before everything else, the same for all of a session."""
+    parts = [prompt("single")]
+    if presentation.registers:
+        parts.append(prompt("registering"))
+    if searching:
+        parts.append(prompt("finishing"))
+    return "\n\n".join(parts)
+
+
+def conclude_text(question: str) -> str:
+    """How an answer is asked for where no call may follow, with the question once more."""
+    again = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
+    return f"{prompt('conclude')}\n{again}"
+
+
+RANKER = "ranker"
+"""The role in which thoughts are compared."""
+_MAX_TOKENS = 128
+_QUESTION = 2_000
+_SAID = 600
+_RESULT = 160
+"""Characters of a question, of a thought, and of a result that are shown when two thoughts are compared."""
+_LETTER = re.compile(r"\b[AB]\b")
+_FIRST = re.compile(r"\W*([AB])(?!\w| \w)")
+"""A reply that begins with the letter, and not with the article."""
+
+
+def tried_message(view: View, told: str = "tried") -> Message:
+    """What was tried from here, after the prompt `told`, and what registered tools the plan does not allow any more."""
+    lines = [prompt(told), *map(_tried_line, view.tried)]
+    barred = [document.name for document in view.registered if document.name in view.forbidden]
+    if barred:
+        lines.append(f"Not to be used any more: {', '.join(barred)}.")
+    return Message("user", "\n".join(lines))
+
+
+def ranking_request(view: View, one: Thought, other: Thought) -> Request:
+    """What to ask a model for its choice between two thoughts, shown as A and B."""
+    done = [_done_line(step) for step in view.path.steps] or ["- nothing"]
+    asked = (
+        f"Task: {_cut(view.path.question, _QUESTION)}",
+        "Done so far:",
+        *done,
+        f"A: {_proposal(one)}",
+        f"B: {_proposal(other)}",
+    )
+    messages = (Message("system", prompt("rank")), Message("user", "\n".join(asked)))
+    return Request(messages, want="text", max_tokens=_MAX_TOKENS, purpose="rank")
+
+
+def verdict(said: str) -> str:
+    """`A` or `B`: what the reply begins with, or else the only one it names; empty when it does not say."""
+    first, named = _FIRST.match(said), set(_LETTER.findall(said))
+    if first:
+        return first[1]
+    return named.pop() if len(named) == 1 else ""
+
+
+def _tried_line(tried: Tried) -> str:
+    return f"- {tried.call.signature()}: {tried.outcome or 'proposed, and not made yet'}"
+
+
+def _done_line(step: Step) -> str:
+    outcome = "" if step.observation.ok else "failed: "
+    return f"- {_cut(step.call.signature(), _SAID)}: {outcome}{_cut(step.observation.text, _RESULT)}"
+
+
+def _proposal(thought: Thought) -> str:
+    call = thought.call
+    if call is None:
+        return f"answer: {_cut(thought.rationale, _SAID)}"
+    does = f"answer: {call.arguments.get('answer', '')}" if call.name == FINISH else call.signature()
+    return _cut(f"{thought.rationale} → {does}" if thought.rationale else does, _SAID)
+
+
+def _cut(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]} […]"
+
 
 Messages = tuple[Message, ...]
 Make = Callable[[Messages], Request]
@@ -79,3 +200,96 @@ def tell_if_cut(reply: Reply, emit: Emit) -> None:
     """Say so where a reply ended at its longest."""
     if reply.cut:
         emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
+
+
+_OR_ANSWER = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}' + "\n"
+_ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
+
+
+def draft_grammar(task: DraftTask, model: MeteredModel) -> str:
+    """The grammar of plans, and of answers in their place, that a local model is held to; empty for another."""
+    if task.grammar is None or not model.traits.local:
+        return ""
+    plans = task.grammar()
+    return plans and _OR_ANSWER + plans.replace("root ::=", "plan ::=", 1)
+
+
+def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
+    """How a plan is asked for: in the form of labels, or in that of numbers, of which the grammar is."""
+    parts = [prompt("draft"), prompt("draft_numbers" if numbered else "draft_labels")]
+    if task.costs:
+        parts.append(task.costs)
+    if task.unfinished:
+        done = ", ".join(task.finished) or "nothing"
+        lines = "\n".join(f"- {line}" for line in task.unfinished)
+        parts.append(f"{prompt('redraft')}\n{task.before}\ndone: {done}\n{lines}")
+    if task.fault:
+        parts.append(f"This plan cannot be run:\n{task.before}\n{task.fault}\nWrite it again, correctly.")
+    return "\n\n".join(parts)
+
+
+def drafted(reply: Reply) -> Thought | str:
+    """The plan in a reply; a thought where the model made a call, or answered, in its place."""
+    if reply.call is not None:
+        return thought_of(reply)
+    answer = _ANSWER.match(reply.text)
+    return Thought(reply.text[answer.end() :].strip()) if answer else reply.text.strip()
+
+
+def fill_text(task: FillTask) -> str:
+    """How a node's call is asked for."""
+    lines = [f"{prompt('fill')} {task.document.name}", f"It is {task.label} in the plan {task.plan}."]
+    if task.uses > 1:
+        lines.append(f"It is use {task.use} of {task.uses} of the tool for what the question names, in that order.")
+    if task.calls:
+        lines.append(f"Called already: {'; '.join(call.signature() for call in task.calls)}.")
+    return "\n".join(lines)
+
+
+def call_in_question(task: FillTask, question: str) -> Call | None:
+    """The call that leaves no choice: one argument that can only be copied, and the question names one for each use."""
+    properties: Mapping[str, Any] = task.document.parameters.get("properties") or {}
+    required = task.document.parameters.get("required") or ()
+    if task.given or len(properties) != 1 or not set(properties) <= set(required):
+        return None
+    from ecoshell.modes.stepwise import arguments  # another mode, which is not loaded for anything else
+
+    (name,) = properties
+    found = arguments.copied(task.document, name, question)
+    return Call(task.document.name, {name: found[task.use - 1]}) if len(found) == task.uses else None
+
+
+def fillable(request: Request, document: ToolDocument) -> tuple[ToolDocument, ...]:
+    """What may be called to fill in a node: its tool, and what carries calls where the presentation has that."""
+    carrier = (one for one in request.callable_now if one.name == TOOL_CALL)
+    return (*carrier, document)
+
+
+async def filled(
+    request: Request,
+    document: ToolDocument,
+    ask: Callable[[Request], Awaitable[Reply]],
+    made: Callable[[Reply, Request], tuple[Call | None, str]],
+) -> tuple[Call | None, str]:
+    """The call that a model makes for a node, asked once more where it cannot be used; and what is still wrong then."""
+    reply = await ask(request)
+    call, fault = made(reply, request)
+    if fault := _fill_fault(call, document, fault):
+        reply = await ask(repair_request(request, reply, unusable_call(fault)))
+        call, fault = made(reply, request)
+        fault = _fill_fault(call, document, fault)
+    return call, fault
+
+
+def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
+    """What is wrong with the call that was made for a node; empty when it can be made."""
+    if call is None:
+        return fault or "A call was wanted, and none was made."
+    if call.subject != document.name:
+        return f"A call of {document.name} was wanted, not of {call.subject}."
+    return "" if call.name != document.name else call_fault(call, [document])
+
+
+def unfilled(model: MeteredModel, document: ToolDocument, fault: str) -> ModelBroken:
+    """The error for a node whose call failed twice."""
+    return broken_call(model, f"for {document.name}: {fault}")

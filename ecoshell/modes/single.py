@@ -13,20 +13,29 @@ from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.asking import broken_call, in_context, repair_request, tell_if_cut, thought_of, unusable_call
-from ecoshell.modes.branching import (
+from ecoshell.modes.asking import (
+    RANKER,
+    SINGLE,
+    broken_call,
     call_in_question,
+    conclude_text,
     draft_grammar,
     draft_text,
     drafted,
     fill_text,
     fillable,
     filled,
+    in_context,
+    ranking_request,
+    repair_request,
+    system_text,
+    tell_if_cut,
+    thought_of,
+    tried_message,
     unfilled,
+    unusable_call,
+    verdict,
 )
-from ecoshell.modes.prompts import conclude_text, system_text
-from ecoshell.modes.roles import SINGLE
-from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
 from ecoshell.strategies.base import Thought
 
 ASIDE_SLACK = 1024

@@ -68,14 +68,8 @@ class AttemptRow:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
-    place: int
-    answered: float
-    price: float
-    """NaN is unknown."""
-    tokens: float
-    seconds: float
+_Counted = tuple[int, float, AttemptRow]
+"""Where the question stands among the cosines, 1 where it was answered and 0 where not, and the attempt."""
 
 
 class PastAttempts:
@@ -94,11 +88,9 @@ class PastAttempts:
             place, answered = places.get(row.query), _TELLING.get(row.outcome)
             if place is None or answered is None:
                 continue
-            price = math.nan if row.price_nano is None else float(row.price_nano)
-            found = _Counted(place, answered, price, float(row.tokens), float(row.seconds))
-            if math.isinf(price) or not math.isfinite(found.tokens) or not math.isfinite(found.seconds):
+            if not all(map(math.isfinite, (row.price_nano or 0, row.tokens, row.seconds))):
                 raise ValueError("an attempt has a price, a time or a length that is no number")
-            self._counted[row.mode, row.models].append(found)
+            self._counted[row.mode, row.models].append((place, answered, row))
 
     def evidence(self, cosines: "NDArray[np.float64]", models: Mapping[str, str]) -> dict[str, ModeEvidence]:
         """What is known of each mode in `models`, which says who would play in it: of others nothing follows."""
@@ -108,20 +100,20 @@ class PastAttempts:
 def _weighed(counted: Sequence[_Counted], cosines: "NDArray[np.float64]") -> ModeEvidence:
     if not counted:
         return NOTHING_KNOWN
-    weights = [math.exp(SHARPNESS * (float(cosines[one.place]) - 1)) for one in counted]
+    weights = [math.exp(SHARPNESS * (float(cosines[place]) - 1)) for place, _, _ in counted]
     total = math.fsum(weights)
 
-    def mean(values: Iterable[float]) -> float:
-        return math.fsum(weight * value for weight, value in zip(weights, values, strict=True)) / total
+    def summed(values: Iterable[float]) -> float:
+        return math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
 
-    price = mean(one.price for one in counted)
+    prices = [row.price_nano for _, _, row in counted if row.price_nano is not None]
     return ModeEvidence(
         attempts=len(counted),
         weight=total,
-        answered_weight=math.fsum(weight * one.answered for weight, one in zip(weights, counted, strict=True)),
-        price_nano=None if math.isnan(price) else price,
-        tokens=mean(one.tokens for one in counted),
-        seconds=mean(one.seconds for one in counted),
+        answered_weight=summed(answered for _, answered, _ in counted),
+        price_nano=summed(prices) / total if len(prices) == len(counted) else None,
+        tokens=summed(row.tokens for _, _, row in counted) / total,
+        seconds=summed(row.seconds for _, _, row in counted) / total,
     )
 
 

@@ -36,14 +36,13 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
     TurnUndone,
-    to_json,
 )
+from ecoshell.events.record import to_json
 from ecoshell.files import remedy
 from ecoshell.messages import Call
-from ecoshell.sessions.branching import Branching, branchings
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import worth_line
+from ecoshell.sessions.plans import Branching, branchings, worth_line
 from ecoshell.sessions.store import SessionInfo
 from ecoshell.untrusted import visible_line
 

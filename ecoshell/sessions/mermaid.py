@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ecoshell.budget.money import amount_text
 from ecoshell.events import GraphNode, NodeState
-from ecoshell.sessions.branching import Branching
+from ecoshell.sessions.plans import Branching
 from ecoshell.untrusted import visible_line
 
 _LOOKS: dict[NodeState, str] = {

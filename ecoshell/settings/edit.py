@@ -7,9 +7,10 @@ again and the change made to what it holds then.
 import os
 import stat
 from collections.abc import Mapping
+from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import ValidationError
 
@@ -17,17 +18,19 @@ from ecoshell.errors import SettingsError
 from ecoshell.files import remedy, replacement
 from ecoshell.paths import make_private
 from ecoshell.settings import keys
-from ecoshell.settings.describe import description_of
-from ecoshell.settings.edit_text import changed_text
-from ecoshell.settings.problems import path_of, problem, summed_up
-from ecoshell.settings.schema import Settings
-from ecoshell.settings.source import Source, value_of
+from ecoshell.settings.load import Source, path_of, problem, read_bytes, summed_up, value_of
+from ecoshell.settings.schema import Settings, description_of
+
+if TYPE_CHECKING:
+    from tomlkit.container import Container
+    from tomlkit.items import Table
 
 REMOVED = None
 """In the place of a value: the key is taken out, and its default holds again."""
 Changes = Mapping[keys.Path, str | None]
 """Values as a person types them, by key."""
 _TRIES = 5
+_MARK = "\ufeff"
 
 
 def write_settings(file: Path, changes: Changes) -> Settings:
@@ -38,7 +41,7 @@ def write_settings(file: Path, changes: Changes) -> Settings:
     """
     target = Path(os.path.realpath(file))
     for _ in range(_TRIES):
-        before = _bytes(target)
+        before = read_bytes(target)
         text, settings = changed(file, before, changes)
         if _replace(target, before, text):
             return settings
@@ -51,7 +54,8 @@ def changed(file: Path, before: bytes, changes: Changes) -> tuple[str, Settings]
     values, settings = checked(file, source, changes)
     given = {path: REMOVED if value is None else _written(path, value, settings) for path, value in values.items()}
     text = changed_text(before.decode("utf-8"), given)
-    if Source.of_bytes(file, text.encode()).data != _overlaid(source.data, _exact(given)):
+    read = {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in given.items()}
+    if _filled(Source.of_bytes(file, text.encode()).data) != _filled(_overlaid(source.data, read)):
         raise SettingsError(
             f"{file} is laid out in a way that cannot be changed here.", kept="It is as it was.", fix="Edit it by hand."
         )
@@ -79,36 +83,29 @@ def _read(path: keys.Path, typed: str) -> Any:
     return [value] if known is not None and known.kind == "list" and isinstance(value, str) else value
 
 
-def _exact(values: Mapping[keys.Path, Any]) -> dict[keys.Path, Any]:
-    """The values as they are read from a file, where no number is rounded."""
-    return {path: Decimal(repr(value)) if isinstance(value, float) else value for path, value in values.items()}
-
-
 def _overlaid(data: Mapping[str, Any], values: Mapping[keys.Path, Any]) -> dict[str, Any]:
     """A copy of nested tables with values set and taken out; a value where a table should be is replaced."""
-    copy = _copied(data)
+    copy = deepcopy(dict(data))
     for path, value in values.items():
-        table = copy
+        if value is REMOVED:
+            _take_out(copy, path)
+            continue
+        table: dict[str, Any] = copy
         for part in path[:-1]:
-            below = table.get(part)
-            if not isinstance(below, dict):
-                if value is REMOVED:
-                    break
-                below = table[part] = {}
-            table = cast("dict[str, Any]", below)
-        else:
-            if value is REMOVED:
-                table.pop(path[-1], None)
-            else:
-                table[path[-1]] = value
+            if not isinstance(table.get(part), dict):
+                table[part] = {}
+            table = table[part]
+        table[path[-1]] = value
     return copy
 
 
-def _copied(table: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _copied(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+def _filled(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table without tables in it that hold nothing: whether those are written down makes no difference."""
+    inside = {
+        key: _filled(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
         for key, value in table.items()
     }
+    return {key: value for key, value in inside.items() if value != {}}
 
 
 def _validated(file: Path, source: Source, wanted: Mapping[str, Any], changes: Changes) -> Settings:
@@ -141,17 +138,6 @@ def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
     return found if isinstance(found, (bool, int, str)) else str(value)
 
 
-def _bytes(target: Path) -> bytes:
-    try:
-        return target.read_bytes()
-    except FileNotFoundError:
-        return b""
-    except OSError as error:
-        raise SettingsError(
-            f"{target}: it cannot be read ({error.strerror}).", fix="Make it a readable file, or move it away."
-        ) from error
-
-
 class _Overtaken(Exception):
     """Somebody else wrote the file meanwhile."""
 
@@ -160,9 +146,10 @@ def _replace(target: Path, before: bytes, text: str) -> bool:
     """Put the whole text in the file's place, unless the file has changed since; says whether it did."""
     try:
         make_private(target.parent)
-        with replacement(target, _mode(target)) as fresh:
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
+        with replacement(target, mode) as fresh:
             fresh.write(text.encode())
-            if _bytes(target) != before:
+            if read_bytes(target) != before:
                 raise _Overtaken
     except _Overtaken:
         return False
@@ -175,9 +162,71 @@ def _replace(target: Path, before: bytes, text: str) -> bool:
     return True
 
 
-def _mode(target: Path) -> int:
-    """The file's mode; a new file is for its owner alone."""
-    try:
-        return stat.S_IMODE(target.stat().st_mode)
-    except FileNotFoundError:
-        return 0o600
+def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
+    """The text with the changes made; None takes a key out. The text must be valid TOML."""
+    import tomlkit  # only whoever writes needs it
+
+    mark, body = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
+    windows = "\r\n" in body
+    body = body.replace("\r\n", "\n")
+    if body.strip() and any(len(path) > 1 for path in changes):
+        body = _apart(body, changes)
+    document = tomlkit.parse(body)
+    for path, value in changes.items():
+        if value is None:
+            _take_out(document, path)
+        else:
+            _set(document, path, value)
+    done = tomlkit.dumps(document)
+    return mark + (done.replace("\n", "\r\n") if windows else done)
+
+
+def _apart(body: str, changes: Mapping[keys.Path, Any]) -> str:
+    """The text with an empty line at its end when a first table of some name will follow it."""
+    import tomllib
+
+    known = tomllib.loads(body)
+    if all(path[0] in known or value is None or len(path) == 1 for path, value in changes.items()):
+        return body
+    return body.rstrip("\n") + "\n\n"
+
+
+def _set(document: "Container", path: keys.Path, value: Any) -> None:
+    """Set a key, in tables that are made where they are missing; a new key goes below the last one of its table."""
+    import tomlkit
+    from tomlkit.items import Table
+
+    table: Any = document
+    for depth, part in enumerate(path[:-1], start=1):
+        if not isinstance(table.get(part), dict):
+            table[part] = tomlkit.table(is_super_table=depth < len(path) - 1)
+        table = table[part]
+    if path[-1] in table or not isinstance(table, Table):
+        table[path[-1]] = value
+        return
+    below = _end_of(table)
+    table.append(path[-1], value)
+    table.value.body.extend(below)
+
+
+def _end_of(table: "Table") -> list[Any]:
+    """Takes out, and gives, the empty lines and comments at a table's end that belong to what comes after it."""
+    from tomlkit.items import Comment, Whitespace
+
+    body = cast("list[Any]", table.value.body)
+    start = len(body)
+    while start and body[start - 1][0] is None and isinstance(body[start - 1][1], (Comment, Whitespace)):
+        start -= 1
+    gap = next((at for at in range(start, len(body)) if isinstance(body[at][1], Whitespace)), start)
+    below = body[gap:]
+    del body[gap:]
+    return below
+
+
+def _take_out(document: Mapping[str, Any], path: keys.Path) -> None:
+    table: Any = document
+    for part in path[:-1]:
+        table = cast("dict[str, Any]", table).get(part)
+        if not isinstance(table, dict):
+            return
+    cast("dict[str, Any]", table).pop(path[-1], None)

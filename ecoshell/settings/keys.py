@@ -1,11 +1,12 @@
 """Keys of a TOML file: where each stands, how its path is written, and which known key is nearest to an unknown one."""
 
-import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+
+from ecoshell.errors import nearest as nearest_word
 
 Path = tuple[str, ...]
 
@@ -58,19 +59,9 @@ def parted(key: str) -> Path:
 
 def nearest(path: Path, known: Sequence[Path]) -> Path | None:
     """The known key most like this one: by its whole path, else by its last part alone."""
-    whole = {".".join(key): key for key in known}
-    close = _closest(".".join(path), whole)
-    if close:
-        return whole[close]
-    last = {key[-1]: key for key in known}
-    close = _closest(path[-1], last)
-    return last[close] if close else None
-
-
-def _closest(word: str, words: Iterable[str]) -> str | None:
-    """The word most like this one; one of the same letters goes first, because letters are swapped easily."""
-    close = difflib.get_close_matches(word, list(words), n=3)
-    return min(close, key=lambda one: sorted(one) != sorted(word), default=None)
+    whole, last = {".".join(key): key for key in known}, {key[-1]: key for key in known}
+    close = whole.get(nearest_word(".".join(path), whole) or "")
+    return close or last.get(nearest_word(path[-1], last) or "")
 
 
 def _in_quotes(part: str) -> str:

@@ -1,19 +1,37 @@
-"""Reads the settings: the file, then the environment over it; what is unknown or wrong is refused with its place."""
+"""Reads the settings: the file, then the environment over it; what is unknown or wrong is refused with its place.
 
-from collections.abc import Iterator, Mapping
+The variable of a key is `ECOSHELL_` and the key in capitals, with `_` (or `__`) for each dot: `agent.max_steps` is
+`ECOSHELL_AGENT_MAX_STEPS`. A list is written as in TOML: `["read_file", "run_command:git status"]`. The tables of
+single models and presets have no variables.
+"""
+
+import errno
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from ecoshell.errors import SettingsError
 from ecoshell.settings import keys
-from ecoshell.settings.problems import path_of, problem, summed_up
-from ecoshell.settings.schema import Settings
-from ecoshell.settings.source import Source
+from ecoshell.settings.schema import NAMED, Settings, general, values
 
 DEFAULT = "default"
+PREFIX = "ECOSHELL_"
+_NOT_SETTINGS = frozenset({"ECOSHELL_HOME", "ECOSHELL_STARTED"})
+"""Where the files are, and when a measured process was started."""
+_LIKE_TOML = re.compile(r"[-+]?\d+|true|false|\[.*\]", re.ASCII | re.DOTALL)
+_TOML_PLACE = re.compile(r"\(at (?:line (?P<line>\d+), column \d+|end of document)\)")
+_SECRET = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password)$", re.IGNORECASE)
+_LONGEST_SHOWN = 40
+_SEE_ALL = "`ecoshell config` shows every key and its value."
+HIDDEN = "(not shown)"
+"""In the place of what may be a key: a variable or a header of a server."""
 
 Row = tuple[keys.Path, Any, str]
 """A key, its value, and where that comes from."""
@@ -27,14 +45,25 @@ class Loaded:
     origins: Mapping[keys.Path, str]
 
     def rows(self) -> Iterator[Row]:
-        """Every key, in the order of the schema."""
+        """Every key, in the order of the schema; values that may be keys are not shown."""
         return self._rows((), self.settings.model_dump())
+
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """Settings of older versions that are still read and change nothing, each in a sentence."""
+        key = ("experience", "similarity")
+        if self.settings.experience.similarity != "embeddings":
+            return ()
+        said = f'{keys.dotted(key)} = "embeddings" has no effect any more: questions are compared by their words.'
+        return (f"{self.origins.get(key, DEFAULT)}: {said}",)
 
     def _rows(self, above: keys.Path, table: Mapping[str, Any]) -> Iterator[Row]:
         for name, value in table.items():
             path = (*above, name)
             if isinstance(value, dict):
                 yield from self._rows(path, cast("dict[str, Any]", value))
+            elif path[:2] == ("mcp", "servers") and path[3] in ("env", "headers"):
+                yield path, HIDDEN, self.origins.get(path, DEFAULT)
             else:
                 yield path, value, self.origins.get(path, DEFAULT)
 
@@ -60,3 +89,179 @@ def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None
         found = sorted(error.errors(), key=lambda detail: source.line(path_of(detail)) or 0)
         return None, (*(problem(detail, source.place(path_of(detail))) for detail in found), *strangers)
     return (None, strangers) if strangers else (Loaded(settings, source.origins()), ())
+
+
+def variables() -> dict[str, keys.Path]:
+    """The environment variable of every key that has one."""
+    return {PREFIX + "_".join(path).upper(): path for path, _, _ in values() if NAMED not in path}
+
+
+class Source:
+    """The settings as they were written, before anybody looks whether they are right."""
+
+    def __init__(self, file: Path, data: dict[str, Any], lines: Mapping[keys.Path, int]) -> None:
+        self.data = data
+        self._file = file
+        self._lines = lines
+        self._from_environment: dict[keys.Path, str] = {}
+
+    @classmethod
+    def of_file(cls, file: Path) -> "Source":
+        """The file's content, nothing where there is no file; raises SettingsError when it is no readable TOML."""
+        return cls.of_bytes(file, read_bytes(file))
+
+    @classmethod
+    def of_bytes(cls, file: Path, raw: bytes) -> "Source":
+        """What the file holds, if it holds these bytes; raises SettingsError when they are no TOML."""
+        text = _text(file, raw)
+        try:
+            return cls(file, tomllib.loads(text, parse_float=Decimal), keys.key_lines(text))
+        except tomllib.TOMLDecodeError as error:
+            place = _TOML_PLACE.search(str(error))
+            line = place["line"] if place and place["line"] else text.count("\n") + 1
+            message = _TOML_PLACE.sub("", str(error)).strip().rstrip(".")
+            raise SettingsError(
+                f"{file} line {line}: this is not TOML: {message}",
+                fix='Texts need quotes, as in model = "embedded".',
+            ) from error
+        except (ValueError, RecursionError) as error:  # a number of too many digits, brackets in too many brackets
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
+            raise SettingsError(f"{file} cannot be read: {why}.", fix="Correct it, or move it away.") from error
+
+    def add_environment(self, environ: Mapping[str, str]) -> tuple[SettingsError, ...]:
+        """Lay the variables over the file (an empty one counts as unset); returns what is wrong with their names."""
+        names = sorted(name for name in environ.keys() - _NOT_SETTINGS if name.startswith(PREFIX))
+        given = {name: environ[name] for name in names if environ[name].strip()}
+        known = variables() if given else {}
+        strangers: list[SettingsError] = []
+        for name, text in given.items():
+            path = known.get(name.replace("__", "_"))
+            if path is None:
+                strangers.append(_unknown_variable(name, known))
+            elif _put(self.data, path, value_of(text)):
+                self._from_environment[path] = name
+        return tuple(strangers)
+
+    def line(self, path: keys.Path) -> int | None:
+        """The line of the key, or of the innermost table around it that the file has."""
+        around = (self._lines.get(path[:depth]) for depth in range(len(path), 0, -1))
+        return next((line for line in around if line is not None), None)
+
+    def place(self, path: keys.Path) -> str:
+        """Where a key (or what is around it) was set: `…/config.toml line 7`, or the name of a variable."""
+        if path in self._from_environment:
+            return self._from_environment[path]
+        line = self.line(path)
+        return str(self._file) if line is None else f"{self._file} line {line}"
+
+    def origins(self) -> dict[keys.Path, str]:
+        """The place of every key that was set."""
+        return {path: self.place(path) for path in (*self._lines, *self._from_environment)}
+
+
+def value_of(text: str) -> Any:
+    """A value as it is typed, as the TOML value it looks like: a whole number, true, false, a list, else a text."""
+    text = text.strip()
+    if _LIKE_TOML.fullmatch(text):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):
+            return text
+    return text
+
+
+def read_bytes(file: Path) -> bytes:
+    """What the file holds, nothing where there is none; raises SettingsError."""
+    try:
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "it is not a file")
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise SettingsError(
+            f"{file}: it cannot be read ({error.strerror}).", fix="Make it a readable file, or move it away."
+        ) from error
+
+
+def _text(file: Path, raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
+
+
+def _put(data: dict[str, Any], path: keys.Path, value: Any) -> bool:
+    """Set a value in nested tables; False when there is something else where a table should be."""
+    for part in path[:-1]:
+        below = data.setdefault(part, {})
+        if not isinstance(below, dict):
+            return False
+        data = cast("dict[str, Any]", below)
+    data[path[-1]] = value
+    return True
+
+
+def path_of(detail: ErrorDetails) -> keys.Path:
+    """The key that pydantic complains of, without the place inside a list."""
+    path: list[str] = []
+    for part in detail["loc"]:
+        if not isinstance(part, str):
+            break
+        path.append(part)
+    return tuple(path)
+
+
+def problem(detail: ErrorDetails, place: str) -> SettingsError:
+    """The error for what pydantic complains of, which was set at this place."""
+    path = path_of(detail)
+    key = keys.dotted(path)
+    if detail["type"] == "extra_forbidden":
+        return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
+    if detail["type"] == "missing":
+        return SettingsError(f"{place}: {key} is missing", fix=f"Give {key} too.")
+    return SettingsError(f"{place}: {key} {_demand(detail)}", fix=_SEE_ALL)
+
+
+def _unknown_variable(name: str, known: Mapping[str, keys.Path]) -> SettingsError:
+    """The error for a variable that begins like ours and is none of them."""
+    near = keys.nearest((name,), [(variable,) for variable in known])
+    return SettingsError(f"{name}: unknown variable", fix=f"did you mean {near[0]}?" if near else _SEE_ALL)
+
+
+def summed_up(problems: Sequence[SettingsError]) -> SettingsError:
+    """The first problem, which says how many more there are."""
+    first, others = problems[0], len(problems) - 1
+    if not others:
+        return first
+    follow = "problem follows" if others == 1 else "problems follow"
+    return SettingsError(
+        first.message, kept=f"{others} more {follow}: `ecoshell config check` lists all.", fix=first.fix
+    )
+
+
+def _demand(detail: ErrorDetails) -> str:
+    """What the value must be, and what it is; an address is not repeated, since it may carry a password."""
+    if detail["type"] == "value_error":
+        demand = str(detail.get("ctx", {}).get("error", detail["msg"]))
+    elif detail["type"] in ("model_type", "mapping_type"):
+        demand = "must be a table"
+    else:
+        demand = detail["msg"].replace("Input should be", "must be", 1)
+    shown = str(detail["input"]) if isinstance(detail["input"], (int, Decimal, str)) else ""
+    if not shown or len(shown) > _LONGEST_SHOWN or "://" in shown:
+        return demand
+    return f"{demand}, not {shown!r}"
+
+
+def _fix_of_unknown(path: keys.Path) -> str:
+    if _SECRET.search(path[-1]):
+        return "API keys are never kept here: put them in the environment (OPENAI_API_KEY) or in the system's keyring."
+    known = dict.fromkeys(key[:depth] for key, _, _ in values() for depth in range(1, len(key) + 1))
+    near = keys.nearest(general(path), [*known])
+    if near is None:
+        return _SEE_ALL
+    place = near.index(NAMED) if NAMED in near else len(path)
+    name = path[place] if path[:place] == near[:place] and place < len(path) else "NAME"
+    return f"did you mean {keys.dotted([name if part == NAMED else part for part in near])}?"

@@ -8,11 +8,9 @@ from typing import Any, cast
 
 from ecoshell.errors import SettingsError
 from ecoshell.settings import keys
-from ecoshell.settings.describe import Description, descriptions
 from ecoshell.settings.edit import REMOVED, Changes, checked
-from ecoshell.settings.load import DEFAULT, Loaded, read_settings
-from ecoshell.settings.schema import NAMED
-from ecoshell.settings.source import PREFIX, Source
+from ecoshell.settings.load import DEFAULT, PREFIX, Loaded, Source, read_settings
+from ecoshell.settings.schema import NAMED, Description, descriptions
 
 _PRICE = "price"
 _LAST_BEFORE_PRESETS = ("modes", "umi", "preset")

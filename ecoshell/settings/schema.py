@@ -1,8 +1,11 @@
-"""Every setting there is, with its default and what it may be."""
+"""Every setting there is: its default, what it may be, and its words, which stand below it here."""
 
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
@@ -16,11 +19,14 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from ecoshell.budget.money import Amount, nano_to_usd_text, parse_amount
 from ecoshell.errors import UsageError
 
 _NUMBER = re.compile(r"[0-9.]+", re.ASCII)
+SERVER_NAME = r"[A-Za-z0-9_-]{1,40}"
+"""What a server may be called: its tools are called after it."""
 _HOTTEST = 2
 """The highest temperature that providers take."""
 
@@ -157,7 +163,7 @@ class AgentSettings(Section):
     max_output_tokens: Whole = 1024
     """Tokens a model may write in one step."""
     answer_tokens: Whole = 512
-    """Tokens of the final answer, whose price is set aside before the first step."""
+    """Tokens of the final answer, whose price is reserved before the first step."""
     temperature: Annotated[float | Literal["auto"], PlainValidator(_temperature)] = "auto"
     """How freely models choose their words in steps and answers: 0 takes the likeliest, up to 2; auto is what the
     model's file, its family or its provider recommends. Rankings, judgments and summaries are always at 0."""
@@ -250,6 +256,61 @@ class ToolsSettings(Section):
     """Whether fetch_url may reach this machine and its local network."""
     command_seconds: Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=86_400)] = 120
     """Time limit of run_command and run_python."""
+    prices: Mapping[str, Dollars] = Field(default_factory=dict[str, str])
+    """What one use of a tool costs, by the tool's name, as where somebody else's service is paid for behind it."""
+
+
+def _env_text(value: Any) -> Any:
+    """A value as the environment has it, also where it is typed as a number or a switch."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, Decimal)) else value
+
+
+Texts = Mapping[str, Annotated[str, BeforeValidator(_env_text)]]
+
+
+class McpServerSettings(Section):
+    """One server, as other clients have it too: a command to start, or an address to connect to."""
+
+    command: Said | None = None
+    """The program to start, which is talked with over its standard input and output."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: Texts = Field(default_factory=dict[str, str])
+    """Variables it gets besides the few that every server has; `${NAME}` stands for one of yours."""
+    cwd: Said | None = None
+    """The folder it runs in; else the workspace."""
+    url: Annotated[str, AfterValidator(_address)] | None = None
+    """The address of a server that is reached over HTTP (streamable HTTP)."""
+    headers: Texts = Field(default_factory=dict[str, str])
+    """What each request to it carries, such as `Authorization`."""
+    trusted: Flag = False
+    """Whether what its tools say of themselves is believed: one that says that it only reads then runs unasked."""
+    enabled: Flag = True
+    """Whether its tools are offered."""
+    seconds: Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=86_400)] = 60
+    """What one call may take."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "McpServerSettings":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("must have either a command to start or a url to connect to")
+        return self
+
+
+class McpSettings(Section):
+    """Servers whose tools the agent may use."""
+
+    servers: Mapping[str, McpServerSettings] = Field(default_factory=dict[str, McpServerSettings])
+
+    @field_validator("servers")
+    @classmethod
+    def _plainly_called(cls, servers: Mapping[str, McpServerSettings]) -> Mapping[str, McpServerSettings]:
+        odd = next((name for name in servers if not re.fullmatch(SERVER_NAME, name)), None)
+        if odd is not None:
+            raise ValueError(f"cannot have a server called {odd!r}; use letters, digits, - and _, at most 40")
+        return servers
 
 
 class PriceSettings(Section):
@@ -342,6 +403,7 @@ class Settings(Section):
     local: LocalSettings = LocalSettings()
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
+    mcp: McpSettings = McpSettings()
     modes: ModesSettings = ModesSettings()
     models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
     tui: TuiSettings = TuiSettings()
@@ -351,7 +413,7 @@ NAMED = "*"
 """Stands in a key's path where the user chooses the name: `("models", "*", "price", "input")`."""
 
 
-_OF_NAMES: tuple[tuple[str, ...], ...] = (("models",), ("modes", "umi", "presets"))
+_OF_NAMES: tuple[tuple[str, ...], ...] = (("models",), ("modes", "umi", "presets"), ("mcp", "servers"))
 """Tables whose keys are names that the user chooses, each of a table of its own."""
 
 
@@ -363,14 +425,100 @@ def general(path: tuple[str, ...]) -> tuple[str, ...]:
     return path
 
 
-def known_keys(section: type[BaseModel] = Settings, above: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
-    """The paths of all keys, tables included."""
-    found: list[tuple[str, ...]] = []
-    for name, field in section.model_fields.items():
-        path = (*above, name)
-        found.append(path)
-        parts = (field.annotation, *get_args(field.annotation))
-        below = next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
-        if below is not None:
-            found += known_keys(below, (*path, NAMED) if get_origin(field.annotation) is Mapping else path)
-    return tuple(found)
+def table_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The table that a field of the schema is; None for one that holds a value."""
+    parts = (field.annotation, *get_args(field.annotation))
+    return next((part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)), None)
+
+
+def values(
+    table: type[BaseModel] = Settings, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], type[BaseModel], FieldInfo]]:
+    """Every setting that holds a value, in the order of the schema: its path, the table it is in, and its field."""
+    for name, field in table.model_fields.items():
+        path, below = (*above, name), table_of(field)
+        if below is None:
+            yield path, table, field
+        else:
+            yield from values(below, (*path, NAMED) if get_origin(field.annotation) is Mapping else path)
+
+
+Kind = Literal["choice", "switch", "list", "text", "value"]
+"""One of a few words, true or false, several texts, any text, or a number (which may be a word such as "auto" too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One setting; in the path of one that belongs to a single model or preset, NAMED stands for its name."""
+
+    path: tuple[str, ...]
+    text: str
+    kind: Kind
+    default: Any = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The key as it is written, `models.NAME.context` for one of a single model."""
+        return ".".join("NAME" if part == NAMED else part for part in self.path)
+
+
+@cache
+def descriptions() -> Mapping[tuple[str, ...], Description]:
+    """Every setting that holds a value, in the order of the schema."""
+    words, found = _words(), dict[tuple[str, ...], Description]()
+    for path, table, field in values():
+        kind, choices = _kind(field)
+        default = None if field.is_required() else field.default
+        found[path] = Description(path, _words_of(table, path[-1], words), kind, default, choices)
+    return found
+
+
+def description_of(path: tuple[str, ...]) -> Description | None:
+    """The description of a key, also of a single model's or preset's; None for a table and for what is no setting."""
+    return descriptions().get(general(path))
+
+
+def section_words() -> Mapping[str, str]:
+    """What each table of the file is about, by its name."""
+    import inspect
+
+    tables = {name: table_of(field) for name, field in Settings.model_fields.items()}
+    return {name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None}
+
+
+def _words_of(table: type[BaseModel], name: str, words: Mapping[tuple[str, str], str]) -> str:
+    """What is said of a field where it is declared, which may be a table this one extends."""
+    return next((words[one.__name__, name] for one in table.__mro__ if (one.__name__, name) in words), "")
+
+
+def _kind(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
+    annotation, inner = field.annotation, [part for part in get_args(field.annotation) if part is not type(None)]
+    if get_origin(annotation) is Literal:
+        return "choice", tuple(map(str, get_args(annotation)))
+    if annotation is tuple or get_origin(annotation) is tuple:
+        return "list", ()
+    bare = [get_args(part)[0] if get_origin(part) not in (None, Literal) else part for part in inner or [annotation]]
+    if bare == [bool]:
+        return "switch", ("true", "false")
+    return ("text" if bare == [str] else "value"), ()
+
+
+def _words() -> Mapping[tuple[str, str], str]:
+    """The text below each field of the schema, by class and field; nothing where there is no source to read."""
+    import ast
+    import inspect
+
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    except OSError:
+        return {}
+    found: dict[tuple[str, str], str] = {}
+    for table in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        for field, below in zip(table.body, table.body[1:], strict=False):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[table.name, name] = inspect.cleandoc(text)
+                case _:
+                    pass
+    return found

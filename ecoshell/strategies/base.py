@@ -1,7 +1,7 @@
 """What strategies yield, what they are sent, and the path they build.
 
-A strategy is a generator: it yields a wish (`Think`, `Act`, `ActAll`, `Rank`, `Leave`, `Draft`, `Together`), is sent
-what became of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without one.
+A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Backtrack`, `Draft`, `RunParallel`), is sent what
+became of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without one.
 """
 
 from collections.abc import Callable, Generator
@@ -65,7 +65,8 @@ class Path:
     @property
     def found(self) -> tuple[Step, ...]:
         """Those of its steps that gave a result: registrations, searches for tools, repeats and failures do not."""
-        return tuple(step for step in self.steps if _gave_result(step))
+        ran = (step for step in self.steps if step.observation.ok and not step.observation.refused)
+        return tuple(step for step in ran if step.call.name not in _NO_RESULTS)
 
     @property
     def results(self) -> int:
@@ -95,15 +96,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Asks for this call to be made on this path; the reply is an `Observation`."""
-
-    path: Path
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class ActAll:
-    """Asks for the calls of one reply to be made, in order, reads side by side; the reply is their observations."""
+    """Asks for the calls of one thought to be made, in order, reads side by side; the reply is their observations."""
 
     path: Path
     calls: tuple[Call, ...]
@@ -119,7 +112,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Backtrack:
     """Says that this path failed and the search goes on from `to`; there is no reply."""
 
     path: Path
@@ -147,7 +140,7 @@ class Drafted:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class RunParallel:
     """Asks for the plan drafted last to be run from here, its branches side by side; the reply is `Gathered`."""
 
     path: Path
@@ -163,7 +156,7 @@ class Gathered:
     """What failed, and what was skipped for it, each with its reason."""
 
 
-Want = Think | Act | ActAll | Rank | Leave | Draft | Together
+Want = Think | Act | Rank | Backtrack | Draft | RunParallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +177,7 @@ Strategy = Callable[[str, int], Thinking]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class StrategySpec:
     """A strategy as one chooses it."""
 
     name: str
@@ -197,10 +190,6 @@ class Way:
     """Whether it runs calls side by side."""
 
 
-def _gave_result(step: Step) -> bool:
-    return step.observation.ok and not step.observation.refused and step.call.name not in _NO_RESULTS
-
-
 def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Want, Any, Thought]:
     """Yield for the next thought, with the reply's type."""
     return (yield Think(path, tried, proposal))
@@ -210,10 +199,8 @@ def act(path: Path, thought: Thought) -> Generator[Want, Any, tuple[Step, ...]]:
     """Yield for a thought's calls; gives the steps they become, of which the first has the rationale."""
     if thought.call is None:
         return ()
-    if not thought.more:
-        return (Step(thought.rationale, thought.call, (yield Act(path, thought.call))),)
     calls = (thought.call, *thought.more)
-    observations: tuple[Observation, ...] = yield ActAll(path, calls)
+    observations: tuple[Observation, ...] = yield Act(path, calls)
     told = (thought.rationale, *("" for _ in thought.more))
     return tuple(Step(*step) for step in zip(told, calls, observations, strict=True))
 
@@ -228,19 +215,6 @@ def is_new(step: Step, path: Path) -> bool:
     seen = step.observation
     alike = (one for one in path.steps if one.observation.text == seen.text)
     return not seen.refused and not any(same(one.call, step.call) or not seen.ok for one in alike)
-
-
-def together(path: Path) -> Generator[Want, Any, Gathered]:
-    """Yield for the drafted plan to be run, with the reply's type."""
-    return (yield Together(path))
-
-
-def is_better(path: Path, other: Thought, one: Thought) -> Generator[Want, Any, bool]:
-    """Whether `other` beats the earlier `one` by pairwise comparison in both orders (SPEC §2).
-
-    Disagreement falls to the earlier one, so the second order is asked for only where it could still change that.
-    """
-    return (yield Rank(path, one, other)) == other and (yield Rank(path, other, one)) == other
 
 
 def ending(thought: Thought, path: Path) -> Outcome | None:

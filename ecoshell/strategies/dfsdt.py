@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Thinking, Thought, Want, Way
+from ecoshell.strategies.base import StrategySpec, Thinking, Thought, Want
 from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 12
@@ -22,4 +22,4 @@ def _next(search: Search) -> Generator[Want, Any, Thought]:
     return search.think(*search.here.tried)
 
 
-DFSDT = Way("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)
+DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)

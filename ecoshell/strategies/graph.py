@@ -1,9 +1,9 @@
-"""Graph: a parallel plan that run side by side, then the answer (CATP-LLM §3, SPEC §3)."""
+"""Graph: a parallel plan whose branches run side by side, then the answer (CATP-LLM §3, SPEC §3)."""
 
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Draft, Drafted, Path, Thinking, Thought, Want, Way, together
+from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, RunParallel, StrategySpec, Thinking, Thought, Want
 from ecoshell.strategies.react import onward
 
 ATTEMPTS = 2
@@ -27,7 +27,7 @@ def graph(question: str, max_steps: int) -> Thinking:
             return (yield from onward(path, left + 1, drafted))
         if drafted is None:
             break
-        gathered = yield from together(path)
+        gathered: Gathered = yield RunParallel(path)
         path, unfinished = path.then(*gathered.steps), gathered.unfinished
         if not unfinished:
             break
@@ -49,4 +49,4 @@ def _draft(
     return None, most
 
 
-GRAPH = Way("graph", graph, "plans branches, runs them side by side, then answers", branches=True)
+GRAPH = StrategySpec("graph", graph, "plans branches, runs them side by side, then answers", branches=True)

@@ -1,6 +1,17 @@
 """ReAct: one path, thought and action in turn (EcoAct §3.1)."""
 
-from ecoshell.strategies.base import STALLED_AFTER, Outcome, Path, Thinking, Thought, Way, act, ending, is_new, think
+from ecoshell.strategies.base import (
+    STALLED_AFTER,
+    Outcome,
+    Path,
+    StrategySpec,
+    Thinking,
+    Thought,
+    act,
+    ending,
+    is_new,
+    think,
+)
 
 
 def react(question: str, max_steps: int) -> Thinking:
@@ -27,4 +38,4 @@ def onward(path: Path, max_steps: int, thought: Thought | None = None) -> Thinki
     return Outcome("exhausted", "", path)
 
 
-REACT = Way("react", react, "one path, until there is an answer")
+REACT = StrategySpec("react", react, "one path, until there is an answer")

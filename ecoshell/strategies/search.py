@@ -13,7 +13,7 @@ from typing import Any
 from ecoshell.messages import Call
 from ecoshell.strategies.base import (
     FOUND_MOST,
-    Leave,
+    Backtrack,
     Outcome,
     Path,
     Step,
@@ -112,7 +112,7 @@ class Search:
     def settle(self, path: Path) -> Generator[Want, Any, Path]:
         """Go from this path to the best one, where that is another: without an answer, it has what there is to tell."""
         if self.best is not path:
-            yield Leave(path, self.best, FOUND_MOST)
+            yield Backtrack(path, self.best, FOUND_MOST)
         return self.best
 
     def _arrive(self) -> None:
@@ -144,5 +144,5 @@ def depth_first(
             best = yield from search.settle(path)
             return Outcome("gave_up" if search.given_up else "exhausted", search.given_up, best)
         if end is not None and search.left > 0:
-            yield Leave(path, search.here.path, end.reason)
+            yield Backtrack(path, search.here.path, end.reason)
     return Outcome("exhausted", "", (yield from search.settle(path)))

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Thinking, Thought, Tried, Want, Way, ending, is_better, same
+from ecoshell.strategies.base import Rank, StrategySpec, Thinking, Thought, Tried, Want, ending, same
 from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 8
@@ -32,7 +32,8 @@ def _best_of_two(search: Search) -> Generator[Want, Any, Thought]:
     other = yield from search.think(Tried(one.call), proposal=True)
     if _adds_nothing(other, one, search):
         return one
-    if (yield from is_better(node.path, other, one)):
+    # in both orders (SPEC §2); where they disagree the earlier one stays, so the second is asked only where it counts
+    if (yield Rank(node.path, one, other)) == other and (yield Rank(node.path, other, one)) == other:
         one, other = other, one
     node.waiting.append(other)
     return one
@@ -45,4 +46,4 @@ def _adds_nothing(other: Thought, one: Thought, search: Search) -> bool:
     return given_up or (one.call is not None and other.call is not None and same(one.call, other.call))
 
 
-TOT = Way("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)
+TOT = StrategySpec("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)

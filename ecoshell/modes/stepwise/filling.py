@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ecoshell.agent.graph.arguments import direct_call
+from ecoshell.agent.arguments import direct_call
 from ecoshell.errors import CallBroken
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.modes.stepwise import arguments, parting, referring, spans, sums, values

@@ -13,8 +13,7 @@ from ecoshell.errors import CallBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.roles import ONE_FOR_ALL, Roles
-from ecoshell.modes.siblings import RANKER
+from ecoshell.modes.asking import ONE_FOR_ALL, RANKER, Roles
 from ecoshell.modes.stepwise import answering, arguments, choosing, drafting, parting, talking
 from ecoshell.modes.stepwise.agenda import NO_TOOL, Agenda
 from ecoshell.modes.stepwise.choosing import Chooser, Rank

@@ -19,29 +19,42 @@ from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
 from ecoshell.modes.asking import (
+    CALLER,
+    PLANNER,
+    RANKER,
+    SUMMARIZER,
     Messages,
     broken_call,
-    in_context,
-    repair_request,
-    tell_if_cut,
-    thought_of,
-    unusable_call,
-)
-from ecoshell.modes.branching import (
     call_in_question,
+    conclude_text,
     draft_grammar,
     draft_text,
     drafted,
     fill_text,
     fillable,
     filled,
+    in_context,
+    prompt,
+    ranking_request,
+    repair_request,
+    tell_if_cut,
+    thought_of,
+    tried_message,
     unfilled,
+    unusable_call,
+    verdict,
 )
-from ecoshell.modes.prompts import conclude_text, prompt
-from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
-from ecoshell.modes.siblings import RANKER, ranking_request, tried_message, verdict
-from ecoshell.modes.umi.decision import ENDINGS, Decision, decision
-from ecoshell.modes.umi.history import TASK_GAP, action_in, answer_in, lines, planned, with_task
+from ecoshell.modes.umi.history import (
+    ENDINGS,
+    TASK_GAP,
+    Decision,
+    action_in,
+    answer_in,
+    decision,
+    lines,
+    planned,
+    with_task,
+)
 from ecoshell.modes.umi.small import NONE_SMALL, SmallRoles
 from ecoshell.strategies.base import Path, Thought, Tried
 

@@ -12,7 +12,7 @@ from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
 from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.modes.roles import CALLER, SUMMARIZER
+from ecoshell.modes.asking import CALLER, SUMMARIZER
 from ecoshell.modes.stepwise import answering, arguments, choosing, filling, talking
 from ecoshell.modes.stepwise.drafting import Part, taken_apart
 from ecoshell.modes.stepwise.looking import gist, registered, results

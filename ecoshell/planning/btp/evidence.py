@@ -4,19 +4,18 @@
 one tool. What comes of attempts is in `planning.mode_choice`.
 """
 
+import re
 import threading
-from array import array
+import unicodedata
+import zlib
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
-from itertools import islice
-from time import monotonic
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from ecoshell.errors import StoreError
 from ecoshell.planning.btp.experience import Columns
-from ecoshell.planning.btp.similarity import FeatureIndex, WordEncoder
 from ecoshell.planning.mode_choice import NOTHING_KNOWN, AttemptRow, ModeEvidence, PastAttempts
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ NEARNESS = 3
 each left out in turn: −548, against −625 of the ranker's chances alone. With a setting chosen without the run it is
 tried on, a power of the cosine has −550, and `exp(k·(cos − 1))` −579.
 """
-_PAUSE = 60.0
-"""Seconds until vectors that could not be kept are tried again: each attempt may wait for a lock."""
 _DAMAGE = (ValueError, TypeError, IndexError, AttributeError, OverflowError)
 """How a value that is not what its column says shows itself."""
 
@@ -98,8 +95,6 @@ class Store(Protocol):
     def queries(self, after: int = 0) -> Sequence[tuple[int, str]]: ...
     def columns(self, after: int = 0) -> Columns: ...
     def attempts_after(self, after: int = 0) -> Sequence[AttemptRow]: ...
-    def vectors(self, encoder: str, after: int = 0) -> Sequence[tuple[int, bytes]]: ...
-    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None: ...
 
 
 class Past:
@@ -108,14 +103,10 @@ class Past:
     Raises StoreError when the store cannot be read.
     """
 
-    def __init__(self, store: Store, encoder: WordEncoder) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._encoder = encoder
         self._lock = threading.Lock()
         self._generation: object = None
-        self._unkept: dict[int, bytes] = {}
-        """Vectors that are to be kept for other shells and the next start, and could not be yet."""
-        self._not_before = 0.0
         self._forget()
 
     def evidence(self, query: str, hashes: Mapping[str, str], model: str) -> dict[str, Evidence]:
@@ -126,14 +117,14 @@ class Past:
         with self._followed():
             if not self._last_use:
                 return dict.fromkeys(hashes, NO_EVIDENCE)
-            return self._history.evidence(self._questions.cosines(query), hashes, model)
+            return self._history.evidence(self._cosines(query), hashes, model)
 
     def modes(self, query: str, models: Mapping[str, str]) -> dict[str, ModeEvidence]:
         """What is known of each mode in `models`, which says who would play in it."""
         with self._followed():
             if not self._last_attempt:
                 return dict.fromkeys(models, NOTHING_KNOWN)
-            return self._attempts.evidence(self._questions.cosines(query), models)
+            return self._attempts.evidence(self._cosines(query), models)
 
     @contextmanager
     def _followed(self) -> Generator[None]:
@@ -153,7 +144,14 @@ class Past:
         self._last_use = self._last_attempt = 0
         self._history = _History()
         self._attempts = PastAttempts()
-        self._questions = _Questions(self._encoder)
+        self._places: dict[int, int] = {}
+        """Where each question, by its id, stands among the cosines."""
+        self._questions: QuestionIndex | None = None
+        """Made with the first question: it loads numpy, which a shell without experience need not."""
+
+    def _cosines(self, query: str) -> "Floats":
+        self._questions = self._questions or QuestionIndex()
+        return self._questions.cosines(query)
 
     def _catch_up(self) -> None:
         """Read what is new; read all again when something that was read has changed."""
@@ -162,82 +160,18 @@ class Past:
             self._forget()
         self._generation = None  # until all is read: where this fails midway, the next call begins anew
         columns, attempts = self._store.columns(self._last_use), self._store.attempts_after(self._last_attempt)
-        questions = self._questions
         if columns.id or attempts:  # after the uses and attempts, so that their questions are there
-            last = questions.last
-            questions.read(self._store.queries(last))
-            questions.take(self._store.vectors(self._encoder.name, last))
+            fresh = self._store.queries(max(self._places, default=0))
+            self._places |= {number: place for place, (number, _) in enumerate(fresh, len(self._places))}
+            self._questions = self._questions or QuestionIndex()
+            self._questions.add([text for _, text in fresh])
         if columns.id:
-            self._history.add(columns, questions.places)
+            self._history.add(columns, self._places)
             self._last_use = max(columns.id)
         if attempts:
-            self._attempts.add(attempts, questions.places)
+            self._attempts.add(attempts, self._places)
             self._last_attempt = max(one.id for one in attempts)
-        self._keep(questions.encode_some())
         self._generation = generation
-
-    def _keep(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Keep these vectors with those that wait, unless this has failed a short while ago."""
-        self._unkept.update(rows)
-        if not self._unkept or monotonic() < self._not_before:
-            return
-        try:
-            self._store.keep_vectors(self._encoder.name, self._unkept.items())
-        except StoreError:
-            self._not_before = monotonic() + _PAUSE
-        else:
-            self._unkept.clear()
-
-
-class _Questions:
-    """Past questions and the index of those that are encoded; one that is not yet has a cosine of 0 with all."""
-
-    def __init__(self, encoder: WordEncoder) -> None:
-        self.places: dict[int, int] = {}
-        """Where each question, by its id, stands among the cosines."""
-        self.last = 0
-        """The id of the last question that was read."""
-        self._encoder = encoder
-        self._indexed = array("q")
-        """The place of each vector in the index."""
-        self._waiting: dict[int, str] = {}
-        """Texts that are still to be encoded, the oldest first."""
-
-    @cached_property
-    def _index(self) -> FeatureIndex:
-        """Made with the first vectors: it loads numpy, which a shell without experience need not."""
-        return FeatureIndex()
-
-    def read(self, queries: Iterable[tuple[int, str]]) -> None:
-        """Take in further questions, which are to be encoded unless their vectors are taken as well."""
-        for number, text in queries:
-            self.places[number] = len(self.places)
-            self._waiting[number] = text
-        self.last = max(self.places, default=0)
-
-    def take(self, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Take in vectors of questions that wait for theirs."""
-        taken = [(number, row) for number, row in rows if number in self._waiting and self._encoder.fits(row)]
-        self._index.add([vector for _, vector in taken])
-        self._indexed.extend(self.places[number] for number, _ in taken)
-        for number, _ in taken:
-            del self._waiting[number]
-
-    def encode_some(self) -> list[tuple[int, bytes]]:
-        """Encode the latest for about a second, so that no answer waits for thousands; gives their vectors."""
-        latest = [*islice(reversed(self._waiting.items()), self._encoder.batch)]
-        rows = [*zip((number for number, _ in latest), self._encoder.encode([text for _, text in latest]), strict=True)]
-        if rows:
-            self.take(rows)
-        return rows
-
-    def cosines(self, text: str) -> "Floats":
-        """The cosine of this text and each past question, by place."""
-        import numpy as np
-
-        cosines = np.zeros(len(self.places))
-        cosines[np.frombuffer(self._indexed, np.int64)] = self._index.cosines(self._encoder.encode([text])[0])
-        return cosines
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,3 +371,103 @@ def _figures(tool: "Integers", samples: "Floats", shares: "Floats", tools: int) 
     counts = np.bincount(tool, minlength=tools)
     columns = (counts.tolist(), means.tolist(), np.sqrt(squares / total).tolist())
     return [Figure(*row) for row in zip(*columns, strict=True)]
+
+
+# How alike questions are: by their words and parts of words, weighed by how rare these are (BTP §2.2, sim). It needs no
+# model and no network. On the 48 recorded runs of LiveMCPBench the vectors of all-MiniLM-L6-v2, which were compared in
+# their place, planned no better (docs/plan.md).
+
+FEATURES = 1 << 16
+"""How many features texts are hashed to: two of 250 features share one by chance, which moves a cosine by 0.004."""
+
+_BLOCK = 1 << 12
+"""Features whose postings are summed at a time, so that the sums stay small beside the index."""
+_MOST_CHARACTERS = 4_000
+"""A pasted file is a question's attachment: its beginning says what is wanted."""
+_WIDE = "\u2e80-\U0003ffff"
+"""Chinese, Japanese and Korean: no spaces between words, and a word is one to three signs."""
+_RUN = re.compile(rf"[^\W_\u0000-\u2e7f]+|[^\W_{_WIDE}]+")
+_SIZES = (3, 4, 5)
+_WIDE_SIZES = (1, 2, 3)
+
+
+class QuestionIndex:
+    """TF-IDF over words and their character n-grams of 3 to 5 (1 to 3 where words have no spaces), an inverted index.
+
+    N-grams stay within words, as in scikit-learn's `char_wb`, so that `files` is near `file` and a typing error near
+    its word. They are hashed alike in every process. A feature weighs `ln((1 + rows) / (1 + rows that have it)) + 1`,
+    so the weights always are those of all rows together.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._count = 0
+        self._rows = np.empty(0, np.int32)
+        self._starts = np.zeros(FEATURES + 1, np.intp)
+        """Where each feature's rows begin; the last is where all end."""
+        self._squares: Floats = np.ones(FEATURES)
+        self._norms: Floats | None = None
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Take in further texts, about 20,000 questions a second."""
+        import numpy as np
+
+        each = [_features(text) for text in texts]
+        numbers = np.arange(self._count, self._count + len(each), dtype=np.int32)
+        rows, features = np.repeat(numbers, [len(one) for one in each]), np.concatenate([_features(""), *each])
+        order = np.argsort(features, kind="stable")
+        self._rows = np.insert(self._rows, self._starts[1:][features[order]], rows[order])
+        self._starts[1:] += np.cumsum(np.bincount(features, minlength=FEATURES))
+        self._count += len(each)
+        self._norms = None
+
+    def cosines(self, text: str) -> "Floats":
+        """The cosine of this text and each that was added, in their order; 0 where either has no words."""
+        import numpy as np
+
+        norms, features = self._weigh(), _features(text).astype(np.intp)
+        squares = self._squares[features]
+        begins, ends = self._starts[features], self._starts[features + 1]
+        parts = (self._rows[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True))
+        rows = np.concatenate([self._rows[:0], *parts])
+        dots = np.bincount(rows, np.repeat(squares, ends - begins), minlength=self._count)
+        lengths = norms * np.sqrt(squares.sum())
+        return np.minimum(1.0, np.divide(dots, lengths, out=np.zeros(self._count), where=lengths > 0))
+
+    def _weigh(self) -> "Floats":
+        """The length of each row under the present weights, which change with every row that comes."""
+        import numpy as np
+
+        if self._norms is None:
+            counts = np.diff(self._starts)
+            self._squares = (np.log((1 + self._count) / (1 + counts)) + 1) ** 2
+            sums = np.zeros(self._count)
+            for first in range(0, FEATURES, _BLOCK):
+                block = slice(first, first + _BLOCK)
+                rows = self._rows[self._starts[first] : self._starts[first + _BLOCK]]
+                sums += np.bincount(rows, np.repeat(self._squares[block], counts[block]), minlength=self._count)
+            self._norms = np.sqrt(sums)
+        return self._norms
+
+
+def _features(text: str) -> "NDArray[np.uint16]":
+    """The numbers of the text's features, sorted, each once."""
+    import numpy as np
+
+    plain = unicodedata.normalize("NFKC", text[:_MOST_CHARACTERS]).casefold()
+    found = b"".join(map(_word_features, set(_RUN.findall(plain))))
+    return np.unique(np.frombuffer(found, "<u2"))
+
+
+@lru_cache(maxsize=50_000)
+def _word_features(word: str) -> bytes:
+    """The word and its n-grams, spaces marking its ends; remembered, as questions share most of their words.
+
+    Each is two bytes, the lower first.
+    """
+    sizes = _WIDE_SIZES if word[0] >= _WIDE[0] else _SIZES
+    marked = f" {word} "
+    grams = {marked[start : start + size] for size in sizes for start in range(len(marked) - size + 1)}
+    features = (zlib.crc32(gram.encode("utf-8", "replace")) % FEATURES for gram in (*grams, f"={word}"))
+    return b"".join(feature.to_bytes(2, "little") for feature in features)

@@ -18,7 +18,7 @@ from ecoshell.errors import StoreError, UsageError
 from ecoshell.messages import ToolDocument
 from ecoshell.planning.mode_choice import AttemptRow
 
-VERSION = 2
+VERSION = 3
 SCHEMA = """
 CREATE TABLE queries (id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL UNIQUE);
 CREATE TABLE uses (
@@ -44,6 +44,8 @@ CREATE UNIQUE INDEX attempts_once ON attempts (session, turn, mode) WHERE sessio
 CREATE INDEX attempts_of_query ON attempts (query)
 """
 """What version 2 has beside version 1."""
+_WITHOUT_VECTORS = "DROP TABLE vectors"
+"""Questions are encoded when they are read, which takes no longer than reading what was kept of them."""
 MARKED = "you"
 """Who judged what the person marked."""
 _LARGEST = 2**63 - 1
@@ -290,7 +292,7 @@ class ExperienceStore:
     """
 
     def __init__(self, path: Path, *, busy_seconds: float = 10.0) -> None:
-        upgrades = (_WITH_ATTEMPTS,)
+        upgrades = (_WITH_ATTEMPTS, _WITHOUT_VECTORS)
         self._database = Database(
             path, schema=SCHEMA, version=VERSION, upgrades=upgrades, busy_seconds=busy_seconds, checked=False
         )
@@ -339,36 +341,32 @@ class ExperienceStore:
                 _count_up(db)
             return marked > 0
 
-    def find(self, choice: Choice = Choice(), limit: int = -1) -> list[Kept[Use]]:
-        """The uses that are meant, the latest first."""
-        return self._find(USES, choice, limit)
+    def find(self, table: Table[T], choice: Choice = Choice(), limit: int = -1) -> list[Kept[T]]:
+        """The uses or the attempts that are meant, the latest first."""
+        if table is ATTEMPTS and self._without_attempts:
+            return []
+        condition, values = choice.condition(table)
+        with self._database.reading() as db:
+            query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
+            rows = db.execute(query, (*values, min(limit, _LARGEST))).fetchall()
+        return [Kept(int(row["id"]), table.kept(row)) for row in rows]
 
-    def find_attempts(self, choice: Choice = Choice(), limit: int = -1) -> list[Kept[Attempt]]:
-        """The attempts that are meant, the latest first."""
-        return [] if self._without_attempts else self._find(ATTEMPTS, choice, limit)
-
-    def use(self, number: int) -> Kept[Use]:
-        """The use of this number; raises UsageError when there is none."""
-        found = self.find(Choice(ids=(number,))) if 0 < number <= _LARGEST else []
+    def one(self, table: Table[T], number: int) -> Kept[T]:
+        """The use or the attempt of this number; raises UsageError when there is none."""
+        choice = Choice(ids=(number,)) if table is USES else Choice(attempts=(number,))
+        found = self.find(table, choice) if 0 < number <= _LARGEST else []
         if not found:
-            raise UsageError(f"There is no use {number}.", fix="`ecoshell experience` lists them.")
-        return found[0]
-
-    def attempt(self, number: int) -> Kept[Attempt]:
-        """The attempt of this number; raises UsageError when there is none."""
-        found = self.find_attempts(Choice(attempts=(number,))) if 0 < number <= _LARGEST else []
-        if not found:
-            fix = "`ecoshell experience list --attempts` lists them."
-            raise UsageError(f"There is no attempt {ATTEMPTS.sign}{number}.", fix=fix)
+            listing = "ecoshell experience" if table is USES else "ecoshell experience list --attempts"
+            raise UsageError(f"There is no {table.noun} {table.sign}{number}.", fix=f"`{listing}` lists them.")
         return found[0]
 
     def uses(self) -> Iterator[Use]:
         """All uses, the earliest first."""
-        return (kept.item for kept in reversed(self.find()))
+        return (kept.item for kept in reversed(self.find(USES)))
 
     def attempts(self) -> Iterator[Attempt]:
         """All attempts, the earliest first."""
-        return (kept.item for kept in reversed(self.find_attempts()))
+        return (kept.item for kept in reversed(self.find(ATTEMPTS)))
 
     def forget(self, choice: Choice) -> Forgotten:
         """Remove what is meant, and what only that needed, from the file itself.
@@ -386,13 +384,6 @@ class ExperienceStore:
             if uses or attempts:
                 _count_up(db)
         return Forgotten(uses, attempts, erased=self._database.rewrite())
-
-    def _find(self, table: Table[T], choice: Choice, limit: int) -> list[Kept[T]]:
-        condition, values = choice.condition(table)
-        with self._database.reading() as db:
-            query = f"{table.select} WHERE {condition} ORDER BY {table.name}.id DESC LIMIT ?"
-            rows = db.execute(query, (*values, min(limit, _LARGEST))).fetchall()
-        return [Kept(int(row["id"]), table.kept(row)) for row in rows]
 
     def queries(self, after: int = 0) -> list[tuple[int, str]]:
         """Questions by id, those that came after one."""
@@ -417,21 +408,6 @@ class ExperienceStore:
             finally:
                 db.row_factory = usual
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
-
-    def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
-        """Vectors of questions by their ids, as this encoder made them."""
-        with self._database.reading() as db:
-            query = """SELECT query, data FROM vectors WHERE encoder = ? AND query > ? AND typeof(data) = 'blob'
-                ORDER BY query"""
-            return [*map(tuple, db.execute(query, (encoder, after)))]
-
-    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Keep vectors of questions that are still there."""
-        with self._database.writing(_AS_BEFORE) as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO vectors SELECT id, ?, ? FROM queries WHERE id = ?",
-                ((encoder, data, query) for query, data in rows),
-            )
 
 
 def _replace(db: sqlite3.Connection, table: Table[T], item: T) -> None:
@@ -477,7 +453,6 @@ def _delete(db: sqlite3.Connection, table: Table[Any], numbers: set[int]) -> int
 
 def _drop_what_nothing_needs(db: sqlite3.Connection) -> None:
     db.execute("DELETE FROM queries WHERE id NOT IN (SELECT query FROM uses UNION SELECT query FROM attempts)")
-    db.execute("DELETE FROM vectors WHERE query NOT IN (SELECT id FROM queries)")
 
 
 def _count_up(db: sqlite3.Connection) -> None:

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.btp.experience import Attempt, Experienced, Use
@@ -15,80 +15,13 @@ _HIGHEST_LEVEL = 3
 _JUDGES = ("", "rules", "classifier", "model", "you")
 _OUTCOMES = ("answered", "gave_up", "limit")
 
-T = TypeVar("T", Use, Attempt)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind(Generic[T]):
-    """What a line of one kind holds."""
-
-    made: type[T]
-    name: str
-    required: tuple[str, ...]
-    filled: tuple[str, ...]
-    """Texts that must not be empty."""
-    words: Mapping[str, tuple[str, ...]]
-    """Texts that must be one of these."""
-
-    def read(self, given: Mapping[str, Any], place: str) -> T:
-        """The use or attempt of a line; raises UsageError for one that is none."""
-        for key in self.required:
-            if key not in given:
-                raise _refused(place, f"`{key}` is missing", self.name)
-        values = {spec.name: given.get(spec.name, _unsaid(spec.type)) for spec in fields(self.made)}
-        for spec in fields(self.made):
-            fault = self._fault(spec.name, spec.type, values[spec.name])
-            if fault:
-                raise _refused(place, f"`{spec.name}` {fault}", self.name)
-        values["seconds"] = float(values["seconds"])
-        values["at"] = _utc(values["at"])
-        return self.made(**values)
-
-    def _fault(self, key: str, kind: Any, value: Any) -> str:
-        """What is wrong with a field's value; empty when nothing is."""
-        if value is None and isinstance(None, kind):
-            return ""
-        if kind is str:
-            return self._text_fault(key, value)
-        if kind in (bool, bool | None):
-            return "" if isinstance(value, bool) else "must be true or false"
-        whole = kind is not float
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            return "must be a whole number" if whole else "must be a number"
-        if not 0 <= value <= _MOST:
-            return "must be at least 0, and within 64 bits"
-        return f"must be 0 to {_HIGHEST_LEVEL}" if key == "size_level" and value > _HIGHEST_LEVEL else ""
-
-    def _text_fault(self, key: str, value: Any) -> str:
-        if not isinstance(value, str):
-            return "must be a text"
-        if key in self.filled and not value.strip():
-            return "must not be empty"
-        words = self.words.get(key)
-        if words is not None and value not in words:
-            return f"must be one of {', '.join(filter(None, words))}{', or empty' if '' in words else ''}"
-        if key == "at" and value:
-            try:
-                _utc(value)
-            except (ValueError, OverflowError):
-                return "must be a time such as 2026-11-21T09:30:00+00:00"
-        return ""
-
-
-_USE = _Kind(
-    Use,
-    "a use of a tool",
-    required=("query", "tool", "helpful", "judged_by"),
-    filled=("query", "tool"),
-    words={"judged_by": _JUDGES},
-)
-_ATTEMPT = _Kind(
-    Attempt,
-    "an attempt at a question",
-    required=("query", "mode", "models", "outcome", "tokens"),
-    filled=("query", "mode", "models"),
-    words={"outcome": _OUTCOMES},
-)
+_KINDS: Mapping[str, tuple[type[Experienced], str, tuple[str, ...]]] = {
+    "use": (Use, "a use of a tool", ("query", "tool", "helpful", "judged_by")),
+    "attempt": (Attempt, "an attempt at a question", ("query", "mode", "models", "outcome", "tokens")),
+}
+"""What a line may hold, as messages call it, and what must be there."""
+_FILLED = frozenset({"query", "tool", "mode", "models"})
+"""Texts that must not be empty."""
 
 
 def to_line(item: Experienced) -> str:
@@ -114,13 +47,51 @@ def _item(line: str | bytes, place: str) -> Experienced:
     given = cast("Mapping[str, Any]", record)
     if given.get("format") != FORMAT:  # also one that only a later version knows
         raise _refused(place, f"its `format` is not {FORMAT!r}")
-    match given.get("kind", "use"):
-        case "use":
-            return _USE.read(given, place)
-        case "attempt":
-            return _ATTEMPT.read(given, place)
-        case _:
-            raise _refused(place, "its `kind` is neither use nor attempt")
+    found = _KINDS.get(str(given.get("kind", "use")))
+    if found is None:
+        raise _refused(place, "its `kind` is neither use nor attempt")
+    made, name, required = found
+    for key in required:
+        if key not in given:
+            raise _refused(place, f"`{key}` is missing", name)
+    values: dict[str, Any] = {spec.name: given.get(spec.name, _unsaid(spec.type)) for spec in fields(made)}
+    for spec in fields(made):
+        if fault := _fault(spec.name, spec.type, values[spec.name]):
+            raise _refused(place, f"`{spec.name}` {fault}", name)
+    values |= {"seconds": float(values["seconds"]), "at": _utc(values["at"])}
+    return made(**values)
+
+
+def _fault(key: str, kind: Any, value: Any) -> str:
+    """What is wrong with a field's value; empty when nothing is."""
+    if value is None and isinstance(None, kind):
+        return ""
+    if kind is str:
+        return _text_fault(key, value)
+    if kind in (bool, bool | None):
+        return "" if isinstance(value, bool) else "must be true or false"
+    whole = kind is not float
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        return "must be a whole number" if whole else "must be a number"
+    if not 0 <= value <= _MOST:
+        return "must be at least 0, and within 64 bits"
+    return f"must be 0 to {_HIGHEST_LEVEL}" if key == "size_level" and value > _HIGHEST_LEVEL else ""
+
+
+def _text_fault(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        return "must be a text"
+    if key in _FILLED and not value.strip():
+        return "must not be empty"
+    words = {"judged_by": _JUDGES, "outcome": _OUTCOMES}.get(key)
+    if words is not None and value not in words:
+        return f"must be one of {', '.join(filter(None, words))}{', or empty' if '' in words else ''}"
+    if key == "at":
+        try:
+            _utc(value)
+        except (ValueError, OverflowError):
+            return "must be a time such as 2026-11-21T09:30:00+00:00"
+    return ""
 
 
 def _unsaid(kind: Any) -> Any:

@@ -11,8 +11,8 @@ better of it than the best plan known.
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from math import gcd
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 Number = int | float
-_WINDOW = 32
-"""Where more tools are in question, so many about the one at which the budget is used up are decided first."""
 _MOST_PLANS = 1 << 16
 """Of more plans than these, one is kept for each 32,768th of the budget: the paper's scaled costs (Appendix A.1)."""
 _MARGIN = 1e-9
@@ -42,15 +40,13 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
     values and costs that are not finite numbers, for costs and bounds below zero, bounds that are not whole, and a
     budget that is not a number.
     """
-    worth, price, most = _plain("value", values), _plain("cost", costs), _plain("bound", bounds)
+    worth, price, most = _plain("value", values), _plain("cost", costs, 0), _plain("bound", bounds, 0, whole=True)
     if not len(worth) == len(price) == len(most):
         raise ValueError(f"{len(worth)} values, {len(price)} costs and {len(most)} bounds are not of the same tools")
-    _refuse("cost", price, [number < 0 for number in price], "below zero")
-    _refuse("bound", most, [number < 0 for number in most], "below zero")
-    _refuse("bound", most, [number % 1 != 0 for number in most], "not a whole number")
-    room = _number("the budget", budget)
-    if math.isnan(room):
-        raise ValueError("the budget is not a number")
+    given: Any = budget
+    room: Any = given.item() if hasattr(given, "item") else given  # numpy's numbers have such a method
+    if not isinstance(room, int | float) or math.isnan(room):
+        raise ValueError("the budget is not a number" if isinstance(room, float) else f"the budget is {room!r}")
     counts = [int(bound) if value > 0 <= room else 0 for value, bound in zip(worth, most, strict=True)]
     if room == math.inf:
         return counts
@@ -60,31 +56,11 @@ def solve(values: Sequence[Number], costs: Sequence[Number], bounds: Sequence[in
         return counts
     whole, left = _whole_costs([price[at] for at in usable], room)
     uses = [min(int(most[at]), left // cost) for at, cost in zip(usable, whole, strict=True)]
-    merit = _whole_values([worth[at] for at in usable], uses)
-    for at, count in zip(usable, _plan(merit, whole, uses, left), strict=True):
+    if sum(cost * count for cost, count in zip(whole, uses, strict=True)) > left:
+        uses = _Search(_whole_values([worth[at] for at in usable], uses), whole, uses, left).plan()
+    for at, count in zip(usable, uses, strict=True):
         counts[at] = count
     return counts
-
-
-def _plan(values: Sequence[int], costs: Sequence[int], uses: Sequence[int], budget: int) -> Sequence[int]:
-    """The plan for whole numbers above zero, of tools each of which the budget pays for as often as `uses` says."""
-    if sum(cost * count for cost, count in zip(costs, uses, strict=True)) <= budget:
-        return uses
-    import numpy as np
-
-    search = _Search(values, costs, uses, budget)
-    fewest, most = search.in_question()
-    doubtful = np.flatnonzero(most > fewest)
-    if len(doubtful) > _WINDOW:  # the better the known plan is, the fewer are in question
-        first = int(doubtful.searchsorted(search.broken)) - _WINDOW // 2
-        near = doubtful[min(max(0, first), len(doubtful) - _WINDOW) :][:_WINDOW]
-        certain = np.where(np.arange(len(most)) < near[0], most, fewest)
-        search.decide(certain, np.where(np.isin(np.arange(len(most)), near), most, certain))
-        fewest, most = search.in_question()
-    search.decide(fewest, most)
-    counts = np.zeros_like(search.best)
-    counts[search.order] = search.best
-    return counts.tolist()
 
 
 class _Search:
@@ -94,20 +70,27 @@ class _Search:
         import numpy as np
 
         value, cost, most = (np.array(one, np.int64) for one in (values, costs, uses))
-        self.order = np.argsort(cost / value, kind="stable")
-        self._values, self._costs, self._uses = value[self.order], cost[self.order], most[self.order]
+        self._order = np.argsort(cost / value, kind="stable")
+        self._values, self._costs, self._uses = value[self._order], cost[self._order], most[self._order]
         self._budget, self._grain = budget, (gcd(*values), gcd(*costs))
         self._worth = np.cumsum(self._values * self._uses.astype(np.float64))
         self._price = np.cumsum(self._costs * self._uses.astype(np.float64))
-        self.broken = int(self._price.searchsorted(budget))
-        """The tool at which the budget is used up."""
         counts, left = list[int](), budget
         for price, limit in zip(self._costs.tolist(), self._uses.tolist(), strict=True):
             counts.append(min(limit, left // price))
             left -= price * counts[-1]
-        self.best = np.array(counts, np.int64)
+        self._best = np.array(counts, np.int64)
         """The best plan so far: at first every tool in turn as often as it fits, which of equal plans is the one."""
-        self._value, self._cost = int(self.best @ self._values), budget - left
+        self._value, self._cost = int(self._best @ self._values), budget - left
+
+    def plan(self) -> list[int]:
+        """The best plan, by the tools as they were given."""
+        import numpy as np
+
+        self._decide(*self._in_question())
+        counts = np.zeros_like(self._best)
+        counts[self._order] = self._best
+        return counts.tolist()
 
     @property
     def _goals(self) -> tuple[tuple[int, float], ...]:
@@ -116,7 +99,7 @@ class _Search:
         more, less = self._value + self._grain[0], self._cost - self._grain[1]
         return (more, self._budget + margin), (self._value, less + margin)
 
-    def in_question(self) -> "tuple[Integers, Integers]":
+    def _in_question(self) -> "tuple[Integers, Integers]":
         """How often a better plan uses each tool at least and at most; nothing at all where there is none.
 
         The relaxation says what it costs at least, and how much dearer it gets with each use by which it departs from
@@ -138,7 +121,7 @@ class _Search:
             most = np.maximum(most, np.where(dearer < 0, self._uses, moves))
         return np.minimum(fewest, most).astype(np.int64), most.astype(np.int64)
 
-    def decide(self, fewest: "Integers", most: "Integers") -> None:
+    def _decide(self, fewest: "Integers", most: "Integers") -> None:
         """Take the best of the plans that use each tool so often, where it is better than the one that is known."""
         import numpy as np
 
@@ -168,7 +151,7 @@ class _Search:
                 value, cost = value[last_of_unit], cost[last_of_unit]
         if value.size and cost[-1] <= self._budget and (value[-1], -cost[-1]) > (self._value, -self._cost):
             self._value, self._cost = int(value[-1]), int(cost[-1])
-            self.best = self._traced(fewest, packs, before)
+            self._best = self._traced(fewest, packs, before)
 
     def _traced(
         self, fewest: "Integers", packs: Sequence[tuple[int, int]], before: "list[tuple[Integers, Integers]]"
@@ -211,37 +194,26 @@ def _whole_values(values: Sequence[Number], uses: Sequence[int]) -> list[int]:
         whole = cast("Sequence[int]", values)
         excess = sum(value * count for value, count in zip(whole, uses, strict=True)).bit_length() - _VALUE_BITS
         return [max(1, value >> max(0, excess)) for value in whole]
-    try:
-        reals = [float(value) for value in values]
-    except OverflowError:
-        raise ValueError("a value beyond 1e308 cannot stand among real values") from None
-    exponent = math.frexp(max(reals))[1]
-    if abs(exponent) > 600:  # where powers of ten leave the range of floats
-        reals = [math.ldexp(value, -exponent) for value in reals]
-    decimals = math.floor(math.log10(min(2**53 / sum(uses), _FINEST) / max(reals)))
-    unit = 10 ** abs(decimals)
-    return [max(1, round(value * unit if decimals > 0 else value / unit)) for value in reals]
+    decimals = math.floor(math.log10(min(2**53 / sum(uses), _FINEST)) - math.log10(max(values)))
+    unit = Fraction(10) ** decimals
+    return [max(1, round(Fraction(value) * unit)) for value in values]
 
 
-def _plain(name: str, given: Any) -> list[Number]:
-    """Python's own numbers, all of them finite."""
+def _plain(name: str, given: Any, least: Number = -math.inf, *, whole: bool = False) -> list[Number]:
+    """Python's own numbers; raises ValueError that names the first one that is wrong."""
     numbers: list[Any] = given.tolist() if hasattr(given, "tolist") else list(given)  # arrays have such a method
-    if {*map(type, numbers)} != {int}:
-        numbers = [_number(f"{name} {at}", number) for at, number in enumerate(numbers)]
-        _refuse(name, numbers, [number - number != 0 for number in numbers], "not a finite number")
+    for at, number in enumerate(numbers):
+        if hasattr(number, "item"):
+            number = numbers[at] = number.item()  # noqa: PLW2901 - numpy's own, in a list
+        if not isinstance(number, int | float):
+            why = "not an int or a float"
+        elif number - number != 0:
+            why = "not a finite number"
+        elif number < least:
+            why = "below zero"
+        elif whole and number % 1:
+            why = "not a whole number"
+        else:
+            continue
+        raise ValueError(f"{name} {at} is {number!r}: {why}")
     return numbers
-
-
-def _number(name: str, given: Any) -> Number:
-    if isinstance(given, (float, Integral)):
-        return float(given) if isinstance(given, float) else int(given)
-    if isinstance(given, Real) and float(given) == given:  # numpy's short floats
-        return float(given)
-    raise ValueError(f"{name} is {given!r}: not an int or a float")
-
-
-def _refuse(name: str, numbers: Sequence[Number], wrong: Sequence[bool], why: str) -> None:
-    """Raise ValueError that names the first number that is wrong."""
-    if True in wrong:
-        at = wrong.index(True)
-        raise ValueError(f"{name} {at} is {numbers[at]}: {why}")

@@ -1,4 +1,4 @@
-"""Runs a parallel plan: each node's call is made out, passes the guards like any other, and becomes a step.
+"""Parallel plans in a turn: drafted, looked at, run side by side through the guards (CATP-LLM §3, SPEC §3).
 
 A tool's price, its approval and its run are the guards' business. Here is what comes before: the registrations a plan
 implies, which take no model call; a call's arguments; that a tool whose uses are limited waits for the use under way,
@@ -8,28 +8,180 @@ which may earn it another; and that a repaired plan does nothing that lasts once
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
-from ecoshell.agent.context import TurnContext
-from ecoshell.agent.graph.arguments import direct_call
+from ecoshell.agent.arguments import direct_call
 from ecoshell.agent.guards import CallContext, ToolExecutor, unwrap
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.mode import FillTask, Mode
-from ecoshell.budget.sharing import sharing
+from ecoshell.agent.mode import DraftTask, FillTask, Mode, View
+from ecoshell.agent.offer import TurnContext
+from ecoshell.agent.turn_plan import Estimate, TurnPlan
+from ecoshell.budget.gate import sharing
+from ecoshell.budget.money import amount_text, rounded_up
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import BudgetError, ModelError
-from ecoshell.events import BudgetSettled, Emit, Event, NodeChanged, Notice, TextArrived
-from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, Call
+from ecoshell.events import BudgetSettled, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, TextArrived
+from ecoshell.messages import META_TOOLS, TOOL_CALL, TOOL_REGISTER, Attachment, Call
 from ecoshell.planning.btp.costs import StepCost
+from ecoshell.planning.catp.costs import CostTable
 from ecoshell.planning.catp.executor import NodeFailed, NodeRun, run_graph
-from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
-from ecoshell.planning.catp.tpl import render
-from ecoshell.strategies.base import Gathered, Path, Step
+from ecoshell.planning.catp.masking import plan_grammar
+from ecoshell.planning.catp.plan import ITSELF, TASK, GraphPlan, Node, PlanFault, longest_path, shown
+from ecoshell.planning.catp.rules import Problem, validate
+from ecoshell.planning.catp.tpl import find_plan, render
+from ecoshell.planning.catp.types import Signature, signature
+from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, Step, Thought
 from ecoshell.tools.base import LASTING
 from ecoshell.untrusted import visible_line
+
+MOST = 12
+"""Tools whose costs are spoken of, the likeliest for the question first."""
+_HELD_NODES = 8
+"""Nodes of a plan that is written under a grammar: each takes it more rules."""
+
+
+class ParallelPlan:
+    """Fulfils a strategy's wishes for a plan whose branches run side by side. One turn has one."""
+
+    def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit) -> None:
+        self.turn_context = turn_context
+        self.executor = executor
+        self.emit = emit
+        self._written = ""
+        """The plan that was written last, whether it can be run or not."""
+        self._plan: GraphPlan | None = None
+        self.finished = Finished(turn_context.catalog)
+        """The nodes that need not run."""
+        self._drafting = Spending(emit)
+
+    async def draft(self, mode: Mode, view: View, want: Draft) -> Thought | Drafted:
+        """Have a plan written and looked at; raises BudgetError and ModelError."""
+        task = DraftTask(
+            before=self._written,
+            fault=want.fault,
+            unfinished=want.unfinished,
+            finished=tuple(self.finished.steps),
+            costs=self.turn_context.costs,
+            grammar=partial(_grammar, view, self.turn_context),
+        )
+        if not want.fault:
+            self._drafting = Spending(self.emit)
+        written = await mode.draft(view, task, self._drafting.emit)
+        if isinstance(written, Thought):
+            return written
+        self._written = written
+        try:
+            plan = self._plan = await asyncio.to_thread(_read, written, view, self.turn_context)
+        except PlanFault as fault:
+            again = " a second time, so it goes on step by step" if want.fault else ""
+            self.emit(Notice(f"The plan cannot be run{again}. {fault}"))
+            return Drafted(str(fault))
+        self.finished.follow(plan)
+        self.emit(await asyncio.to_thread(self._planned, plan, repaired=bool(want.unfinished)))
+        return Drafted()
+
+    async def run(self, mode: Mode, path: Path, number: int) -> Gathered:
+        """Run the plan from this path; `number` tells it from the turn's other plans in the ids of its calls."""
+        if self._plan is None:
+            return Gathered()
+        new = len(self._plan.nodes) - len(self.finished.steps)
+        run = Run(self, self._plan, mode, path, number=number, share=self._drafting.thought.part(max(1, new)))
+        return await run.whole()
+
+    def _planned(self, plan: GraphPlan, *, repaired: bool) -> GraphPlanned:
+        """The plan as the event that tells of it, with the price and time it is expected to take; may block."""
+        turn_context, kept, nodes = self.turn_context, self.finished.steps, list[GraphNode]()
+        for node in plan.nodes:
+            kinds, estimate = signature(turn_context.catalog.document(node.tool)), turn_context.plan.expected(node.tool)
+            takes, gives = tuple(sorted(kinds.takes)), tuple(sorted(kinds.gives))
+            price, seconds = (0, 0.0) if node.label in kept else (estimate.price_nano, estimate.seconds)
+            nodes.append(GraphNode(node.label, node.tool, node.after, takes, gives, price, seconds))
+        prices = [node.price_nano for node in nodes if node.price_nano is not None]
+        known = [node.seconds for node in nodes if node.seconds is not None]
+        usual = sum(known) / len(known) if any(known) else 1.0
+        times = {node.label: usual if node.seconds is None else node.seconds for node in nodes}
+        length, critical = longest_path({node.label: node.after for node in nodes}, times)
+        return GraphPlanned(
+            nodes=tuple(nodes),
+            text=render(plan, "text"),
+            repaired=repaired,
+            kept=tuple(node.label for node in nodes if node.label in kept),
+            critical=critical,
+            price_nano=sum(prices) if len(prices) == len(nodes) else None,
+            seconds=length if len(known) == len(nodes) else None,
+        )
+
+
+def _read(written: str, view: View, turn_context: TurnContext) -> GraphPlan:
+    """The plan in a text, around which there may be prose; raises PlanFault, which names line, column and node.
+
+    It may name what the view knows and the turn's plan allows.
+    """
+    tools = _tools(view, turn_context)
+    found = find_plan(written, {*tools, *META_TOOLS, *turn_context.plan.forbidden})
+    for at, node in enumerate(found.plan.nodes):
+        meta = node.tool in META_TOOLS
+        if (
+            said := f"{node.tool} is no part of a plan; tools alone are."
+            if meta
+            else turn_context.plan.refusal(node.tool)
+        ):
+            raise found.placed(PlanFault(f"{shown(node.label)}: {said}", node=node.label, spot=(at, ITSELF)))
+    validate(found.plan, Problem(tools), found)
+    return found.plan
+
+
+def _grammar(view: View, turn_context: TurnContext) -> str:
+    """The grammar of the plans that can be run, for models that can be held to it; empty where there is none.
+
+    May take a second.
+    """
+    allowed = {
+        name: kinds for name, kinds in _tools(view, turn_context).items() if name not in turn_context.plan.forbidden
+    }
+    try:
+        return plan_grammar(Problem(allowed, max_nodes=_HELD_NODES))
+    except PlanFault:
+        return ""
+
+
+def _tools(view: View, turn_context: TurnContext) -> dict[str, Signature]:
+    """What a plan may name, with the kinds it takes and gives."""
+    names = dict.fromkeys((*view.usable, *(document.name for document in view.registered)))
+    return {name: signature(turn_context.catalog.document(name)) for name in names if name in turn_context.catalog}
+
+
+def costs_text(plan: TurnPlan, profiled: CostTable, tools: Iterable[str], size: int | None) -> str:
+    """What the prompt for a plan says of costs: by price and time, and by what a use takes of the machine (§3.2.1).
+
+    Empty if nothing is known; `size` is the present input's in bytes, None is unknown.
+    """
+    likely = sorted(tools, key=lambda tool: -plan.inputs.chances.get(tool, 0.0))
+    spoken_of = [tool for tool in likely if tool in profiled.vectors or _figures(plan.expected(tool))][:MOST]
+    figures = {tool: _figures(plan.expected(tool, size)) for tool in spoken_of}
+    lines = [f"- {tool}: {said}" for tool, said in figures.items() if said]
+    taken = "\n".join(("What one use of a tool is expected to take:", *lines)) if lines else ""
+    return "\n".join(part for part in (taken, profiled.told(spoken_of, size)) if part)
+
+
+def _figures(estimate: Estimate) -> str:
+    """Price and time of one use; empty where it is free, as far as is known, and its time is unknown."""
+    found = [amount_text(rounded_up(estimate.price_nano), "usd")] if estimate.price_nano else []
+    if estimate.seconds is not None:
+        milliseconds = max(1, round(estimate.seconds * 1000))
+        found.append(f"{estimate.seconds:.1f} s" if estimate.seconds >= 1 else f"{milliseconds} ms")
+    return ", ".join(found)
+
+
+def input_size(attachments: Sequence[Attachment], named: int | None) -> int | None:
+    """The size of what a question gives, in bytes: of its largest attachment or `named` file; None is unknown."""
+    known = [len(attached.text.encode("utf-8", "replace")) for attached in attachments]
+    return max([*known, *(() if named is None else (named,))], default=None)
+
 
 PARALLEL = 8
 """Nodes that run at the same time."""
@@ -147,24 +299,24 @@ class Run:
     """One plan under way, in one mode."""
 
     def __init__(
-        self,
-        plan: GraphPlan,
-        *,
-        turn_context: TurnContext,
-        mode: Mode,
-        executor: ToolExecutor,
-        emit: Emit,
-        finished: Finished,
+        self, parallel: ParallelPlan, plan: GraphPlan, mode: Mode, path: Path, *, number: int, share: StepCost
     ) -> None:
-        """`finished` knows the nodes that need not run, and hears of those that are done."""
-        self._finished = finished
+        """It runs from this path; `number` tells it from the turn's other plans in the ids of its calls, and `share` is
+        what each node's part of drafting it took."""
+        self._finished = parallel.finished
         self._plan = plan
         self._text = render(plan, "text")
-        self._kept = finished.steps
-        self._turn_context = turn_context
+        self._kept = parallel.finished.steps
+        self._turn_context = parallel.turn_context
         self._mode = mode
-        self._executor = executor
-        self._emit = emit
+        self._base = path
+        """What the nodes go on from."""
+        self._number = number
+        self._share = share
+        self._executor = parallel.executor
+        self._emit = parallel.emit
+        labels = enumerate((node.label for node in plan.nodes), 1)
+        self._spent = {label: Spending(self._emit, label, f"g{number}n{at}") for at, label in labels}
         self._steps: dict[str, Step] = {}
         """What was done, by the labels of the nodes, failures included."""
         self._filling: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -175,16 +327,12 @@ class Run:
         """Uses of each tool that have begun and not ended."""
         self._use_ended = asyncio.Condition()
 
-    async def whole(self, path: Path, number: int, share: StepCost) -> Gathered:
-        """Run it from this path; `number` tells it from the turn's other plans in the ids of its calls, and `share` is
-        what each node's part of drafting it took."""
-        self._share = share
-        labels = enumerate((node.label for node in self._plan.nodes), 1)
-        self._spent = {label: Spending(self._emit, label, f"g{number}n{at}") for at, label in labels}
-        registrations = await self._register(path, number)
-        self._base = path.then(*registrations)
-        for step in path.found:
+    async def whole(self) -> Gathered:
+        """Run it to its end."""
+        for step in self._base.found:
             self._calls[step.call.subject].append(step.call)
+        registrations = await self._register(self._base)
+        self._base = self._base.then(*registrations)
         nodes, catalog = self._plan.nodes, self._turn_context.catalog
         lasting = [node.label for node in nodes if catalog.tool(node.tool).effects & LASTING]
         with sharing():
@@ -193,13 +341,13 @@ class Run:
         unfinished = tuple(f"{one.node.label} {one.state}: {one.reason}" for one in ran.nodes if one.state != "done")
         return Gathered((*registrations, *steps), unfinished)
 
-    async def _register(self, path: Path, number: int) -> list[Step]:
+    async def _register(self, path: Path) -> list[Step]:
         """Register what the plan uses and the path has not; a plan says so by naming a tool, so no model is asked."""
         registered = self._turn_context.registered(path)
         tools = dict.fromkeys(node.tool for node in self._plan.nodes if node.label not in self._kept)
         steps: list[Step] = []
         for at, tool in enumerate((tool for tool in tools if tool not in registered), 1):
-            call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{number}r{at}")
+            call = Call(TOOL_REGISTER, {"tool_name": tool}, f"g{self._number}r{at}")
             seen = await self._executor.execute(call, CallContext(path.then(*steps), frozenset(registered), self._emit))
             steps.append(Step("", call, seen))
         return steps

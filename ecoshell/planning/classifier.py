@@ -6,10 +6,13 @@ It is kept as JSON, and judging with it takes no library; training takes scikit-
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any, cast
 from zlib import crc32
 
@@ -18,8 +21,7 @@ from ecoshell.files import remedy, replacement
 from ecoshell.messages import Call, Observation
 from ecoshell.paths import make_private
 from ecoshell.planning.btp.experience import Use
-from ecoshell.planning.judging.payload import Payload
-from ecoshell.planning.judging.rules import Verdict, by_rules
+from ecoshell.planning.judging import Payload, Verdict, by_rules
 
 DIMENSIONS = 4096
 HEAD = 400
@@ -124,56 +126,31 @@ def load(file: Path) -> Classifier:
         raise UsageError("No classifier has been trained yet.", fix="Train one: ecoshell experience train.") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}.", fix=_TRAIN_AGAIN) from error
-    if len(data) > _LARGEST:
-        raise _broken(file, "it is too large")
+    why = "it is not what ecoshell has written"
     try:
+        if len(data) > _LARGEST:
+            why = "it is too large"
+            raise ValueError
         record: Any = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _broken(file, "it is not JSON") from error
-    if not isinstance(record, dict):
-        raise _broken(file, "it is no JSON object")
-    return _revived(file, cast("Mapping[str, Any]", record))
-
-
-def _revived(file: Path, record: Mapping[str, Any]) -> Classifier:
-    if record.get("format") != _FORMAT:
-        raise _broken(file, "it is something else")
-    if record.get("version") != _VERSION or record.get("dimensions") != DIMENSIONS:
-        raise _broken(file, "another version of ecoshell has written it")
-    weights: object = record.get("weights")
-    if not isinstance(weights, dict):
-        raise _broken(file, "it has no weights")
-    try:
-        places = {_place(name): _number(weight) for name, weight in cast("dict[str, object]", weights).items()}
-        return Classifier(_number(record.get("bias")), places)
-    except ValueError as error:
-        raise _broken(file, str(error)) from error
-
-
-def _place(name: str) -> int:
-    if not (name.isascii() and name.isdecimal() and len(name) <= 6 and int(name) < DIMENSIONS):
-        raise ValueError(f"{name[:20]!r} is not a feature")
-    return int(name)
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e6:
-        raise ValueError("a weight is not a number")
-    return float(value)
-
-
-def _broken(file: Path, why: str) -> StoreError:
-    return StoreError(f"{file} cannot be used as a judge: {why}.", kept="It was left as it is.", fix=_TRAIN_AGAIN)
+        if [record[name] for name in ("format", "version", "dimensions")] != [_FORMAT, _VERSION, DIMENSIONS]:
+            why = "another version of ecoshell has written it"
+            raise ValueError
+        weights = {int(place): weight for place, weight in record["weights"].items()}
+        numbers = [record["bias"], *weights.values()]
+        if not {*map(type, numbers)} <= {int, float} or not all(abs(number) < 1e6 for number in numbers):
+            why = "a weight is not a number"
+            raise ValueError
+        if not all(0 <= place < DIMENSIONS for place in weights):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        told = f"{file} cannot be used as a judge: {why}."
+        raise StoreError(told, kept="It was left as it is.", fix=_TRAIN_AGAIN) from error
+    return Classifier(float(record["bias"]), {place: float(weight) for place, weight in weights.items()})
 
 
 def _words(text: str) -> frozenset[str]:
     """The first words of a text, without numbers."""
-    return frozenset(_first(word.lower() for word in _WORD.findall(text[:HEAD])))
-
-
-def _first(words: Iterable[str]) -> Iterator[str]:
-    for _, word in zip(range(_MOST_WORDS), words, strict=False):
-        yield word
+    return frozenset(word[0].lower() for word in islice(_WORD.finditer(text[:HEAD]), _MOST_WORDS))
 
 
 def _spread(kind: str, words: frozenset[str]) -> dict[str, float]:
@@ -239,7 +216,9 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
         truth = [examples[row].helpful for row in held]
         ruled = [examples[row].ruled for row in held]
         rows.append((_share(said, truth), _share(ruled, truth), _share([common] * len(held), truth)))
-    by_classifier, by_the_rules, by_majority = (_accuracy(column) for column in zip(*rows, strict=True))
+    by_classifier, by_the_rules, by_majority = (
+        Accuracy(fmean(column), pstdev(column)) for column in zip(*rows, strict=True)
+    )
     return Training(
         classifier=_kept(_fitted(matrix, wanted)),
         helpful=kinds.count(True),
@@ -254,20 +233,15 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
 
 def _example(use: Use) -> _Example | None:
     """A use as the classifier sees it; None for one that says nothing about its tool."""
-    call, seen = Call(use.tool, _arguments(use.arguments)), Observation(use.result, use.ok)
+    arguments: Any = {}
+    with suppress(ValueError, RecursionError):  # they may have been shortened too far to be read
+        arguments = json.loads(use.arguments)
+    call = Call(use.tool, cast("Mapping[str, Any]", arguments) if isinstance(arguments, dict) else {})
+    seen = Observation(use.result, use.ok)
     ruled = by_rules(use.query, call, seen)
     if not judgeable(ruled):
         return None
     return _Example(use.query, features(use.query, call, seen), bool(use.helpful), ruled.helpful)
-
-
-def _arguments(text: str) -> Mapping[str, Any]:
-    """The arguments of a recorded use; none where they were shortened too far to be read."""
-    try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _folds(examples: Sequence[_Example]) -> list[tuple[list[int], list[int]]]:
@@ -316,11 +290,6 @@ def _kept(model: Any) -> Classifier:
 
 def _share(said: Sequence[bool | None], truth: Sequence[bool]) -> float:
     return sum(told is right for told, right in zip(said, truth, strict=True)) / len(truth)
-
-
-def _accuracy(shares: Sequence[float]) -> Accuracy:
-    mean = sum(shares) / len(shares)
-    return Accuracy(mean, (sum((share - mean) ** 2 for share in shares) / len(shares)) ** 0.5)
 
 
 def _sklearn(part: str) -> Any:
