@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from ecoshell.assembly.shell import STRATEGIES
 from ecoshell.errors import UsageError
 from ecoshell.planning.btp.plan import TaskPlan
-from ecoshell.strategies.base import Way
+from ecoshell.strategies.base import StrategySpec
 from ecoshell_bench.btp_replay import (
     Gated,
     PlanInputs,
@@ -28,7 +28,7 @@ from ecoshell_bench.btp_replay import (
     read_tasks,
     replay,
 )
-from ecoshell_bench.printing import show
+from ecoshell_bench.printing import show, table
 
 PlanName = Literal["off", "btp", "strict", "gate", "oracle"]
 """No plan; the shell's; the paper's; calls in their order while they fit; the most useful calls that fit."""
@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     )
     tasks = read_tasks(args.replay)
     inputs = leave_one_out(tasks, gold=args.steps == "gold", halves=args.split == "half")
-    show((as_json if args.json else as_table)(list(measure(inputs, sweep)), sweep, len(tasks)))
+    measured = list(measure(inputs, sweep)), sweep, len(tasks)
+    show(json.dumps(as_record(*measured)) if args.json else as_text(*measured))
     return 0
 
 
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 class Sweep:
     """What is measured: every combination of ways, plans, caps, thresholds and seeds."""
 
-    ways: Sequence[Way]
+    ways: Sequence[StrategySpec]
     plans: Sequence[PlanName]
     caps: Sequence[int]
     thresholds: Sequence[float]
@@ -141,7 +142,7 @@ def measure(inputs: Sequence[PlanInputs], sweep: Sweep) -> Iterator[Row]:
 
 
 class _Setting(NamedTuple):
-    way: Way
+    way: StrategySpec
     plan: PlanName
     cap: int
     tau: float
@@ -177,12 +178,10 @@ def _mean(figures: Iterable[float | None]) -> float | None:
 # The figures
 
 
-def as_json(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
-    """One object: rows, and what was replayed; figures are means of a task."""
-    record: dict[str, Any] = {
-        "rows": [
-            {key: round(one, 4) if isinstance(one, float) else one for key, one in asdict(row).items()} for row in rows
-        ],
+def as_record(rows: Sequence[Row], sweep: Sweep, tasks: int) -> dict[str, Any]:
+    """Rows, and what was replayed; figures are means of a task."""
+    return {
+        "rows": [_rounded(asdict(row)) for row in rows],
         "runs": tasks,
         "costs": [*sweep.costs],
         "split": sweep.split,
@@ -190,39 +189,25 @@ def as_json(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
         "blacklist": sweep.blacklisting,
         "earned": sweep.earned,
     }
-    return json.dumps(record)
 
 
-def as_table(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
+def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: round(one, 4) if isinstance(one, float) else one for name, one in figures.items()}
+
+
+def as_text(rows: Sequence[Row], sweep: Sweep, tasks: int) -> str:
     """The same as a table of means over the draws of costs; below it, bars for each cap and τ that was swept."""
     lines = _over_draws(rows)
     free = {(line.strategy, line.cap): line.average_cost for line in lines if line.plan == "off"}
-    shown = [
-        f"{'strategy':<9} {'plan':<6} {'cap':>8} {'τ':>6} {'cost':>11} {'uses':>7} {'over':>7} {'useful':>7}"
-        f" {'whole':>7} {'planned cost':>13} {'uses':>7} {'of off':>7}"
-    ]
+    figures: list[dict[str, Any]] = []
     for line in lines:
-        off = free.get((line.strategy, line.cap))
-        tau = f"{line.tau:g}" if line.plan in PLANNED else "–"
-        shares = f"{line.over_budget:>7.1%} {line.useful_allowed:>7.1%} {line.tasks_whole:>7.1%}"
-        planned = ("–" if one is None else f"{one:,.2f}" for one in (line.planned_cost, line.planned_uses))
-        ratio = f"{line.average_cost / off:.0%}" if off and line.plan != "off" else "–"
-        shown.append(
-            f"{line.strategy:<9} {line.plan:<6} {line.cap:>8,} {tau:>6} {line.average_cost:>11,.2f} {line.uses:>7.2f} "
-            f"{shares} {next(planned):>13} {next(planned):>7} {ratio:>7}"
-        )
-    least, most = sweep.costs
-    steps = "their gold tools once each" if sweep.steps == "gold" else "their recorded steps"
-    ways = [
-        *(["each half known by the other"] if sweep.split == "half" else []),
-        *(["no blacklist"] if not sweep.blacklisting else []),
-        *(["helpful uses earn another"] if sweep.earned else []),
-    ]
-    shown += [
-        f"Means of a task; recorded runs: {tasks} ({steps}); draws of a cost of {least:,}..{most:,} for each tool: "
-        f"{len(sweep.seeds)}{''.join(f'; {way}' for way in ways)}.",
-        "over: tasks that spent more than the cap; useful: calls whose result helped that were let through; whole: "
-        "tasks with all of these; planned: before the first step; of off: cost beside no plan.",
+        off = free.get((line.strategy, line.cap)) if line.plan != "off" else None
+        record = {**_rounded(asdict(line)), "of_off": line.average_cost / off if off else None}
+        del record["seed"]
+        figures.append(record if line.plan in PLANNED else {**record, "tau": None})
+    shown = [
+        *table(figures),
+        f"Means of a task over {len(sweep.seeds)} draws of costs; recorded runs: {tasks}; of_off: cost beside no plan.",
     ]
     planned_by = next((plan for plan in sweep.plans if plan in PLANNED), None)
     drawn = [line for line in lines if line.plan == planned_by]

@@ -11,7 +11,7 @@ what is spent and which of the useful calls are let through, and nothing of how 
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
@@ -24,25 +24,22 @@ from ecoshell.messages import FINISH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.evidence import Evidence, Past
 from ecoshell.planning.btp.experience import Columns
 from ecoshell.planning.btp.plan import Candidate, TaskPlan, chance, frequency_bound, priors, value
-from ecoshell.planning.btp.similarity import WordEncoder
-from ecoshell.planning.judging.payload import unwrapped
-from ecoshell.planning.judging.rules import by_rules
+from ecoshell.planning.judging import by_rules, unwrapped
 from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.strategies.base import (
     Act,
-    ActAll,
+    Backtrack,
     Draft,
-    Leave,
     Path,
     Rank,
+    RunParallel,
     Strategy,
     Think,
     Thought,
-    Together,
     Tried,
     same,
 )
-from ecoshell_bench.reading import Fields, read_objects
+from ecoshell_bench.reading import RunRecord, StepRecord, read_records
 
 MAX_STEPS = 24
 """Thoughts of one task, as many as the shell allows unless told otherwise (SPEC §1)."""
@@ -83,37 +80,25 @@ class Task:
 def read_tasks(path: FilePath) -> list[Task]:
     """The runs of a file, failed ones too: one object a line. Raises UsageError, which names the line."""
     tasks: list[Task] = []
-    for place, record in read_objects(path):
-        run = Fields(record, place, _FIX)
-        query, success = run.text("query"), record.get("success", True)
-        gold = tuple(dict.fromkeys(_named(tool, run) for tool in run.list("gold_tools")))
-        if not isinstance(success, bool):
-            raise run.wrong("has a `success` that is neither true nor false")
-        actions = tuple(_action(step, number, query) for number, step in enumerate(run.objects("steps")))
+    for _, run in read_records(path, RunRecord, _FIX):
+        gold = tuple(dict.fromkeys(run.gold_tools))
+        actions = tuple(_action(step, number, run.query) for number, step in enumerate(run.steps))
         used = (action.call.name for action in actions)
-        tasks.append(Task(query, success, gold, actions, tuple(dict.fromkeys((*gold, *used)))))
+        tasks.append(Task(run.query, run.success, gold, actions, tuple(dict.fromkeys((*gold, *used)))))
     if not tasks:
         raise UsageError(f"{path} has no recorded run.", fix=_FIX)
     return tasks
 
 
-def _action(step: Fields, number: int, query: str) -> Action:
+def _action(step: StepRecord, number: int, query: str) -> Action:
     """Arguments are an object, which may be written as JSON text; anything else becomes the value of one."""
-    given = step.value("args")
+    given = step.args
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
             given = json.loads(given)
-    arguments = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"": given}
-    call = Call(_named(step.value("tool"), step), arguments, str(number))
-    text = step.text("observation")
-    seen = Observation(text, ok=not unwrapped(text)[1])
+    call = Call(step.tool, cast("dict[str, Any]", given) if isinstance(given, dict) else {"": given}, str(number))
+    seen = Observation(step.observation, ok=not unwrapped(step.observation)[1])
     return Action(call, seen, by_rules(query, call, seen).helpful)
-
-
-def _named(value: object, record: Fields) -> str:
-    if not (isinstance(value, str) and value.strip()):
-        raise record.wrong(f"has {value!r} for the name of a tool")
-    return value
 
 
 # What is known before a task begins
@@ -148,12 +133,12 @@ def leave_one_out(tasks: Sequence[Task], *, gold: bool, halves: bool = False) ->
     `gold`: what is to be replayed is the gold trajectory of each task. `halves`: only every second run is asked, those
     at even places for the odd ones and the other way round.
     """
-    encoder, inputs = WordEncoder(), list[PlanInputs]()
+    inputs: list[PlanInputs] = []
     tools = sorted({tool for task in tasks for tool in task.tools})
     ranker = Ranker(ToolDocument(tool, "", {}) for tool in tools)
     for place, task in enumerate(tasks):
         others = tasks[1 - place % 2 :: 2] if halves else tasks
-        past = Past(RecordedStore([other for other in others if other.query != task.query]), encoder)
+        past = Past(RecordedStore([other for other in others if other.query != task.query]))
         evidence = past.evidence(task.query, dict.fromkeys(tools, ""), "")
         inputs.append(PlanInputs(task.as_gold() if gold else task, evidence, ranker.chances(task.query)))
     return inputs
@@ -191,12 +176,6 @@ class RecordedStore:
 
     def attempts_after(self, after: int = 0) -> list[AttemptRow]:
         return []
-
-    def vectors(self, encoder: str, after: int = 0) -> list[tuple[int, bytes]]:
-        return []
-
-    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
-        """Nothing would be read again."""
 
 
 # The replay
@@ -314,7 +293,7 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spent:
         return int(one.call.id) if one.call and one.call.id else len(calls)
 
     thinking = strategy(task.query, MAX_STEPS)
-    reply: Thought | Observation | None = None
+    reply: Thought | tuple[Observation, ...] | None = None
     while True:
         try:
             want = thinking.send(reply)
@@ -324,8 +303,8 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spent:
             case Think():
                 reply = thought(want.path, want.tried)
             case Act():
-                reply = tools.act(want.call)
+                reply = tuple(map(tools.act, want.calls))
             case Rank():
                 reply = min(want.one, want.other, key=place)
-            case ActAll() | Leave() | Draft() | Together():  # without it a strategy thinks step by step
+            case Backtrack() | Draft() | RunParallel():  # without it a strategy thinks step by step
                 reply = None

@@ -9,32 +9,33 @@
 import argparse
 import asyncio
 import json
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Footprint
-from ecoshell.planning.catp.costs import CostVector, Tariff, Tiers, cost_vector, level_of, quality, tiers_of
+from ecoshell.planning.catp.costs import CostVector, Tariff, cost_vector, level_of, quality, tiers_of
 from ecoshell.planning.catp.executor import run_graph
-from ecoshell.planning.catp.plan import TASK, GraphPlan, Node, longest_path
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node, PlanFault, longest_path
+from ecoshell.planning.catp.tpl import parse
 from ecoshell_bench.catp_random import problems, random_plan, valid
-from ecoshell_bench.printing import show
-from ecoshell_bench.reading import read_objects
+from ecoshell_bench.printing import show_record
+from ecoshell_bench.reading import checked, read_records
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_INPUT = "input_of_query"
-"""How the pools write the dependency on what the task gives."""
 _GIVEN = 1
 """The size level of what a task gives: the second, that of ordinary photographs, as the pools do not record sizes."""
 _ENLARGED = {"image_super_resolution": 4.0}
@@ -52,38 +53,74 @@ def run(args: argparse.Namespace) -> int:
     """Measure, and print."""
     constants = read_constants(args.constants)
     plans = read_plans([*dict.fromkeys(args.pool)], constants)
-    rows = printed_rows()
-    figures = Figures(
-        plans=len(plans),
-        price_error_max=max(map(price_error, plans)),
-        qop_rows=len(rows),
-        qop_error_max=max(row.error for row in rows),
-        validity=validity(constants, args.plans),
-        choice=choose(plans, constants),
-        parallel=carried_out(plans),
-    )
-    show((as_json if args.json else as_table)(figures))
+    rows, choice, parallel = printed_rows(), choose(plans, constants), carried_out(plans)
+    record: dict[str, Any] = {
+        "price_error_max": max(map(price_error, plans)),
+        "qop_rows": len(rows),
+        "qop_error_max": round(max(row.error for row in rows), 6),
+        "validity": validity(constants, args.plans),
+        "choice": None if choice is None else _rounded(choice, "ours", "best", "cheapest"),
+        "parallel": None if parallel is None else _rounded(parallel, "sum_s", "critical_s", "clock_s"),
+    }
+    drawn = f"Shares of {args.plans:,} random plans that are valid, with the mask and without."
+    chosen = f"Mean QoP over {choice.samples:,} samples; drawn at random: {choice.average:.4f}." if choice else ""
+    show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {drawn} {chosen}")
     return 0
+
+
+def _rounded(found: "Choice | Parallel", *names: str) -> dict[str, float]:
+    return {name: round(getattr(found, name), 6) for name in names}
 
 
 # What was recorded
 
 
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """What holds for all recorded plans."""
+def _exact(figure: object) -> object:
+    """A measured figure as the decimal it is written with."""
+    return Decimal(repr(figure)) if isinstance(figure, int | float) and not isinstance(figure, bool) else figure
 
-    tariff: Tariff
-    cpu_mb: Mapping[str, float]
+
+Figure = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Price = Annotated[Decimal, BeforeValidator(_exact), Field(strict=True, ge=0, allow_inf_nan=False)]
+Rates = Annotated[dict[int, Price], Field(min_length=1)]
+"""Prices of memory by the most MB they hold for."""
+
+
+class Constants(BaseModel):
+    """What holds for all recorded plans (constants.json)."""
+
+    model_config = ConfigDict(frozen=True)
+    price_per_request: Price
+    cpu_long_memory_pricing: Rates
+    gpu_long_memory_pricing: Rates
+    cpu_short_price_per_mb_ms: Price
+    gpu_short_price_per_mb_ms: Price
+    tools_cpu_long_term_mem_mb: dict[str, Figure]
     """Constant memory of each tool."""
-    gpu_mb: Mapping[str, float]
-    types: Mapping[str, tuple[tuple[str, ...], str]]
-    """Types of each tool's inputs, and of its output: image, text."""
-    image_levels: tuple[float, ...]
-    """Centres of the size levels of images, in pixels."""
-    most_cost: Decimal
+    tools_gpu_long_term_mem_mb: dict[str, Figure]
+    tool_io: dict[str, tuple[str, str]]
+    """Types of each tool's inputs, joined by `-`, and of its output: image, text."""
+    image_size_levels_px: Annotated[tuple[Figure, ...], AfterValidator(sorted)]
+    """Centres of the size levels of images, in pixels, in rising order."""
+    max_cost: Annotated[Price, Field(gt=0)]
     """C_max."""
-    alpha: float
+    alpha: Figure
+
+    @cached_property
+    def tariff(self) -> Tariff:
+        """The rates of a run."""
+        return Tariff(
+            run=self.price_per_request,
+            cpu=tiers_of(self.cpu_long_memory_pricing),
+            gpu=tiers_of(self.gpu_long_memory_pricing),
+            cpu_instant=self.cpu_short_price_per_mb_ms,
+            gpu_instant=self.gpu_short_price_per_mb_ms,
+        )
+
+    @property
+    def types(self) -> dict[str, tuple[Sequence[str], str]]:
+        """The inputs and the output of each tool."""
+        return {tool: (taken.split("-"), given) for tool, (taken, given) in self.tool_io.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,95 +151,47 @@ def read_constants(path: Path) -> Constants:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as failure:
         raise UsageError(f"{path} cannot be read: {failure}.", fix=_FIX_CONSTANTS) from failure
-    try:
-        most = _decimal(record["max_cost"])
-        if most == 0:
-            raise ValueError("max_cost is 0")
-        return Constants(
-            tariff=Tariff(
-                run=_decimal(record["price_per_request"]),
-                cpu=_tiers(record["cpu_long_memory_pricing"]),
-                gpu=_tiers(record["gpu_long_memory_pricing"]),
-                cpu_instant=_decimal(record["cpu_short_price_per_mb_ms"]),
-                gpu_instant=_decimal(record["gpu_short_price_per_mb_ms"]),
-            ),
-            cpu_mb={tool: _figure(mb) for tool, mb in record["tools_cpu_long_term_mem_mb"].items()},
-            gpu_mb={tool: _figure(mb) for tool, mb in record["tools_gpu_long_term_mem_mb"].items()},
-            types={tool: (tuple(taken.split("-")), given) for tool, (taken, given) in record["tool_io"].items()},
-            image_levels=tuple(sorted(map(_figure, record["image_size_levels_px"]))),
-            most_cost=most,
-            alpha=_figure(record["alpha"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as failure:
-        raise UsageError(f"{path} is not as expected: {failure!r}.", fix=_FIX_CONSTANTS) from failure
+    return checked(TypeAdapter(Constants), record, str(path), _FIX_CONSTANTS)
+
+
+class _Line(BaseModel):
+    """A recorded plan as it stands in a file."""
+
+    task_id: int
+    sample_id: int
+    plan: Any
+    tool_exec_ms: tuple[Figure, ...]
+    tool_short_cpu_mb: tuple[Figure, ...]
+    tool_short_gpu_mb: tuple[Figure, ...]
+    score: Figure
+    price: Price
 
 
 def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan]:
     """The plans of all files together; raises UsageError, which names file and line."""
-    plans = [_recorded_plan(record, place, constants) for path in paths for place, record in read_objects(path)]
+    plans = [
+        _recorded_plan(line, place, constants) for path in paths for place, line in read_records(path, _Line, _FIX)
+    ]
     if not plans:
         raise UsageError(f"{' and '.join(map(str, paths))}: there is no recorded plan.", fix=_FIX)
     return plans
 
 
-def _recorded_plan(record: Mapping[str, Any], place: str, constants: Constants) -> RecordedPlan:
-    def price(tool: str, milliseconds: float, cpu_mb: float, gpu_mb: float) -> Decimal:
-        held = Footprint(constants.cpu_mb[tool], cpu_mb, constants.gpu_mb[tool], gpu_mb)
-        return constants.tariff.price(milliseconds, held)
-
+def _recorded_plan(line: _Line, place: str, constants: Constants) -> RecordedPlan:
+    cpu, gpu = constants.tools_cpu_long_term_mem_mb, constants.tools_gpu_long_term_mem_mb
     try:
-        plan = _graph(record["plan"])
-        columns = [[*map(_figure, record[key])] for key in ("tool_exec_ms", "tool_short_cpu_mb", "tool_short_gpu_mb")]
-        rows = zip([node.tool for node in plan.nodes], *columns, strict=True)
-        return RecordedPlan(
-            task=int(record["task_id"]),
-            sample=int(record["sample_id"]),
-            plan=plan,
-            score=_figure(record["score"]),
-            price=_decimal(record["price"]),
-            milliseconds=tuple(columns[0]),
-            prices=tuple(price(tool, *figures) for tool, *figures in rows),
+        plan = parse(json.dumps(line.plan))
+        tools = [node.tool for node in plan.nodes]
+        runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
+        prices = tuple(
+            constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
+            for tool, taken, cpu_mb, gpu_mb in runs
         )
     except KeyError as failure:
-        raise UsageError(f"{place}: {failure} is missing, there or in the constants.", fix=_FIX) from failure
-    except (TypeError, ValueError) as failure:
+        raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
+    except (ValueError, PlanFault) as failure:
         raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
-
-
-def _graph(written: object) -> GraphPlan:
-    """A plan from `["tool", ["dependency", …], …]`; raises ValueError."""
-    parts = cast("list[object]", written) if isinstance(written, list) else []
-    if len(parts) % 2 or not parts:
-        raise ValueError("`plan` is not a list of tools, each with a list of dependencies")
-    nodes: list[Node] = []
-    for tool, after in zip(parts[::2], parts[1::2], strict=True):
-        known = {TASK, *(node.label for node in nodes)}
-        if not isinstance(tool, str) or not isinstance(after, list) or not after:
-            raise ValueError("`plan` is not a list of tools, each with a list of dependencies")
-        labels = tuple(TASK if one == _INPUT else str(one) for one in cast("list[object]", after))
-        unknown = [label for label in labels if label not in known]
-        if unknown or tool in known:
-            raise ValueError(f"{tool} stands there twice" if tool in known else f"{tool} waits for {unknown[0]}")
-        nodes.append(Node(tool, labels))
-    return GraphPlan(tuple(nodes))
-
-
-def _tiers(record: Mapping[str, Any]) -> Tiers:
-    found = tiers_of({int(most): _decimal(rate) for most, rate in record.items()})
-    if not found:
-        raise ValueError("there is no price of memory")
-    return found
-
-
-def _decimal(value: object) -> Decimal:
-    return Decimal(repr(_figure(value)))
-
-
-def _figure(value: object) -> float:
-    """A measured figure; raises ValueError for what is no number, not finite, or below 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r} is not a number of at least 0")
-    return float(value)
+    return RecordedPlan(line.task_id, line.sample_id, plan, line.score, line.price, line.tool_exec_ms, prices)
 
 
 # Prices, and the paper's tables
@@ -245,28 +234,16 @@ def printed_rows() -> list[PrintedRow]:
 # Valid plans of a random policy
 
 
-@dataclass(frozen=True, slots=True)
-class Validity:
-    """Shares of valid plans, 0 to 1, for one kind of task."""
-
-    task: str
-    """What it gives and what it wants, such as `image→text+text`."""
-    masked: float
-    unmasked: float
-    plans: int
-    """Drawn with the mask, and as many without."""
-
-
-def validity(constants: Constants, plans: int) -> list[Validity]:
-    """The shares for every combination of task types; the same plans are drawn each time."""
-    found: list[Validity] = []
+def validity(constants: Constants, plans: int) -> list[dict[str, Any]]:
+    """The shares of valid plans for every combination of task types; the same plans are drawn each time."""
+    found: list[dict[str, Any]] = []
     for task, problem in problems(constants.types).items():
-        shares = dict[bool, float]()
-        for masked in (True, False):
+        row: dict[str, Any] = {"task": task}
+        for name in ("masked", "unmasked"):
             rng = Random(0)
-            written = (random_plan(problem, rng, masked=masked) for _ in range(plans))
-            shares[masked] = sum(valid(one, problem) for one in written) / plans
-        found.append(Validity(task, shares[True], shares[False], plans))
+            written = (random_plan(problem, rng, masked=name == "masked") for _ in range(plans))
+            row[name] = sum(valid(one, problem) for one in written) / plans
+        found.append(row)
     return found
 
 
@@ -296,7 +273,7 @@ def choose(plans: Sequence[RecordedPlan], constants: Constants) -> Choice | None
         chosen += [max(same, key=model.estimate) for same in own]
 
     def worth(one: RecordedPlan) -> float:
-        return quality(one.score, one.price, alpha=constants.alpha, most=constants.most_cost)
+        return quality(one.score, one.price, alpha=constants.alpha, most=constants.max_cost)
 
     return Choice(
         ours=statistics.fmean(map(worth, chosen)),
@@ -327,7 +304,7 @@ class QopModel:
         for one in plans:
             for tool, size, price in zip(one.tools, _sizes(one, constants), one.prices, strict=True):
                 runs.setdefault(tool, []).append((size, price))
-        vectors = {tool: cost_vector(some, constants.image_levels) for tool, some in runs.items()}
+        vectors = {tool: cost_vector(some, constants.image_size_levels_px) for tool, some in runs.items()}
         known = {tool: vector for tool, vector in vectors.items() if vector is not None}
         return cls(constants, known, _effects(_samples(plans), sorted(known)))
 
@@ -336,11 +313,11 @@ class QopModel:
         sizes = zip(one.tools, _sizes(one, self.constants), strict=True)
         cost = sum((self._cost(tool, size) for tool, size in sizes), Decimal(0))
         gain = sum(self.effects.get(tool, 0.0) for tool in one.tools)
-        return quality(gain, cost, alpha=self.constants.alpha, most=self.constants.most_cost)
+        return quality(gain, cost, alpha=self.constants.alpha, most=self.constants.max_cost)
 
     def _cost(self, tool: str, size: float) -> Decimal:
         """What the tool costs on this size; a tool that no other task used costs as much as the dearest known."""
-        level = level_of(size, self.constants.image_levels)
+        level = level_of(size, self.constants.image_size_levels_px)
         vector = self.costs.get(tool)
         return vector.at(level) if vector else max((one.at(level) for one in self.costs.values()), default=Decimal(0))
 
@@ -354,7 +331,7 @@ def _samples(plans: Sequence[RecordedPlan]) -> list[list[RecordedPlan]]:
 
 def _sizes(one: RecordedPlan, constants: Constants) -> list[float]:
     """Pixels that reach each node by way of the plan; texts have none."""
-    given = constants.image_levels[min(_GIVEN, len(constants.image_levels) - 1)]
+    given = constants.image_size_levels_px[min(_GIVEN, len(constants.image_size_levels_px) - 1)]
     after: dict[str, float] = {TASK: given}
     taken: list[float] = []
     for node in one.plan.nodes:
@@ -427,68 +404,3 @@ async def _clocks(plans: Sequence[GraphPlan], times: Sequence[Mapping[str, float
             return (await run_graph(plan, sleep, parallel=len(plan.nodes))).seconds
 
     return await asyncio.gather(*map(clock, plans, times))
-
-
-# The figures
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What was measured; None where the recorded plans have nothing to measure it on."""
-
-    plans: int
-    price_error_max: float
-    """Of a recorded plan's price, as a share of it."""
-    qop_rows: int
-    qop_error_max: float
-    validity: Sequence[Validity]
-    choice: Choice | None
-    parallel: Parallel | None
-
-
-def as_json(figures: Figures) -> str:
-    """One object; shares are 0 to 1, what could not be measured is null."""
-
-    def rounded(found: object, *names: str) -> dict[str, float] | None:
-        return {name: round(getattr(found, name), 6) for name in names} if found else None
-
-    record: dict[str, Any] = {
-        "price_error_max": figures.price_error_max,
-        "qop_rows": figures.qop_rows,
-        "qop_error_max": round(figures.qop_error_max, 6),
-        "validity": [{"task": one.task, "masked": one.masked, "unmasked": one.unmasked} for one in figures.validity],
-        "choice": rounded(figures.choice, "ours", "best", "cheapest"),
-        "parallel": rounded(figures.parallel, "sum_s", "critical_s", "clock_s"),
-    }
-    return json.dumps(record)
-
-
-def as_table(figures: Figures) -> str:
-    """The same for people, part by part."""
-    shown = [
-        f"Price of {figures.plans:,} recorded plans, recomputed: off by {figures.price_error_max:.2g} of it at most.",
-        f"QoP of {figures.qop_rows} rows of Tables 2 and 3, recomputed: off by {figures.qop_error_max:.4f} at most.",
-    ]
-    if figures.validity:
-        width = max(len(one.task) for one in figures.validity)
-        drawn = figures.validity[0].plans
-        shown += ["", f"{f'valid of {drawn:,} random plans':<{width}}    masked  unmasked"]
-        shown += [f"{one.task:<{width}}  {one.masked:>8.2%}  {one.unmasked:>8.2%}" for one in figures.validity]
-    if choice := figures.choice:
-        shown += [
-            "",
-            f"Mean QoP of a plan for {choice.samples:,} samples that have several",
-            f"  best in hindsight      {choice.best:.4f}",
-            f"  cheapest in hindsight  {choice.cheapest:.4f}",
-            f"  ours, foreseen         {choice.ours:.4f}",
-            f"  drawn at random        {choice.average:.4f}",
-        ]
-    if parallel := figures.parallel:
-        shown += [
-            "",
-            f"Mean time of {parallel.plans:,} plans with branches",
-            f"  tool after tool        {parallel.sum_s:.3f} s",
-            f"  longest path           {parallel.critical_s:.3f} s",
-            f"  by the clock           {parallel.clock_s:.3f} s",
-        ]
-    return "\n".join(shown)

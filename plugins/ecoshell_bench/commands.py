@@ -25,6 +25,7 @@ MODULES = {
     "btp": "btp",
     "umi": "umi.run",
     "catp": "catp",
+    "search": "search",
 }
 """What carries each benchmark out: a module with `run`, which gives the exit status."""
 DEFAULT_POOLS = (5, 10, 20, 40, 64, 527)
@@ -33,8 +34,6 @@ OUTPUT_PRICE = Decimal(3)
 PLANS = ("btp", "gate", "oracle", "off", "strict")
 RESUME_USUAL = ""
 """`--resume` without a file: the one the run would have had anyway."""
-_MOST = 1_000_000
-_MOST_COST = 10**9
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def add_arguments(bench: argparse.ArgumentParser) -> None:
     """Add the benchmarks and their arguments."""
     benchmarks = bench.add_subparsers(dest="benchmark", required=True, metavar="BENCHMARK", title="benchmarks")
-    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp):
+    for add in (_add_ecoact, _add_speed, _add_tasks, _add_btp, _add_umi, _add_catp, _add_search):
         add(benchmarks).add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -111,8 +110,14 @@ def _add_btp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add = btp.add_argument
     add("--replay", type=Path, required=True, metavar="FILE", help="recorded runs, JSON Lines")
     add("--costs", type=_range, default=(1, 10), metavar="A..B", help="drawn for each tool (default: 1..10)")
-    add("--cap", type=listed(_whole), default=(20,), metavar="R,R,…", help="budgets of a task (default: 20)")
-    add("--seeds", type=_seeds, default=5, metavar="N", help="draws of the costs (default: 5)")
+    add("--cap", type=listed(_cost), default=(20,), metavar="R,R,…", help="budgets of a task (default: 20)")
+    add(
+        "--seeds",
+        type=_whole_number(1, 1000, "Give how often costs are drawn."),
+        default=5,
+        metavar="N",
+        help="draws of the costs (default: 5)",
+    )
     add("--strategy", type=listed(str), metavar="NAME,…", help="react, dfsdt, tot (default: all)")
     plan = "btp, gate, oracle, off (default: these), strict (what is not planned is forbidden, as in the paper)"
     add("--plan", type=listed(_plan), default=PLANS[:-1], metavar="NAME,…", help=plan)
@@ -160,9 +165,13 @@ def _add_catp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     return catp
 
 
-def number(text: str) -> int:
-    """A number from 1 to a million."""
-    return _counted(text, 1, _MOST, "Give a whole number.")
+def _add_search(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
+    search = benchmarks.add_parser("search", help="how many of the tools a request needs a search names first")
+    add = search.add_argument
+    add("--queries", type=Path, required=True, metavar="FILE", help="ToolBench's queries, or recorded runs")
+    add("--catalog", type=Path, required=True, metavar="FILE", help="the tools' schemas, JSON Lines")
+    add("--limit", type=number, metavar="N", help="the first N queries only")
+    return search
 
 
 def listed(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
@@ -174,25 +183,24 @@ def listed(read: Callable[[str], Item]) -> Callable[[str], tuple[Item, ...]]:
     return reader
 
 
-def _whole(text: str) -> int:
-    return _counted(text, 0, _MOST_COST, "Give a whole number.")
+def _whole_number(least: int, most: int, fix: str = "Give a whole number.") -> Callable[[str], int]:
+    def reader(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most):
+            raise UsageError(f"{text!r} is not a number from {least} to {most}.", fix=fix)
+        return int(text)
+
+    return reader
 
 
-def _seeds(text: str) -> int:
-    return _counted(text, 1, 1000, "Give how often costs are drawn.")
-
-
-def _counted(text: str, least: int, most: int, fix: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most):
-        raise UsageError(f"{text!r} is not a number from {least} to {most}.", fix=fix)
-    return int(text)
+number = _whole_number(1, 1_000_000)
+_cost = _whole_number(0, 10**9)
 
 
 def _range(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(.*?)\.\.(.*)", text)
     if match is None:
         raise UsageError(f"{text!r} is not a range of costs.", fix="Give the least and the most, such as 1..10.")
-    least, most = _whole(match[1].strip()), _whole(match[2].strip())
+    least, most = _cost(match[1].strip()), _cost(match[2].strip())
     if least > most:
         raise UsageError(f"{text!r} has its least cost last.", fix=f"Give {most}..{least}.")
     return least, most

@@ -34,8 +34,8 @@ from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentatio
 from ecoshell.catalog.registration import Decision, Policy, Workload, candidates_of, decide
 from ecoshell.catalog.search import Ranker
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, ToolDocument, Usage
-from ecoshell.modes.prompts import system_text
-from ecoshell_bench.printing import counting, show
+from ecoshell.modes.asking import system_text
+from ecoshell_bench.printing import counting, show, table
 from ecoshell_bench.reading import RecordedRun, Tools, read_runs, read_tools
 
 POLICIES = ("all", "all_text", "grow", "stable", "auto", "oracle")
@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     with counting("gpt-4") as (count, tokenizer):
         setting = Setting(rates, count, system_text, args.seed, args.wrong, args.questions)
         results = list(measure_pools(runs, tools, args.pools, setting))
-    show((as_json if args.json else as_table)(results, setting, tokenizer))
+    measured = results, setting, tokenizer
+    show(json.dumps(as_record(*measured)) if args.json else as_text(*measured))
     return 0
 
 
@@ -263,7 +264,7 @@ def decide_for(
     """
     work = Workload(base=setting.count(setting.system(PLAIN)) + history + setting.count(question))
     documents = [document for document in pool if document.name not in registered]
-    candidates = candidates_of(documents, Ranker(pool).chances(question), setting.count)
+    candidates = candidates_of(documents, Ranker(pool).chances(question), lambda texts: [*map(setting.count, texts)])
     return decide(candidates, setting.rates, work, Policy(presentation=presentation))
 
 
@@ -329,7 +330,7 @@ def _wrong(run: RecordedRun, pool: Sequence[ToolDocument], session: Session, set
     return next((name for name in names if name not in session.registered), "")
 
 
-def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
+def as_record(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> dict[str, Any]:
     """One object: rows by pool, tokenizer and prices. Costs are the mean of a run, in prices of an input token."""
 
     def row(result: PoolResult) -> dict[str, Any]:
@@ -350,7 +351,7 @@ def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> 
             },
         }
 
-    record = {
+    return {
         "rows": list(map(row, results)),
         "tokenizer": tokenizer,
         "prices": {name: float(rate) for name, rate in asdict(setting.rates).items()},
@@ -359,41 +360,33 @@ def as_json(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> 
         "wrong": setting.wrong,
         "questions": setting.questions,
     }
-    return json.dumps(record)
 
 
-def as_table(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
-    """The same as a table, with the saving against registering everything."""
-    columns = f"{'cost':>11} {'saving':>8} {'calls':>6} {'fresh':>11} {'cached':>11} {'output':>9}"
-    lines = [f"{'tools':>5}  {'policy':<8} {columns}"]
-    words = {"plain": "registered everything", "grow": "grew the array", "stable": "kept it stable"}
-    words["text"] = "registered everything as text"
+def as_text(results: Sequence[PoolResult], setting: Setting, tokenizer: str) -> str:
+    """The same for people: a table of the policies at each size, and what `auto` did."""
+    rows: list[dict[str, Any]] = []
+    about: list[str] = []
     for result in results:
-        pool = f"{result.pool:>5}"
         if not result.runs:
-            lines.append(f"{pool}  every run used more tools than this\n")
+            about.append(f"{result.pool} tools: every run used more tools than this")
             continue
-        for policy in POLICIES:
-            total = result.totals[policy]
-            tokens = _tokens(total, result.runs)
-            cost, saved = float(setting.price(total.usage) / result.runs), result.saving(policy, setting)
-            lines.append(
-                f"{pool}  {policy:<8} {round(cost, 2):>11,.0f} {saved:>8.1%} {tokens['calls']:>6.1f} "
-                f"{tokens['fresh']:>11,.0f} {tokens['cached']:>11,.0f} {tokens['output']:>9,.0f}"
-            )
-        choices = ", ".join(f"{words[name]} in {count}" for name, count in result.chosen.most_common())
-        upfront = f"{result.upfront} schemas up front, {result.upfront_used} of them used"
-        lost = f"dearer than registering everything in {result.losing:.1%}, by {result.worst:.1%} at most"
-        lines.append(f"       of {result.runs} runs, auto {choices}; {upfront}\n       {lost}\n")
+        for policy, total in result.totals.items():
+            cost, saving = float(setting.price(total.usage) / result.runs), float(result.saving(policy, setting))
+            figures = {"cost": cost, "saving": saving, **_tokens(total, result.runs)}
+            rows.append({"policy": policy, "tools": result.pool, **figures})
+        choices = ", ".join(f"{name} in {count}" for name, count in result.chosen.most_common())
+        about.append(
+            f"{result.pool} tools: of {result.runs} runs, auto chose {choices}; {result.upfront} schemas up front, "
+            f"{result.upfront_used} of them used; dearer than registering everything in {result.losing:.1%}, by "
+            f"{result.worst:.1%} at most"
+        )
     rates = setting.rates
-    return "\n".join(
-        [
-            *lines,
-            f"Mean of a run, in prices of an input token: cached input {plain(rates.cached_input)}, cache write "
-            f"{plain(rates.cache_write)}, output {plain(rates.output)}. Saving: against all.",
-            f"Tokens by {tokenizer}; other tools drawn with seed {setting.seed}.",
-        ]
-    )
+    prices = f"cached input {plain(rates.cached_input)}, cache write {plain(rates.cache_write)}"
+    about += [
+        f"Mean of a run, in prices of an input token: {prices}, output {plain(rates.output)}. Saving: against all.",
+        f"Tokens by {tokenizer}; other tools drawn with seed {setting.seed}.",
+    ]
+    return "\n".join((*table(rows), "", *about))
 
 
 def _tokens(total: Total, runs: int) -> dict[str, float]:

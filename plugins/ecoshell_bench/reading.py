@@ -2,13 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, TypeVar, cast
+
+from pydantic import AfterValidator, BeforeValidator, StrictBool, TypeAdapter, ValidationError
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
+
+T = TypeVar("T")
 
 
 def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -30,56 +34,70 @@ def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield place, cast("Mapping[str, Any]", record)
 
 
-class Fields:
-    """The fields of a JSON object; what is missing or of another kind is a UsageError that names the object's place."""
+def read_records(path: Path, kind: type[T], fix: str) -> Iterator[tuple[str, T]]:
+    """Each line as a dataclass, with its place. Raises UsageError, which names line and field."""
+    adapter = TypeAdapter(kind)
+    for place, record in read_objects(path):
+        yield place, checked(adapter, record, place, fix)
 
-    def __init__(self, value: object, place: str, fix: str) -> None:
-        self.place = place
-        self._fix = fix
-        if not isinstance(value, Mapping):
-            raise self.wrong("is not an object")
-        self.record = cast("Mapping[str, Any]", value)
 
-    def wrong(self, what: str) -> UsageError:
-        """The error that says this of the object."""
-        return UsageError(f"{self.place} {what}.", fix=self._fix)
+def checked(adapter: TypeAdapter[T], record: object, place: str, fix: str) -> T:
+    """What a record says; raises UsageError, which names the field of the first fault, entries of lists from 1 on."""
+    try:
+        return adapter.validate_python(record)
+    except ValidationError as failure:
+        first = failure.errors(include_url=False)[0]
+        field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+        no_object = first["type"] in ("model_type", "dataclass_type")  # whose message has a name of ours
+        said = "it is not an object" if no_object else first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{place}: {f'`{field}`: ' if field else ''}{said}.", fix=fix) from failure
 
-    def value(self, name: str) -> Any:
-        """A field that has to be there."""
-        if name not in self.record:
-            raise self.wrong(f"has no `{name}`")
-        return self.record[name]
 
-    def text(self, name: str) -> str:
-        """A text that may be empty or null; what is not a text is taken as the JSON it is."""
-        value = self.value(name)
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _says_something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text
 
-    def filled(self, name: str) -> str:
-        """A text that says something."""
-        value = self.record.get(name)
-        if not (isinstance(value, str) and value.strip()):
-            raise self.wrong(f"has no text `{name}`")
-        return value
 
-    def list(self, name: str) -> Sequence[object]:
-        """A list."""
-        value = self.record.get(name)
-        if not isinstance(value, list):
-            raise self.wrong(f"has no list `{name}`")
-        return cast("Sequence[object]", value)
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
-    def objects(self, name: str) -> Iterator["Fields"]:
-        """The objects of a list, each with a place of its own: `file:line: step 1` in a list of steps."""
-        for number, value in enumerate(self.list(name), start=1):
-            yield Fields(value, f"{self.place}: {name.removesuffix('s')} {number}", self._fix)
 
-    def object(self, name: str) -> Mapping[str, Any]:
-        """An object, empty where it is left out or null."""
-        value = self.record.get(name)
-        return {} if value is None else Fields(value, f"{self.place}: `{name}`", self._fix).record
+def _as_schema(value: object) -> object:
+    return cast("object", value) if isinstance(value, dict) else {}
+
+
+Filled = Annotated[str, AfterValidator(_says_something)]
+"""A text that says something."""
+Text = Annotated[str, BeforeValidator(_as_text)]
+"""A text that may be empty or null; what is not a text is taken as the JSON it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """One recorded action, as it stands in a file."""
+
+    tool: Filled
+    observation: Text
+    args: Any = None
+    """An object, which may be written as JSON text."""
+    thought: Text = ""
+    server: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One recorded task, as it stands in a file."""
+
+    query: Text
+    steps: tuple[StepRecord, ...]
+    gold_tools: tuple[Filled, ...] = ()
+    """What the question needs as people saw it."""
+    success: StrictBool = True
+    final: Text = ""
+    id: Text = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +127,16 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolRecord:
+    """A tool, as it stands in a catalog."""
+
+    name: Filled
+    description: Text
+    parameters: Annotated[dict[str, Any], BeforeValidator(_as_schema)] = field(default_factory=dict[str, Any])
+    server: Text = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     """Documents under unique names, and those names by server and own name."""
 
@@ -121,37 +149,33 @@ def read_tools(path: Path) -> Tools:
 
     A name that several servers have is qualified with the server's, as the shell does. Raises UsageError.
     """
-    read = [Fields(record, place, "Give a catalog, one tool a line.") for place, record in read_objects(path)]
-    count = Counter(tool.text("name") for tool in read)
+    fix = "Give a catalog, one tool a line."
+    read = [*read_records(path, ToolRecord, fix)]
+    count = Counter(tool.name for _, tool in read)
     documents: dict[str, ToolDocument] = {}
     names: dict[tuple[str, str], str] = {}
-    for tool in read:
-        server, own = str(tool.record.get("server") or ""), tool.text("name")
-        name = f"{server}.{own}" if count[own] > 1 and server else own
+    for place, tool in read:
+        name = f"{tool.server}.{tool.name}" if count[tool.name] > 1 and tool.server else tool.name
         if name in documents:
-            raise tool.wrong(f"is a second tool called {name}")
-        parameters = tool.record.get("parameters")
-        schema = cast("Mapping[str, Any]", parameters) if isinstance(parameters, Mapping) else dict[str, Any]()
-        documents[name] = ToolDocument(name, tool.text("description"), schema, server)
-        names[server, own] = name
+            raise UsageError(f"{place} is a second tool called {name}.", fix=fix)
+        documents[name] = ToolDocument(name, tool.description, tool.parameters, tool.server)
+        names[tool.server, tool.name] = name
     return Tools(documents, names)
 
 
 def read_runs(path: Path, tools: Tools) -> list[RecordedRun]:
-    """The successful runs of a file: one object a line with query, success, steps and final. Raises UsageError."""
-    runs: list[RecordedRun] = []
-    for place, record in read_objects(path):
-        if not record.get("success", True):
-            continue
-        run = Fields(record, place, "Give a file of recorded runs; DATA.md of the data set says what each line holds.")
-        steps: list[RecordedStep] = []
-        for step in run.objects("steps"):
-            arguments: object = step.record.get("args") or {}
-            written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            own = step.text("tool")
-            known = tools.names.get((str(step.record.get("server") or ""), own))
-            steps.append(RecordedStep(known, known or own, step.text("thought"), written, step.text("observation")))
-        runs.append(RecordedRun(str(record.get("id", place)), run.text("query"), tuple(steps), run.text("final")))
+    """The successful runs of a file; raises UsageError."""
+    fix = "Give a file of recorded runs; DATA.md of the data set says what each line holds."
+
+    def step(one: StepRecord) -> RecordedStep:
+        known = tools.names.get((one.server, one.tool))
+        return RecordedStep(known, known or one.tool, one.thought, _as_text(one.args or {}), one.observation)
+
+    runs = [
+        RecordedRun(run.id or place, run.query, tuple(map(step, run.steps)), run.final)
+        for place, run in read_records(path, RunRecord, fix)
+        if run.success
+    ]
     if not runs:
         raise UsageError(f"{path} has no successful run.", fix="Give a file of recorded runs.")
     return runs

@@ -5,15 +5,17 @@ being written when the process died is dropped, and what it was about is measure
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Hashable, Iterable, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from pydantic import TypeAdapter
+
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import remedy
-from ecoshell_bench.reading import read_objects
+from ecoshell_bench.reading import checked, read_objects
 
 _FIX = "Give another file with --out, or remove this one."
 
@@ -31,28 +33,25 @@ Kept = TypeVar("Kept", bound=Keyed)
 class ResultsFile(Generic[Kept]):
     """The results in a file; those that stand there when it is opened are `known`, by their keys. Raises UsageError."""
 
-    def __init__(
-        self, path: Path, heading: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Kept], *, goes_on: bool = True
-    ) -> None:
+    def __init__(self, path: Path, heading: Mapping[str, Any], kind: type[Kept], *, goes_on: bool = True) -> None:
         """A file with results is gone on with, if it has the same heading, or refused; as `goes_on` says."""
         self.path = path
         self.known: dict[Hashable, Kept] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a+b")
+            content = path.read_bytes() if path.exists() else b""
+            self._file = path.open("ab")
         except OSError as failure:
             raise UsageError(f"{path} cannot be written: {failure.strerror}.", fix="Name another file.") from failure
-        try:
-            self._file.seek(0)
-            content = self._file.read()
-            whole = content.rfind(b"\n") + 1
-            self._file.truncate(whole)
+        with ExitStack() as closing:
+            closing.callback(self.close)
+            self._file.truncate(whole := content.rfind(b"\n") + 1)
             if whole and not goes_on:
                 raise UsageError(
                     f"{path} has results already.", kept="It stays.", fix=f"--resume {path} goes on there."
                 )
             if whole:
-                found, kept = read_results(path, read)
+                found, kept = read_results(path, kind)
                 for key, value in heading.items():
                     if found.get(key) != value:
                         told = f"{path}:1: these are results with another {key}: {found.get(key)!r}, not {value!r}."
@@ -60,9 +59,7 @@ class ResultsFile(Generic[Kept]):
                 self.known = {one.key: one for one in kept}
             else:
                 self._write(heading)
-        except BaseException:
-            self._file.close()
-            raise
+            closing.pop_all()
 
     def close(self) -> None:
         """Close the file; what could not be written was told of then."""
@@ -86,24 +83,15 @@ class ResultsFile(Generic[Kept]):
             ) from failure
 
 
-def read_results(path: Path, read: Callable[[Mapping[str, Any]], Kept]) -> tuple[Mapping[str, Any], list[Kept]]:
+def read_results(path: Path, kind: type[Kept]) -> tuple[Mapping[str, Any], list[Kept]]:
     """The heading of a file and its results; raises UsageError."""
     lines = read_objects(path)
     _, heading = next(lines, ("", dict[str, Any]()))
-    results: list[Kept] = []
-    for place, record in lines:
-        try:
-            results.append(read(record))
-        except (KeyError, TypeError) as failure:
-            raise UsageError(f"{place} is not a result: {failure}.", kept="It stays.", fix=_FIX) from failure
-    return heading, results
+    adapter = TypeAdapter(kind)
+    return heading, [checked(adapter, record, place, _FIX) for place, record in lines]
 
 
 def known_sum(amounts: Iterable[int | None]) -> int | None:
     """The sum of what was spent; None where something is not known."""
-    total = 0
-    for nano in amounts:
-        if nano is None:
-            return None
-        total += nano
-    return total
+    found = [*amounts]
+    return None if None in found else sum(nano or 0 for nano in found)

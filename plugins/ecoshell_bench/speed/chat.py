@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.resources import files
 from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.events import (
     Answer,
     BudgetChanged,
@@ -51,7 +52,7 @@ from ecoshell_bench.speed.measuring import (
 _PLAIN = (sys.executable, "-c", "pass")
 _VERSION = (sys.executable, "-c", "import sys; from ecoshell.cli import main; sys.exit(main(['--version']))")
 _CORE = (sys.executable, "-c", "import ecoshell.assembly.shell")
-_FRAME = (sys.executable, "-m", "ecoshell.tui.first_frame")
+_FRAME = (sys.executable, "-m", "ecoshell_bench.speed.first_frame")
 _KEY = "ø"
 KEYS = tuple(map(chr, range(0x3B1, 0x3C9)))
 """Letters that no program writes of its own accord, so that each is known when it comes back."""
@@ -220,36 +221,12 @@ def _asked(terminal: Terminal) -> float:
 
 LAST_WORD = "Finis."
 """How every text ends."""
-_SECTION = """## Part {number}: how a stream is shown
-
-A *token* here is one word with the blank after it, and arrives in one piece. Some words are **strong**, some are
-`code`, a few are [links](https://example.org/{number}) and most are plain words of a plain paragraph, which is long
-enough to be wrapped once or twice on any terminal that people sit in front of.
-
-- the first point of part {number}
-- a second one, with a little more to say about it than the first
-  1. and a numbered one below it
-  2. and another
-
-```python
-def part_{number}(words: list[str]) -> int:
-    total = sum(len(word) for word in words if word)
-    return total + {number}
-```
-
-| figure | value | unit |
-| ------ | ----- | ---- |
-| part | {number} | none |
-| words | about a hundred | words |
-
-> Whoever reads this far has read a quotation, too.
-
-"""
 
 
 def markdown(tokens: int) -> str:
     """Markdown that a script model streams in so many pieces, always the same."""
-    pieces = (piece for number in count(1) for piece in _SECTION.format(number=number).split(" "))
+    section = (files("ecoshell_bench.speed") / "section.md").read_text(encoding="utf-8")
+    pieces = (piece for number in count(1) for piece in section.format(number=number).split(" "))
     return " ".join([*islice(pieces, max(0, tokens - 1)), LAST_WORD])
 
 

@@ -1,18 +1,20 @@
 """How soon there is a plan: the knapsack beside OR-tools', what experience says of tools, and the ledger."""
 
 import asyncio
-import os
+import math
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.holds import Account, Ask
@@ -23,34 +25,18 @@ from ecoshell.messages import Usage
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore, Use
 from ecoshell.planning.btp.knapsack import solve
-from ecoshell.planning.btp.similarity import WordEncoder
-from ecoshell_bench.speed.knapsacks import OrTools, instances
-from ecoshell_bench.speed.measuring import Measurement, Take, against, told
+from ecoshell_bench.speed.measuring import Measurement, Take, against
 
-SIZES = ((5, 20), (500, 10_000), (16_464, 10_000))
-"""Tools and units of budget: a question of BTP's experiments, a large catalog, and all the tools of ToolBench."""
+SIZES = ((5, 20), (500, 10_000))
+"""Tools and units of budget: a question of BTP's experiments, and the longest shortlist there is."""
 _MODEL = "script:measured"
 _HASH = "0" * 16
-_PEAK = """
-import json
-from pathlib import Path
-import numpy
-from ecoshell_bench.speed.knapsacks import instances
-from ecoshell.planning.btp.knapsack import solve
-for one in instances({tools}, {budget}):
-    solve(one.values, one.costs, one.bounds, one.budget)
-status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-print(json.dumps({{"megabytes": int(status["VmHWM"].split()[0]) * 1024 / 1e6}}))
-"""
-"""A process that makes plans and says how much memory it held at most."""
 
 
 def measure_planning(repeat: int) -> Iterator[Measurement]:
-    """Seconds and megabytes; the memory comes from Linux's /proc, and is left out where there is none."""
+    """Seconds until there is a plan, and until it is known what experience says of the tools."""
     for tools, budget in SIZES:
-        yield measure_knapsack(tools, budget, repeat if tools < 10_000 else max(1, repeat // 5))
-    if Path("/proc/self/status").exists():
-        yield measure_memory(*SIZES[-1], max(1, repeat // 5))
+        yield measure_knapsack(tools, budget, repeat)
     yield measure_experience(repeat)
 
 
@@ -67,15 +53,6 @@ def measure_knapsack(tools: int, budget: int, repeat: int) -> Measurement:
     return against(what, ours, mean([OrTools(one).solve for one in made]), repeat)
 
 
-def measure_memory(tools: int, budget: int, repeat: int) -> Measurement:
-    """Megabytes that a process holds at most while it makes these plans; the baseline makes none."""
-    ours, idle = (
-        told((sys.executable, "-c", _PEAK.format(tools=number, budget=budget)), os.environ, "megabytes")
-        for number in (tools, 0)
-    )
-    return against(f"knapsack_{tools}_peak", ours, idle, repeat, "MB")
-
-
 def measure_experience(repeat: int, uses: int = 100_000, questions: int = 20_000, tools: int = 500) -> Measurement:
     """Seconds in which a shell that has read its experience says what is known of every tool for a new question."""
     draw = random.Random(0)
@@ -84,9 +61,8 @@ def measure_experience(repeat: int, uses: int = 100_000, questions: int = 20_000
     hashes = dict.fromkeys((f"tool_{number}" for number in range(tools)), _HASH)
     with TemporaryDirectory(prefix="ecoshell-speed-") as folder, closing(ExperienceStore(Path(folder) / "db")) as store:
         store.add(_use(draw, asked[number % questions], number, tools) for number in range(uses))
-        past, encoder = Past(store, WordEncoder()), WordEncoder()
-        while len(store.vectors(encoder.name)) < questions:  # some are encoded with every question
-            past.evidence(asked[0], hashes, _MODEL)
+        past = Past(store)
+        past.evidence(asked[0], hashes, _MODEL)
         taken = [_seconds(lambda text=text: past.evidence(text, hashes, _MODEL)) for text in asked[questions:]]
     return Measurement(f"experience_{tools}", median(taken), "s")
 
@@ -118,6 +94,86 @@ def _seconds(work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
+
+
+# Knapsacks: instances of several kinds, and how OR-tools solves them
+
+KINDS = ("unrelated", "rising", "equal")
+"""How values go with costs: not at all; rising with them, which is hard; not differing."""
+_SEEDS = 5
+_MOST_USES = 4
+_SOLVERS = (
+    "KNAPSACK_DIVIDE_AND_CONQUER_SOLVER",
+    "KNAPSACK_MULTIDIMENSION_BRANCH_AND_BOUND_SOLVER",
+    "KNAPSACK_64ITEMS_SOLVER",
+)
+_FEW = 64
+"""As many items as the last of them takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Tools to plan with; whole numbers throughout, which OR-tools wants."""
+
+    values: Sequence[int]
+    costs: Sequence[int]
+    bounds: Sequence[int]
+    budget: int
+
+
+def instances(tools: int, budget: int) -> list[Instance]:
+    """Some of each kind, always the same; costs are at most 10, as BTP draws them for 20, or a tenth of the budget."""
+    made: list[Instance] = []
+    for kind in KINDS:
+        for seed in range(_SEEDS):
+            draw, dearest = random.Random(f"{kind} {seed}"), max(10, budget // 10)
+            costs = [draw.randint(1, dearest) for _ in range(tools)]
+            values = {
+                "unrelated": [draw.randint(1, 1_000) for _ in costs],
+                "rising": [cost + dearest // 10 for cost in costs],
+                "equal": [100] * tools,
+            }[kind]
+            made.append(Instance(values, costs, [draw.randint(1, _MOST_USES) for _ in costs], budget))
+    return made
+
+
+class OrTools:
+    """OR-tools on one instance, by that of its exact solvers which is the quickest for it.
+
+    Raises ModuleNotFoundError where OR-tools is not installed.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self._module: Any = import_module("ortools.algorithms.python.knapsack_solver")
+        self._instance, self._limit = instance, math.inf
+        solvers = _SOLVERS if sum(instance.bounds) <= _FEW else _SOLVERS[:-1]
+        self._limit = 2 * self._timed(solvers[0])  # its time depends on the numbers of tools and units alone
+        self._solver = min(solvers, key=self._timed)
+
+    def solve(self) -> list[int]:
+        """How often to use each tool."""
+        return self._solved(self._solver)[0]
+
+    def _timed(self, solver: str) -> float:
+        """Seconds it takes; endless where it is not done before the others."""
+        self._solved(solver)  # the first run is the slowest
+        started = time.perf_counter()
+        _, exact = self._solved(solver)
+        return time.perf_counter() - started if exact else math.inf
+
+    def _solved(self, name: str) -> tuple[list[int], bool]:
+        """A tool that may be used several times is as many items to it."""
+        one = self._instance
+        tools = [tool for tool, bound in enumerate(one.bounds) for _ in range(bound)]
+        solver = self._module.KnapsackSolver(getattr(self._module.SolverType, name), "plans")
+        solver.set_time_limit(self._limit)
+        solver.init([one.values[tool] for tool in tools], [[one.costs[tool] for tool in tools]], [one.budget])
+        solver.solve()
+        counts = [0] * len(one.bounds)
+        for item, tool in enumerate(tools):
+            if solver.best_solution_contains(item):
+                counts[tool] += 1
+        return counts, solver.is_solution_optimal()
 
 
 # The ledger

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import SessionBudget
-from ecoshell.assembly.model_factory import ConfiguredModelFactory
+from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken
-from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, TurnFinished, to_json
+from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, TurnFinished
+from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Message, Observation, Usage
 from ecoshell.models.base import Model, Reply, Request, Warmable
-from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Options
+from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool, limits_of
-from ecoshell.tools.containing import contained
-from ecoshell.tools.results import failed
+from ecoshell.tools.running import contained, failed
 from ecoshell.tools.workspace import Workspace
 from ecoshell_bench.tasks.report import Result, Side
 from ecoshell_bench.tasks.suite import Task
@@ -44,7 +44,12 @@ class Models(ConfiguredModelFactory):
 
     def __init__(self, settings: "Settings", options: Options, ledger: Ledger) -> None:
         super().__init__(
-            settings, options, catalog=Catalog(()), ranker=Ranker(()), session_budget=SessionBudget(Gate(ledger))
+            settings,
+            options,
+            catalog=Catalog(()),
+            ranker=Ranker(()),
+            session_budget=SessionBudget(Gate(ledger)),
+            paths=user_paths(),
         )
         self._made: dict[tuple[str, Side], Model] = {}
 
@@ -56,24 +61,7 @@ class Models(ConfiguredModelFactory):
 
     def model_factory(self) -> type[ConfiguredModelFactory]:
         """What assembly makes casts with: of these models, which stay when a cast is let go."""
-        get = self.get
-
-        class Lasting(MeteredModel):
-            async def aclose(self) -> None:
-                """It is closed with the run."""
-
-            def discard(self) -> None:
-                """Nothing was made for it."""
-
-        class Shared(ConfiguredModelFactory):
-            def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
-                if name not in there:
-                    there[name] = Lasting(
-                        get(name, "ecoshell"), self._session_budget.gate, self._session_budget.account
-                    )
-                return there[name]
-
-        return Shared
+        return lending(lambda name: self.get(name, "ecoshell"))
 
     async def aclose(self) -> None:
         """Let the models go."""

@@ -10,7 +10,7 @@ from math import comb, sqrt
 from operator import attrgetter
 from typing import Any, Literal
 
-from ecoshell.budget.money import amount_text, nano_to_usd_text
+from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.messages import FINISH, META_TOOLS, Usage
 from ecoshell_bench.results import known_sum
 
@@ -149,11 +149,8 @@ class Played:
         return ours, [result for result in self.baseline if result.id in ids]
 
 
-# For programs
-
-
-def as_json(played: Played) -> str:
-    """One object, as docs/bench-tasks.md says."""
+def as_record(played: Played) -> dict[str, Any]:
+    """What is printed, as docs/bench-tasks.md says."""
     record = {**_side(played.model, played.ecoshell), "baseline": None, "paired": None, "ratio": None}
     if played.baseline_model is not None:
         ours, theirs = played.both
@@ -163,7 +160,7 @@ def as_json(played: Played) -> str:
         record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
         names = ("prompt", "cached", "output", "seconds")
         record["ratio"] = {name: _rounded(_ratio(ours, theirs, name)) for name in names}
-    return json.dumps(record)
+    return record
 
 
 def _pairs(pairs: Pairs) -> dict[str, Any]:
@@ -220,65 +217,6 @@ def _price(results: Sequence[Result]) -> str | None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else round(value, 4)
-
-
-# For people
-
-
-def as_table(played: Played) -> str:
-    """Success, calls, tokens and time, per kind and in all, with the plain loop beside it where there is one."""
-    blocks: list[str] = []
-    if played.ecoshell or played.baseline_model is None:
-        blocks.append(_table(f"ecoshell, {played.model}", played.ecoshell))
-    if played.baseline_model is not None:
-        blocks.append(_table(f"plain loop, {played.baseline_model}", played.baseline))
-        ours, theirs = played.both
-        if ours:
-            blocks.append(_comparison(ours, theirs))
-    return "\n\n".join(blocks)
-
-
-def _table(title: str, results: Sequence[Result]) -> str:
-    """The means of a task's calls, tokens and seconds."""
-    lines = [
-        title,
-        f"{'kind':<14} {'n':>4} {'right':>6} {'95 % interval':>15} {'calls':>6} {'steps':>6}"
-        f" {'prompt':>8} {'cached':>8} {'output':>7} {'seconds':>8} {'repeats':>8}",
-    ]
-    for kind, some in (*_by_kind(results).items(), ("all", results)):
-        n, right = len(some), sum(result.ok for result in some)
-        if not n:
-            lines.append(f"{kind:<14} {0:>4}")
-            continue
-        low, high = wilson(right, n) or (0.0, 0.0)
-        names = ("calls", "steps", "prompt", "cached", "output", "seconds")
-        mean = {name: _sum(some, name) / n for name in names}
-        lines.append(
-            f"{kind:<14} {n:>4} {right / n:>6.1%} {f'{low:.1%} – {high:.1%}':>15} {mean['calls']:>6.1f}"
-            f" {mean['steps']:>6.1f} {mean['prompt']:>8,.0f} {mean['cached']:>8,.0f} {mean['output']:>7,.0f}"
-            f" {mean['seconds']:>8.1f} {max(result.repeats for result in some):>8}"
-        )
-    spent = known_sum(result.spent_nano for result in results)
-    price = "of unknown price" if spent is None else amount_text(spent, "usd")
-    total = f"{_sum(results, 'prompt'):,} prompt tokens, {_sum(results, 'output'):,} written, {price} in all."
-    return "\n".join([*lines, total])
-
-
-def _comparison(ours: Sequence[Result], theirs: Sequence[Result]) -> str:
-    """The paired difference and the ratios, per kind and in all; only tasks that both have played."""
-    lines = [f"{'paired':<14} {'n':>4} {'points':>7} {'only us':>8} {'only loop':>10} {'prompt':>7} {'output':>7}"]
-    for kind, some in (*_by_kind(ours).items(), ("all", ours)):
-        ids = {result.id for result in some}
-        others = [result for result in theirs if result.id in ids]
-        pairs = Pairs.of(some, others)
-        ratios = [_ratio(some, others, name) for name in ("prompt", "output")]
-        prompt, output = ("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
-        points = 100 * (pairs.difference or 0.0)
-        lines.append(
-            f"{kind:<14} {pairs.n:>4} {points:>+7.1f} {pairs.better:>8} {pairs.worse:>10} {prompt:>7} {output:>7}"
-        )
-    p = Pairs.of(ours, theirs).p or 0.0
-    return "\n".join([*lines, f"McNemar's exact p = {p:.3g}; prompt and output are ratios to the plain loop's."])
 
 
 def _by_kind(results: Sequence[Result]) -> dict[str, list[Result]]:

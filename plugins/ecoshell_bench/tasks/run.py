@@ -16,10 +16,10 @@ from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
 from ecoshell.untrusted import visible_line
-from ecoshell_bench.printing import note, show
+from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
 from ecoshell_bench.tasks.playing import STOPS, Models, TaskRunner
-from ecoshell_bench.tasks.report import Played, Result, Side, as_json, as_table
+from ecoshell_bench.tasks.report import Played, Result, Side, as_record
 from ecoshell_bench.tasks.suite import Task, chosen, read_suite
 from ecoshell_bench.tasks.workspace import sandbox
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     }
     going_on = args.resume is not None
     place = _place(args, heading)
-    with closing(ResultsFile(place, heading, lambda record: Result(**record), goes_on=going_on)) as results:
+    with closing(ResultsFile(place, heading, Result, goes_on=going_on)) as results:
         if args.baseline_from is not None:
             for result in _baseline(args.baseline_from, loop):
                 results.known.setdefault(result.key, result)
@@ -64,7 +64,11 @@ def run(args: argparse.Namespace) -> int:
             return _of(results, side, tasks) if side in sides else []
 
         played = Played(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
-    show((as_json if args.json else as_table)(played))
+    record = as_record(played)
+    if not args.json:  # a row for each task is told while they are played
+        del record["rows"]
+        record["baseline"] = record["baseline"] and {**record["baseline"], "rows": None}
+    show_record(record, as_json=args.json, notes="\npaired: only tasks that both have played; p: McNemar's exact test.")
     return status
 
 
@@ -76,7 +80,7 @@ def _of(results: ResultsFile[Result], side: Side, tasks: Sequence[Task]) -> list
 
 def _baseline(path: Path, model: str) -> list[Result]:
     """What the plain loop did in an earlier run with this model; raises UsageError."""
-    heading, results = read_results(path, lambda record: Result(**record))
+    heading, results = read_results(path, Result)
     whose = heading.get("baseline_model")
     if whose != model:
         raise UsageError(f"{path}: the plain loop there has the model {whose!r}, not {model!r}.", fix="Name another.")

@@ -4,14 +4,24 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, cast
+from typing import Annotated, Literal, Self, cast
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    TypeAdapter,
+    model_validator,
+)
 
 from ecoshell.errors import UsageError
-from ecoshell_bench.reading import Fields, read_objects
+from ecoshell_bench.reading import Filled, checked, read_objects
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")
@@ -20,25 +30,64 @@ OTHER = "other"
 REGEX = "re:"
 """What the content of a checked file begins with where it is a regular expression."""
 _FIX = "docs/bench-tasks.md says what a task is."
-_FIELDS = ("id", "kind", "split", "files", "setup", "request", "check")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+def _number_as_text(value: object) -> object:
+    return json.dumps(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _as_list(value: object) -> object:
+    return cast("object", value) if isinstance(value, list) else [value]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text.removeprefix(REGEX))
+    except re.error as error:
+        raise ValueError(f"the regular expression {text!r} is none: {error}") from error
+    return text
+
+
+def _inside(text: str) -> str:
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"{text!r} is no path inside the workspace")
+    return text
+
+
+Told = Annotated[Filled, BeforeValidator(_number_as_text)]
+"""A text that an answer may have; a number is one, too."""
+Pattern = Annotated[str, AfterValidator(_pattern)]
+Content = Annotated[str, AfterValidator(lambda text: _pattern(text) if text.startswith(REGEX) else text)]
+Place = Annotated[str, AfterValidator(_inside)]
+_ONE_OR_MORE = BeforeValidator(_as_list)
+"""A list; what is none counts as a list of one."""
+
+
+class Check(BaseModel):
     """What must be true afterwards; what is empty is not asked for."""
 
-    answer_contains: tuple[tuple[str, ...], ...] = ()
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    answer_contains: Annotated[
+        tuple[Annotated[tuple[Told, ...], Field(min_length=1), _ONE_OR_MORE], ...], _ONE_OR_MORE
+    ] = ()
     """Texts and numbers, each with what may stand in its place."""
-    answer_lacks: tuple[str, ...] = ()
-    answer_regex: str = ""
-    file: Mapping[str, str] = field(default_factory=dict[str, str])
+    answer_lacks: Annotated[tuple[Told, ...], _ONE_OR_MORE] = ()
+    answer_regex: Pattern = ""
+    file: dict[Place, Content] = {}
     """Paths and their content, or a regular expression after REGEX."""
-    file_absent: tuple[str, ...] = ()
+    file_absent: Annotated[tuple[Place, ...], _ONE_OR_MORE] = ()
     command: str = ""
     """Exits with 0 in the workspace when all is right."""
-    calls_any: tuple[str, ...] = ()
+    calls_any: Annotated[tuple[str, ...], _ONE_OR_MORE] = ()
     """Tools of which one at least was called with success."""
-    no_calls: bool = False
+    no_calls: StrictBool = False
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if not any(getattr(self, name) for name in type(self).model_fields):
+            raise ValueError("it asks for nothing")
+        return self
 
     @property
     def only_forbids(self) -> bool:
@@ -46,20 +95,21 @@ class Check:
         return not (self.answer_contains or self.answer_regex or self.file or self.command or self.calls_any)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One request, the files it is about, and its check; `digest` says whether a result is of this very task."""
+class Task(BaseModel):
+    """One request, the files it is about, and its check."""
 
-    id: str
-    kind: str
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    id: Filled
+    kind: Filled = OTHER
     split: Split
-    request: str
-    files: Mapping[str, str]
+    request: Filled
+    files: dict[Place, str] = {}
     """Paths in the workspace and their text; one that ends in a slash is a folder."""
-    setup: str
+    setup: str = ""
     """A shell command that is run in the workspace once the files are there."""
     check: Check
     digest: str
+    """Says whether a result is of this very task."""
 
 
 def read_suite(path: Path | None) -> tuple[Task, ...]:
@@ -70,10 +120,11 @@ def read_suite(path: Path | None) -> tuple[Task, ...]:
     if path is None:
         with as_file(files("ecoshell_bench.tasks") / "suite.jsonl") as packaged:
             return read_suite(packaged)
-    tasks: dict[str, Task] = {}
-    turns: Counter[str] = Counter()
+    adapter, tasks, turns = TypeAdapter(Task), dict[str, Task](), Counter[str]()
     for place, record in read_objects(path):
-        task = _Line(record, place, _FIX).task(SPLITS[turns[str(record.get("kind", OTHER))] % 2])
+        digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
+        split = SPLITS[turns[str(record.get("kind", OTHER))] % 2]
+        task = checked(adapter, {"split": split, **record, "digest": digest}, place, _FIX)
         if task.id in tasks:
             raise UsageError(f"{place} has the id {task.id!r}, which an earlier task has.", fix=_FIX)
         turns[task.kind] += "split" not in record
@@ -99,99 +150,3 @@ def chosen(
     if not found:
         raise UsageError("No task is left.", fix="Ask for another --split, --kind or --only.")
     return tuple(found[:limit])
-
-
-class _Line(Fields):
-    """A line of a suite, or the check in it: everything that is there is known, and of its kind."""
-
-    def task(self, split: Split) -> Task:
-        self._only(_FIELDS)
-        for name in ("id", "request", "kind"):
-            if not self._text(name, OTHER if name == "kind" else "").strip():
-                raise self.wrong(f"has no {name}")
-        given = self.record.get("split", split)
-        if given not in SPLITS:
-            raise self.wrong(f"has the split {given!r}; there are dev and test")
-        check = self.record.get("check")
-        if not isinstance(check, dict) or not check:
-            raise self.wrong(f"has no check, which is an object of {', '.join(Check.__dataclass_fields__)}")
-        return Task(
-            self._text("id"),
-            self._text("kind", OTHER),
-            given,
-            self._text("request"),
-            self._contents("files"),
-            self._text("setup"),
-            _Line(cast("object", check), self.place, _FIX).check(),
-            hashlib.sha256(json.dumps(self.record, sort_keys=True).encode()).hexdigest()[:16],
-        )
-
-    def check(self) -> Check:
-        self._only(Check.__dataclass_fields__)
-        no_calls = self.record.get("no_calls", False)
-        if not isinstance(no_calls, bool):
-            raise self.wrong("has a no_calls that is neither true nor false")
-        check = Check(
-            answer_contains=tuple(self._alternatives(one) for one in self._several("answer_contains")),
-            answer_lacks=tuple(self._as_text(one, "answer_lacks") for one in self._several("answer_lacks")),
-            answer_regex=self._text("answer_regex"),
-            file=self._contents("file"),
-            file_absent=tuple(self._path(one, "file_absent") for one in self._several("file_absent")),
-            command=self._text("command"),
-            calls_any=tuple(self._as_text(one, "calls_any") for one in self._several("calls_any")),
-            no_calls=no_calls,
-        )
-        if check == Check():
-            raise self.wrong("has a check that asks for nothing")
-        files = (text.removeprefix(REGEX) for text in check.file.values() if text.startswith(REGEX))
-        for pattern in (check.answer_regex, *files):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise self.wrong(f"has the regular expression {pattern!r}, which is none: {error}") from error
-        return check
-
-    def _only(self, known: Sequence[str] | Mapping[str, Any]) -> None:
-        for name in self.record:
-            if name not in known:
-                raise self.wrong(f"has {name!r}, which is none of {', '.join(sorted(known))}")
-
-    def _text(self, name: str, usual: str = "") -> str:
-        return self._as_text(self.record.get(name, usual), name)
-
-    def _as_text(self, value: object, name: str) -> str:
-        if isinstance(value, int | float) and not isinstance(value, bool) and name.startswith("answer"):
-            return json.dumps(value)  # a number that is looked for
-        if not isinstance(value, str):
-            raise self.wrong(f"has {name} that is not a text")
-        return value
-
-    def _several(self, name: str) -> list[object]:
-        """A list; a single text counts as a list of one."""
-        value = self.record.get(name, [])
-        if isinstance(value, str):
-            return [value]
-        if not isinstance(value, list):
-            raise self.wrong(f"has {name} that is not a list")
-        return cast("list[object]", value)
-
-    def _alternatives(self, value: object) -> tuple[str, ...]:
-        several = cast("list[object]", value) if isinstance(value, list) else [value]
-        found = tuple(self._as_text(one, "answer_contains") for one in several)
-        if not found or not all(one.strip() for one in found):
-            raise self.wrong("has an empty text in answer_contains")
-        return found
-
-    def _contents(self, name: str) -> dict[str, str]:
-        """Texts by their paths in the workspace."""
-        value = self.record.get(name, {})
-        if not isinstance(value, dict):
-            raise self.wrong(f"has {name} that is not an object of paths and texts")
-        items = cast("dict[str, object]", value).items()
-        return {self._path(path, name): self._as_text(text, name) for path, text in items}
-
-    def _path(self, value: object, name: str) -> str:
-        path = PurePosixPath(text := self._as_text(value, name))
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise self.wrong(f"has {value!r} in {name}, which is no path inside the workspace")
-        return text

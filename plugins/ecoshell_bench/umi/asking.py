@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from ecoshell.agent.dependencies import SessionBudget
@@ -17,8 +17,8 @@ from ecoshell.agent.memory import opening_text
 from ecoshell.agent.mode import View
 from ecoshell.assembly.model_factory import ConfiguredModelFactory
 from ecoshell.assembly.parts import load_settings, open_ledger, roles_of
-from ecoshell.budget.caps import SCOPES
 from ecoshell.budget.gate import Gate
+from ecoshell.budget.holds import SCOPES
 from ecoshell.budget.money import Amount, parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import PLAIN
@@ -29,7 +29,7 @@ from ecoshell.messages import Call, Effect, Observation, ToolDocument, Usage
 from ecoshell.models.base import Model
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels
 from ecoshell.paths import user_paths
-from ecoshell.planning.judging.payload import unwrapped
+from ecoshell.planning.judging import unwrapped
 from ecoshell.settings.schema import Settings
 from ecoshell.strategies.base import Path, Step, Thought, ending
 from ecoshell_bench.results import known_sum
@@ -90,15 +90,6 @@ class Answered:
         """Which step it is."""
         return self.id, self.step
 
-    @classmethod
-    def read(cls, record: Mapping[str, Any]) -> "Answered":
-        """An answer as it was written down; raises KeyError and TypeError."""
-        prediction = Prediction(**record["prediction"])
-        if not isinstance(cast("object", prediction.arguments), dict):
-            raise TypeError("its arguments are no object")
-        fields: dict[str, Any] = {**record, "prediction": prediction}
-        return cls(**fields)
-
 
 async def ask_all(
     setup: ModelSetup, budget: Amount | None, steps: Iterable[Asked], told: Callable[[Answered], None]
@@ -135,7 +126,12 @@ class ModelUnderTest(ConfiguredModelFactory):
 
     def __init__(self, setup: ModelSetup, settings: Settings, session_budget: SessionBudget) -> None:
         super().__init__(
-            settings, Options(model=setup.model), catalog=Catalog(()), ranker=Ranker(()), session_budget=session_budget
+            settings,
+            Options(model=setup.model),
+            catalog=Catalog(()),
+            ranker=Ranker(()),
+            session_budget=session_budget,
+            paths=user_paths(),
         )
         self._setup = setup
         self._made: dict[str, Model] = {}

@@ -3,14 +3,12 @@
 The figures of one step are from 0 to 1, those of a data set in percent with intervals of 95 %.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from statistics import fmean
 from typing import Any
 
-from ecoshell.budget.money import amount_text
 from ecoshell_bench.umi.reference import Decision, Trajectory
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
@@ -108,7 +106,6 @@ def common_subsequence(one: list[str], other: list[str]) -> int:
 # A data set's figures
 
 METRICS = tuple(one.name for one in fields(StepScore))
-CALLED = dict(zip(METRICS, ("Plan ACC", "Act. EM", "Hallu.", "Arg. F1", "R-L"), strict=True))
 RESAMPLES = 2000
 SEED = 0
 TAILS = (2.5, 97.5)
@@ -160,38 +157,8 @@ def resamples(size: int) -> Any:
     return np.random.default_rng(SEED).multinomial(size, np.full(size, 1 / size), size=RESAMPLES)
 
 
-@dataclass(frozen=True, slots=True)
-class About:
-    """What was measured, and what it took; the price is None where one is not known."""
-
-    model: str
-    mode: str
-    tasks: int
-    input_tokens: int = 0
-    output_tokens: int = 0
-    spent_nano: int | None = 0
-    seconds: float = 0.0
-
-
-def as_json(result: Result) -> str:
-    """One object: n, the metrics in percent, and their 95 % intervals."""
+def as_record(result: Result) -> dict[str, Any]:
+    """What is printed: n, the metrics in percent, and their 95 % intervals."""
     percent = {metric: None if value is None else round(value, 4) for metric, value in result.percent.items()}
     intervals = {metric: one and [round(end, 4) for end in one] for metric, one in result.intervals.items()}
-    return json.dumps({"n": result.n, **percent, "intervals": intervals})
-
-
-def as_table(result: Result, about: About) -> str:
-    """The same as a table, and what it took to ask."""
-    lines = [f"{'metric':<9} {'%':>7}   95 % interval"]
-    for metric in METRICS:
-        value, interval = result.percent[metric], result.intervals[metric]
-        shown = "–" if value is None else f"{value:.2f}"
-        between = "–" if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
-        lines.append(f"{CALLED[metric]:<9} {shown:>7}   {between}")
-    lines.append(f"{about.model}, mode {about.mode}: {result.n:,} steps of {about.tasks:,} tasks.")
-    if about.input_tokens:
-        price = "unknown" if about.spent_nano is None else amount_text(about.spent_nano, "usd")
-        lines.append(
-            f"Tokens in {about.input_tokens:,}, out {about.output_tokens:,}; price {price}; {about.seconds:,.1f} s."
-        )
-    return "\n".join(lines)
+    return {"n": result.n, **percent, "intervals": intervals}

@@ -8,15 +8,17 @@ import ast
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, cast, get_args
+
+from pydantic import BeforeValidator
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import META_TOOLS, ToolDocument
 from ecoshell.sessions.export import write_new
-from ecoshell_bench.reading import Fields, read_objects, read_runs, read_tools
+from ecoshell_bench.reading import Filled, Text, read_objects, read_records, read_runs, read_tools
 
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]
@@ -24,7 +26,6 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 Kind = Literal["livemcp", "bfcl"]
 BESIDE: Mapping[Kind, str] = {"livemcp": "tools_flat.jsonl", "bfcl": "multi_turn_func_doc"}
 """Where a data set's tool documents are, beside its runs: a file, or a folder of files."""
-_DECISIONS: tuple[Decision, ...] = get_args(Decision)
 _JSON_TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}
 """BFCL writes some types as Python calls them."""
 _FIX = "docs/bench-umi.md says what each line holds; --convert makes such a file of recorded runs."
@@ -35,25 +36,50 @@ _FIX_RUNS = "Give the data set's replay.jsonl, with its tool documents beside it
 class ReferenceStep:
     """One step; tool, arguments and observation are empty where it ends the trajectory."""
 
-    thought: str
-    decision: Decision
-    tool: str
-    arguments: Mapping[str, Any]
-    observation: str
+    thought: Text = ""
+    decision: Decision = "call"
+    tool: Text = ""
+    arguments: Annotated[dict[str, Any], BeforeValidator(lambda given: given or {})] = field(
+        default_factory=dict[str, Any]
+    )
+    observation: Text = ""
+
+    def __post_init__(self) -> None:
+        if self.decision != "call" and (self.tool or self.arguments):
+            raise ValueError(f"it ends the trajectory ({self.decision}) and calls a tool")
+
+    def as_record(self) -> dict[str, Any]:
+        """As it stands in a file."""
+        called = (self.tool, self.arguments, self.observation) if self.decision == "call" else (None,) * 3
+        named = dict(zip(("tool", "arguments", "observation"), called, strict=True))
+        return {"thought": self.thought, "decision": self.decision, **named}
 
 
-_FINISH = ReferenceStep("", "finish", "", {}, "")
+_FINISH = ReferenceStep(decision="finish")
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One task, from its question to its answer."""
 
-    id: str
+    id: Annotated[Filled, BeforeValidator(lambda given: str(given) if type(given) is int else given)]
     tools: tuple[ToolDocument, ...]
-    query: str
+    query: Filled
     steps: tuple[ReferenceStep, ...]
-    final: str
+    final: Text = ""
+
+    def __post_init__(self) -> None:
+        names = [tool.name for tool in self.tools]
+        for name in names:
+            if name in META_TOOLS or not name.strip() or names.count(name) > 1:
+                raise ValueError(f"{name!r} is no tool's name, the shell's own, or that of two tools")
+        if not self.steps:
+            raise ValueError("it has no steps")
+        for number, step in enumerate(self.steps, start=1):
+            if step.decision != "call" and number < len(self.steps):
+                raise ValueError(f"it goes on after step {number}, which is its end ({step.decision})")
+            if step.decision == "call" and step.tool not in names:
+                raise ValueError(f"step {number} calls {step.tool!r}, which is not among its tools")
 
     @property
     def names(self) -> frozenset[str]:
@@ -62,21 +88,9 @@ class Trajectory:
 
     def as_record(self) -> dict[str, Any]:
         """The line of a file that `read_trajectories` reads."""
-        steps: list[dict[str, Any]] = []
-        for step in self.steps:
-            called = (step.tool, dict(step.arguments), step.observation) if step.decision == "call" else (None,) * 3
-            named = dict(zip(("tool", "arguments", "observation"), called, strict=True))
-            steps.append({"thought": step.thought, "decision": step.decision, **named})
-        return {
-            "id": self.id,
-            "tools": [
-                {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-                for tool in self.tools
-            ],
-            "query": self.query,
-            "steps": steps,
-            "final": self.final,
-        }
+        tools = [{key: getattr(tool, key) for key in ("name", "description", "parameters")} for tool in self.tools]
+        steps = [step.as_record() for step in self.steps]
+        return {"id": self.id, "tools": tools, "query": self.query, "steps": steps, "final": self.final}
 
 
 def is_held(identity: str) -> bool:
@@ -91,57 +105,16 @@ def is_held(identity: str) -> bool:
 def read_trajectories(path: Path, split: Split = "all") -> list[Trajectory]:
     """The trajectories of a file that are in a split: one object a line. Raises UsageError, which names the line."""
     found: dict[str, Trajectory] = {}
-    places: dict[str, str] = {}
-    for place, record in read_objects(path):
-        one = _trajectory(Fields(record, place, _FIX))
+    for place, one in read_records(path, Trajectory, _FIX):
         if one.id in found:
-            raise UsageError(f"{place}: {places[one.id]} has the id {one.id!r} too.", fix="Give each line an id.")
-        found[one.id], places[one.id] = one, place
+            raise UsageError(f"{place}: an earlier line has the id {one.id!r} too.", fix="Give each line an id.")
+        found[one.id] = one
     if not found:
         raise UsageError(f"{path} has no trajectory.", fix=_FIX)
     taken = [one for one in found.values() if split == "all" or is_held(one.id) == (split == "held")]
     if not taken:
         raise UsageError(f"No task of the file is in the split {split!r}.", fix="Leave out --split, or add tasks.")
     return taken
-
-
-def _trajectory(record: Fields) -> Trajectory:
-    tools: list[ToolDocument] = []
-    for tool in record.objects("tools"):
-        name = tool.filled("name")
-        if name in META_TOOLS:
-            raise tool.wrong(f"is called {name}, which is no tool's name but the shell's own")
-        tools.append(ToolDocument(name, tool.text("description"), tool.object("parameters")))
-    names = frozenset(tool.name for tool in tools)
-    if len(names) < len(tools):
-        raise record.wrong("has two tools of one name")
-    steps = tuple(_step(step, names) for step in record.objects("steps"))
-    if not steps:
-        raise record.wrong("has no steps")
-    for number, step in enumerate(steps[:-1], start=1):
-        if step.decision != "call":
-            raise record.wrong(f"goes on after step {number}, which is its end ({step.decision})")
-    named = record.record.get("id")
-    if not isinstance(named, str | int) or isinstance(named, bool) or not str(named).strip():
-        raise record.wrong("has no `id`")
-    final = record.text("final") if steps[-1].decision == "finish" else str(record.record.get("final") or "")
-    return Trajectory(str(named), tuple(tools), record.filled("query"), steps, final)
-
-
-def _step(record: Fields, names: frozenset[str]) -> ReferenceStep:
-    said = record.record.get("decision")
-    decision: Decision | None = next((known for known in _DECISIONS if known == said), None)
-    if decision is None:
-        raise record.wrong(f"has the decision {said!r}, which is none of {', '.join(_DECISIONS)}")
-    thought = record.text("thought") if "thought" in record.record else ""
-    if decision != "call":
-        if record.record.get("tool") or record.record.get("arguments"):
-            raise record.wrong(f"ends the trajectory ({decision}) and calls a tool")
-        return ReferenceStep(thought, decision, "", {}, "")
-    tool = record.filled("tool")
-    if tool not in names:
-        raise record.wrong(f"calls {tool!r}, which is not among its tools")
-    return ReferenceStep(thought, decision, tool, record.object("arguments"), record.text("observation"))
 
 
 # Trajectories of recorded runs
@@ -192,11 +165,8 @@ def _of_bfcl(path: Path, folder: Path) -> list[Trajectory]:
     """Each conversation as one task: its turns line by line, all their calls, and a finish without recorded words."""
     known: dict[str, ToolDocument] = {}
     for file in sorted(folder.glob("*.json")):
-        for place, record in read_objects(file):
-            name, about, parameters = (record.get(key) for key in ("name", "description", "parameters"))
-            if not (isinstance(name, str) and isinstance(about, str) and isinstance(parameters, dict)):
-                raise UsageError(f"{place} is not a tool's document.", fix=_FIX_RUNS)
-            known[name] = ToolDocument(name, about, _schema(parameters))
+        for _, tool in read_records(file, ToolDocument, _FIX_RUNS):
+            known[tool.name] = replace(tool, parameters=_schema(tool.parameters))
     if not known:
         raise UsageError(f"{folder} holds no tool documents.", fix=_FIX_RUNS)
     found: list[Trajectory] = []

@@ -9,14 +9,15 @@ from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
+from ecoshell.budget.money import amount_text
 from ecoshell.errors import UsageError
 from ecoshell.options import ALL_ONE
 from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
-from ecoshell_bench.printing import note, progress, show
+from ecoshell_bench.printing import note, progress, show, show_record
 from ecoshell_bench.results import ResultsFile, known_sum
 from ecoshell_bench.umi.asking import Answered, Asked, ModelSetup, ask_all
-from ecoshell_bench.umi.metrics import About, Prediction, as_json, as_table, gold, score_step, summarise
+from ecoshell_bench.umi.metrics import as_record, gold, score_step, summarise
 from ecoshell_bench.umi.reference import BESIDE, convert, read_trajectories, write
 
 GOLD = "gold"
@@ -38,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
         _refuse(args, ("mode", "role", "budget", "out"), "With --tokens both modes are counted, and nobody is asked.")
         from ecoshell_bench.umi.tokens import run_tokens
 
-        show(run_tokens(args))
+        run_tokens(args)
     elif args.data is None or args.model is None:
         raise UsageError("A measurement needs --data and --model.", fix="--model gold scores the reference itself.")
     else:
-        show(_measured(args))
+        _measure(args)
     return 0
 
 
@@ -53,14 +54,13 @@ def _refuse(args: argparse.Namespace, options: Sequence[str], told: str) -> None
             raise UsageError(told, fix=f"Leave out --{option}.")
 
 
-def _measured(args: argparse.Namespace) -> str:
+def _measure(args: argparse.Namespace) -> None:
     trajectories = read_trajectories(args.data, args.split)
     asked = [(one, number) for one in trajectories for number in range(len(one.steps))][: args.limit]
-    tasks = len({one.id for one, _ in asked})
-    predictions: list[Prediction]
+    about = f"{len(asked):,} steps of {len({one.id for one, _ in asked}):,} tasks."
     if args.model == GOLD:
         _refuse(args, ("out", "role"), "Nobody is asked with --model gold.")
-        predictions, about = [gold(*one) for one in asked], About(GOLD, "none", tasks)
+        predictions, about = [gold(*one) for one in asked], f"The reference beside itself: {about}"
     else:
         roles = ALL_ONE
         for role, model in args.role or ():
@@ -68,14 +68,13 @@ def _measured(args: argparse.Namespace) -> str:
         setup = ModelSetup.of(args.model, args.mode or ("umi" if args.role else "single"), roles)
         answers = _answers(args, setup, asked)
         predictions = [answer.prediction for answer in answers]
-        about = About(
-            ", ".join((setup.model, *(f"{role} {model}" for role, model in setup.named.items()))),
-            setup.mode,
-            tasks,
-            input_tokens=sum(answer.input_tokens for answer in answers),
-            output_tokens=sum(answer.output_tokens for answer in answers),
-            spent_nano=known_sum(answer.spent_nano for answer in answers),
-            seconds=sum(answer.seconds for answer in answers),
+        spent = known_sum(answer.spent_nano for answer in answers)
+        price = "unknown" if spent is None else amount_text(spent, "usd")
+        said, written = (sum(getattr(one, f"{way}_tokens") for one in answers) for way in ("input", "output"))
+        about = (
+            f"{', '.join((setup.model, *(f'{role} {model}' for role, model in setup.named.items())))}, mode "
+            f"{setup.mode}: {about}\nTokens in {said:,}, out {written:,}; price {price}; "
+            f"{sum(answer.seconds for answer in answers):,.1f} s."
         )
         if failed := [answer for answer in answers if answer.error]:
             note(
@@ -86,7 +85,7 @@ def _measured(args: argparse.Namespace) -> str:
         note("No step here has a reference answer, so that R-L says nothing of a model.")
     pairs = groupby(zip(asked, predictions, strict=True), key=lambda pair: pair[0][0].id)
     result = summarise([[score_step(*step, prediction) for step, prediction in group] for _, group in pairs])
-    return as_json(result) if args.json else as_table(result, about)
+    show_record(as_record(result), as_json=args.json, notes=about)
 
 
 def _answers(args: argparse.Namespace, setup: ModelSetup, asked: Sequence[Asked]) -> list[Answered]:
@@ -99,7 +98,7 @@ def _answers(args: argparse.Namespace, setup: ModelSetup, asked: Sequence[Asked]
     digest = hashlib.sha256(json.dumps(heading).encode()).hexdigest()[:16]
     place: Path = args.out or user_paths().data / "bench" / f"umi-{digest}.jsonl"
     keys = [(one.id, number) for one, number in asked]
-    with closing(ResultsFile(place, heading, Answered.read)) as results:
+    with closing(ResultsFile(place, heading, Answered)) as results:
 
         def kept() -> int:
             return sum(key in results.known for key in keys)

@@ -8,9 +8,7 @@ it.
 
 import argparse
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from tempfile import TemporaryDirectory
@@ -28,15 +26,15 @@ from ecoshell.messages import FINISH, Call, Message, Usage
 from ecoshell.models.base import PromptSize, Reply, Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import as_plain_messages, call_text
-from ecoshell.modes.roles import CALLER, PLANNER, SUMMARIZER
+from ecoshell.modes.asking import CALLER, PLANNER, SUMMARIZER
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
-from ecoshell.modes.umi.decision import ENDINGS
+from ecoshell.modes.umi.history import ENDINGS
 from ecoshell.paths import user_paths
 from ecoshell_bench.ecoact import PER_MESSAGE
-from ecoshell_bench.printing import counting, progress
+from ecoshell_bench.printing import counting, progress, show_record
 from ecoshell_bench.umi.asking import view_of
-from ecoshell_bench.umi.metrics import TAILS, Interval, resamples
+from ecoshell_bench.umi.metrics import TAILS, resamples
 from ecoshell_bench.umi.reference import Decision, Trajectory, read_trajectories
 
 PRICED_AS = "openai/gpt-5-mini"
@@ -55,20 +53,24 @@ _ENDLESS = 1 << 20
 """Tokens; no reply of the reference is cut."""
 
 
-def run_tokens(args: argparse.Namespace) -> str:
-    """What is to be printed; raises UsageError and SettingsError."""
+def run_tokens(args: argparse.Namespace) -> None:
+    """Count, and print; raises UsageError and SettingsError."""
     model = args.model or PRICED_AS
     price = price_book(load_settings(user_paths())).price(model)
     if price is None:
         raise UsageError(f"The price of {model} is not known.", fix=f"Name another with --model, such as {PRICED_AS}.")
     trajectories = read_trajectories(args.data, args.split)[: args.limit]
-    measured: dict[Form, dict[str, Spending]] = {}
     with counting(model) as (count, tokenizer), progress(len(FORMS) * len(trajectories)) as advance:
-        for form in FORMS:
-            turns = asyncio.run(replay(trajectories, count, form, advance))
-            measured[form] = {name: spending(turns, measure) for name, measure in measures(price).items()}
-    printed = as_json if args.json else as_table
-    return printed(measured, model, price, tokenizer, len(trajectories))
+        measured = {
+            form: spending(asyncio.run(replay(trajectories, count, form, advance)), measures(price)) for form in FORMS
+        }
+    rates = {rate: float(getattr(price.rates, rate)) for rate in ("input", "cached_input", "output")}
+    record = {"n": len(trajectories), **measured, "tokenizer": tokenizer, "prices": {"model": model, **rates}}
+    about = (
+        "native: tools as an array, calls of the provider's own kind; text: both as text. Not cached (fresh): in and"
+    )
+    about += " out,\nbut for what an earlier prompt of the turn began with. Prices are dollars per million tokens."
+    show_record(record, as_json=args.json, notes=about)
 
 
 class RecordedModel:
@@ -197,18 +199,6 @@ async def _turn(trajectory: Trajectory, mode: str, model: RecordedModel, session
 # What that comes to
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """One measure of a set of turns: means and medians by mode, and the mean of umi over that of single."""
-
-    mean: Mapping[str, float]
-    median: Mapping[str, float]
-    ratio: float | None
-    """None where single takes nothing."""
-    interval: Interval | None
-    """Of 95 %, turns being drawn; None without a ratio."""
-
-
 def measures(price: Price) -> dict[str, Measure]:
     """What is measured of a turn: calls, tokens, and dollars at this price.
 
@@ -225,75 +215,28 @@ def measures(price: Price) -> dict[str, Measure]:
     }
 
 
-def spending(turns: Sequence[Mapping[str, Turn]], measure: Measure) -> Spending:
-    """A measure of these turns; raises ValueError when there is none.
+def spending(turns: Sequence[Mapping[str, Turn]], by: Mapping[str, Measure]) -> dict[str, dict[str, Any]]:
+    """For each measure of these turns means and medians by mode, and the mean of umi over that of single.
 
-    The interval is the percentile bootstrap of the ratio; both modes of a turn are drawn together.
+    The ratio has a percentile bootstrap interval of 95 %, for which both modes of a turn are drawn together; both are
+    None where single takes nothing. Raises ValueError when there is no turn.
     """
     import numpy as np
 
-    values = {mode: [float(measure(turn[mode])) for turn in turns] for mode in MODES}
-    mean = {mode: fmean(each) for mode, each in values.items()}
-    medians = {mode: median(each) for mode, each in values.items()}
-    if not mean["single"]:
-        return Spending(mean, medians, None, None)
-    draws = resamples(len(turns))
-    below = draws @ np.array(values["single"])
-    some = below > 0
-    low, high = np.percentile((draws @ np.array(values["umi"]))[some] / below[some], TAILS)
-    return Spending(mean, medians, mean["umi"] / mean["single"], (float(low), float(high)))
-
-
-def as_json(
-    measured: Mapping[Form, Mapping[str, Spending]], model: str, price: Price, tokenizer: str, turns: int
-) -> str:
-    """One object: the spending by how tools are sent and by measure, and what it was counted with."""
-
-    def record(one: Spending) -> dict[str, Any]:
-        return {
-            **{mode: {"mean": round(one.mean[mode], 8), "median": round(one.median[mode], 8)} for mode in MODES},
-            "ratio": None if one.ratio is None else round(one.ratio, 4),
-            "interval": None if one.interval is None else [round(end, 4) for end in one.interval],
+    found: dict[str, dict[str, Any]] = {}
+    for name, measure in by.items():
+        values = {mode: [float(measure(turn[mode])) for turn in turns] for mode in MODES}
+        mean = {mode: fmean(each) for mode, each in values.items()}
+        ratio = interval = None
+        if mean["single"]:
+            draws = resamples(len(turns))
+            below = draws @ np.array(values["single"])
+            some = below > 0
+            ends = np.percentile((draws @ np.array(values["umi"]))[some] / below[some], TAILS)
+            ratio, interval = round(mean["umi"] / mean["single"], 4), [round(float(end), 4) for end in ends]
+        found[name] = {
+            **{mode: {"mean": round(mean[mode], 8), "median": round(median(values[mode]), 8)} for mode in MODES},
+            "ratio": ratio,
+            "interval": interval,
         }
-
-    rates = ("input", "cached_input", "output")
-    return json.dumps(
-        {
-            "n": turns,
-            **{form: {name: record(one) for name, one in by.items()} for form, by in measured.items()},
-            "tokenizer": tokenizer,
-            "prices": {"model": model, **{rate: float(getattr(price.rates, rate)) for rate in rates}},
-        }
-    )
-
-
-def as_table(
-    measured: Mapping[Form, Mapping[str, Spending]], model: str, price: Price, tokenizer: str, turns: int
-) -> str:
-    """The same as tables, one for each way to send tools."""
-    forms = {"native": "Tools as an array, calls of the provider's own kind", "text": "Tools and calls as text"}
-    called = {
-        "calls": ("model calls", ",.1f"),
-        "input": ("tokens in", ",.0f"),
-        "cached": ("  of them cached", ",.0f"),
-        "output": ("tokens out", ",.0f"),
-        "raw": ("in and out", ",.0f"),
-        "fresh": ("not cached", ",.0f"),
-        "price": ("price, $", ".5f"),
-    }
-    lines: list[str] = []
-    for form, by in measured.items():
-        head = f"{'':<17} {'single':>11} {'median':>11} {'umi':>11} {'median':>11}  {'umi/single':>10}   95 % interval"
-        lines += [f"{forms[form]}:", head]
-        for name, one in by.items():
-            title, digits = called[name]
-            shown = [f"{value:{digits}}" for mode in MODES for value in (one.mean[mode], one.median[mode])]
-            ratio = "–" if one.ratio is None else f"{one.ratio:.3f}"
-            between = "–" if one.interval is None else f"{one.interval[0]:.3f} to {one.interval[1]:.3f}"
-            lines.append(f"{title:<17} {' '.join(f'{value:>11}' for value in shown)}  {ratio:>10}   {between}")
-        lines.append("")
-    lines += [
-        f"{turns:,} turns; mean and median of a turn. Not cached: in and out, but for what an earlier prompt",
-        f"of the turn began with. Price of {model}: {price.summary()}. Tokens by {tokenizer}.",
-    ]
-    return "\n".join(lines)
+    return found
