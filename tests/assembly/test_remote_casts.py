@@ -1,11 +1,12 @@
 """Remote models as the shell casts them: settings, keys, and the helper process that comes and goes with the shell."""
 
 import json
+from contextlib import aclosing
 from decimal import Decimal
 
 import pytest
 from hostile_server import hostile_server
-from processes import processes_of
+from processes import process_appears, processes_of
 
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import ModelMissing
@@ -94,20 +95,18 @@ async def test_a_call_is_repaired_greedily(home):
 
 
 async def test_the_helper_loads_once_a_question_is_on_its_way_and_ends_with_the_shell(home):
-    shell = await assemble(Options(model="openai/mine"))
-    assert not any("remote_worker" in line for line in processes_of(home))
-    await shell.warm()
-    assert any("remote_worker" in line for line in processes_of(home))
-    await shell.aclose()
+    async with aclosing(await assemble(Options(model="openai/mine"))) as shell:
+        assert not any("remote_worker" in line for line in processes_of(home))
+        await shell.warm()
+        await process_appears(home, "remote_worker")
     assert processes_of(home) == []
 
 
 async def test_the_helper_starts_when_a_remote_model_is_changed_to(home, script):
-    shell = await assemble(Options(model=script))
-    assert processes_of(home) == []
-    await shell.command("/model openai/mine")
-    assert any("remote_worker" in line for line in processes_of(home))
-    await shell.aclose()
+    async with aclosing(await assemble(Options(model=script))) as shell:
+        assert processes_of(home) == []
+        await shell.command("/model openai/mine")
+        await process_appears(home, "remote_worker")
     assert processes_of(home) == []
 
 

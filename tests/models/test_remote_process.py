@@ -78,7 +78,7 @@ async def test_ctrl_c_does_not_reach_the_helper(model, process):
 @on_one_loop
 async def test_a_helper_killed_in_mid_call_fails_the_call_as_maybe_billed_and_is_replaced(model, server, process):
     task = asyncio.create_task(answer(model("openai/slow")))
-    assert await asyncio.to_thread(server.arrived.wait, 60)
+    assert await asyncio.to_thread(server.arrived.wait, 600)
     killed = process.pid
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(ModelUnavailable) as caught:
@@ -147,7 +147,7 @@ def test_the_helper_ends_when_the_shell_is_killed():
     number = int(shell.stdout.readline())
     shell.kill()
     shell.communicate()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while is_running(number) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(number)
@@ -202,8 +202,10 @@ async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_e
     monkeypatch.setattr(_Child, "_write", lambda _, line: written.append(line))
     try:
         await process.warm()
-        environ = await asyncio.to_thread(Path(f"/proc/{process.pid}/environ").read_bytes)
-        assert key.encode() not in environ
+        environ = Path(f"/proc/{process.pid}/environ")
+        while not (held := await asyncio.to_thread(environ.read_bytes)):
+            await asyncio.sleep(0.01)  # it has just been started, and has none to read yet
+        assert key.encode() not in held
     finally:
         await process.aclose()
     assert written == [{"environ": {"SOME_API_KEY": key}}]

@@ -1,5 +1,6 @@
 """Which processes a home's shells have started and not ended."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ def processes_of(home: Path) -> list[str]:
     if not Path("/proc/self/environ").exists():
         pytest.skip("the environment of other processes cannot be read here")
     return [line for folder in Path("/proc").glob("[0-9]*") if (line := _command_line(folder, home))]
+
+
+async def process_appears(home: Path, part: str) -> None:
+    """Wait until one of them has this in its command line; a program just started has no environment to read yet."""
+    async with asyncio.timeout(600):
+        while not any(part in line for line in processes_of(home)):
+            await asyncio.sleep(0.01)
 
 
 def _command_line(folder: Path, home: Path) -> str:
