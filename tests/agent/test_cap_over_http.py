@@ -23,9 +23,8 @@ from llama_server import free_port, llama_address, llama_server
 from processes import processes_of
 
 from ecoshell.assembly.shell import assemble
-from ecoshell.budget.caps import CapState
-from ecoshell.budget.entries import Entry
-from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.holds import CapState
+from ecoshell.budget.ledger import Entry, Ledger
 from ecoshell.cli import main
 from ecoshell.events import BudgetHeld, BudgetSettled, ErrorHappened, Event, LimitHit, Notice, PlanChanged, TurnFinished
 from ecoshell.messages import Usage
@@ -48,7 +47,7 @@ MODEL = """
 base_url = "{address}"
 price = {{ input = 1, output = 4 }}
 """
-BUSY_SECONDS = 60
+BUSY_SECONDS = 600
 """Longer than any of the processes here may take."""
 
 
@@ -247,7 +246,7 @@ async def test_endless_output_is_cut_off_counts_in_full_and_bars_the_model(play,
     played = await play("endless")
     assert_whole_hold_counts(played)
     assert any("went on past max_tokens" in notice.text for notice in of(played.events, Notice))
-    assert await asyncio.to_thread(server.client_left.wait, 30)
+    assert await asyncio.to_thread(server.client_left.wait, BUSY_SECONDS)
 
     again = await play("endless", new=False)
     assert (again.error.kind, again.entries) == ("ModelBarred", [])

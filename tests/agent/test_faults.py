@@ -108,7 +108,7 @@ async def test_a_reply_that_is_empty_twice_is_an_error_and_no_answer(play, line)
 async def test_a_model_without_a_price_at_the_limit_leaves_nothing_held_for_the_first(play):
     person = OneChoice("github_copilot/gpt-4o-mini")
     async with play([finish("ok")], registration="all", price=PRICE, budget="0.010", person=person) as shell:
-        shell.deps.planning.mode = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         events = await turn(shell)
         caps = await shell.caps()
     assert of(events, LimitHit)

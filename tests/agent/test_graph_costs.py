@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from agent_play import finish, of, say, turn
 
-from ecoshell.agent.graph.parallel import MOST, costs_text, input_size
+from ecoshell.agent.parallel import MOST, costs_text, input_size
 from ecoshell.events import GraphPlanned
 from ecoshell.messages import Attachment, Footprint
 from ecoshell.paths import user_paths
@@ -95,7 +95,7 @@ async def test_a_profile_says_how_long_a_tool_takes_before_there_is_experience(p
     profile({"count_text": [run(14, 1_500), run(14_000, 2_500)]})
     async with play(SCRIPT, **GRAPH) as shell:
         (planned,) = of(await turn(shell), GraphPlanned)
-        shell.deps.planning.recording = False
+        shell.deps.settings.recording = False
     assert [node.seconds for node in planned.nodes] == [2.0, 2.0]
     assert planned.seconds == 2.0
 

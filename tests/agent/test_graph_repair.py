@@ -6,14 +6,14 @@ import pytest
 from agent_play import finish, of, say, turn
 from graph_turns import Probe, add, plan, states
 
-from ecoshell.agent.graph.running import Finished
 from ecoshell.agent.memory import Memory
+from ecoshell.agent.parallel import Finished
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import CallFinished, GraphPlanned, NodeChanged, Notice
 from ecoshell.messages import TOOL_CALL, Call, Observation
 from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.strategies.base import Step
-from ecoshell.tools import containing
+from ecoshell.tools import running
 
 QUESTION = "Keep what there is."
 """Names no file, so that the model is asked for paths."""
@@ -223,7 +223,7 @@ def test_a_node_is_kept_in_whatever_order_it_names_what_it_waits_for():
 
 
 async def test_a_tool_that_ignores_that_it_is_called_off_does_not_keep_a_stopped_plan(play, monkeypatch):
-    monkeypatch.setattr(containing, "GRACE", 0.05)
+    monkeypatch.setattr(running, "GRACE", 0.05)
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def stubborn():
@@ -242,7 +242,7 @@ async def test_a_tool_that_ignores_that_it_is_called_off_does_not_keep_a_stopped
         reading = asyncio.create_task(turn(shell, QUESTION))
         await begun.wait()
         await shell.conversation.stop()
-        events = await asyncio.wait_for(reading, 60)
+        events = await asyncio.wait_for(reading, 600)
         may_end.set()
         (cap,) = await shell.caps()
         assert is_replayed(shell)

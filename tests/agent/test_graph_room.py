@@ -82,7 +82,7 @@ async def test_eight_calls_that_are_small_are_all_made_where_their_reservations_
         tools = [Probe(name, parameters=PATH) for name in NAMES]
         add(shell, *tools)
         await shell.deps.models.change(mode=mode)
-        shell.deps.planning.mode = plan_mode
+        shell.deps.settings.plan = plan_mode
         filled_by(shell, slowly)
         events = await turn(shell)
         (cap,) = await shell.caps()
@@ -109,7 +109,7 @@ async def test_a_tools_price_waits_for_what_calls_hold_that_are_made_out_beside_
 
     lines = [plan(p0=[], p1=[], p2=[], first=[], buy=["first"]), finish("ok")]
     async with play(lines, strategy="graph", price=PRICE, budget="0.05", registration="all") as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         buy = Probe("buy", price=25_000_000)
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES[:3]), Probe("first", when_three_hold), buy)
         filled_by(shell, before)
@@ -143,11 +143,11 @@ async def test_a_branch_that_waits_for_the_person_keeps_no_other_from_room(play)
 
     lines = [plan(visit=[], p0=[], p1=[], p2=[], p3=[]), finish("ok")]
     async with play(lines, person=Late(), strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         visit = Probe("visit", effects=("network",))
         add(shell, visit, *(Probe(name, done, parameters=PATH) for name in NAMES[:4]))
         filled_by(shell, slowly)
-        events = await asyncio.wait_for(turn(shell), 60)
+        events = await asyncio.wait_for(turn(shell), 600)
     assert {state for _, state in states(events)} == {"running", "done"}
     assert len(visit.runs) == 1
 
@@ -160,7 +160,7 @@ async def test_stopping_while_branches_wait_for_room_ends_them_all_and_leaves_no
         await asyncio.Event().wait()
 
     async with play([EIGHT], strategy="graph", price=PRICE, budget="0.03", registration="all") as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         add(shell, *(Probe(name, parameters=PATH) for name in NAMES))
         filled_by(shell, hangs)
         reading = asyncio.create_task(turn(shell))

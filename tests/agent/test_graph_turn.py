@@ -4,10 +4,9 @@ import asyncio
 import json
 from dataclasses import replace
 from decimal import Decimal
-from importlib.util import find_spec
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import every_pair, finish, of, register, say, turn
 from graph_turns import Probe, add, plan, states
 
 from ecoshell.agent.memory import Memory
@@ -27,9 +26,8 @@ from ecoshell.events import (
     StepStarted,
     TextArrived,
     ToolRegistered,
-    from_json,
-    to_json,
 )
+from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Observation
 from ecoshell.options import Options
 from ecoshell.planning.btp.costs import StepCost
@@ -278,14 +276,14 @@ async def test_what_rules_of_the_settings_forbid_no_branch_does(play, rules):
     assert of(events, CallFinished)[0].refused == "unapproved"
 
 
-@pytest.mark.parametrize("mode", ["single", "umi"])
-@pytest.mark.parametrize("plan_mode", ["off", "btp"])
-@pytest.mark.parametrize("budget", ["0.004", "0.016", "0.02", "0.05"])
+@pytest.mark.parametrize(
+    ("budget", "plan_mode", "mode"), every_pair(["0.004", "0.016", "0.02", "0.05"], ["off", "btp"], ["single", "umi"])
+)
 async def test_the_cap_holds_under_parallel_nodes(play, budget, plan_mode, mode):
     lines = [EIGHT, *[COUNT] * 16, say("Answer: enough"), *[finish("3")] * 30]
     async with play(lines, strategy="graph", price=PRICE, budget=budget, registration="all") as shell:
         await shell.deps.models.change(mode=mode)
-        shell.deps.planning.mode = plan_mode
+        shell.deps.settings.plan = plan_mode
         events = await turn(shell)
         (cap,) = await shell.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
@@ -301,7 +299,7 @@ async def test_priced_tools_side_by_side_stay_within_the_cap(play):
         budget="0.005",
         registration="all",
     ) as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         buy = Probe("buy", price=2_000_000)
         add(shell, buy)
         events = await turn(shell)
@@ -331,7 +329,7 @@ async def test_a_quota_holds_for_branches_too_and_a_use_that_helped_makes_room_f
         budget="1.00",
         registration="all",
     ) as shell:
-        shell.deps.planning.strict = True
+        shell.deps.settings.strict = True
         add(shell, Probe("probe", acts))
         events = await turn(shell, "Probe it: what does probe do?")
     assert most == [1, 1]
@@ -372,7 +370,7 @@ async def test_stopping_the_turn_ends_all_branches_and_leaves_no_hold(play, pric
         budget="1.00",
         registration="all",
     ) as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         add(shell, hangs("one"), hangs("two"), Probe("after"))
         reading = asyncio.create_task(turn(shell))
         await begun.wait()
@@ -416,7 +414,7 @@ async def test_at_a_limit_the_repaired_plan_waits_for_the_persons_word(play):
     async with play(
         [EIGHT, *[COUNT] * 20], person=person, strategy="graph", price=PRICE, budget="0.016", registration="all"
     ) as shell:
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         events = await turn(shell)
     failed = [event for event in of(events, NodeChanged) if event.state == "failed"]
     assert failed
@@ -510,11 +508,8 @@ def files(home):
     return home
 
 
-@pytest.mark.parametrize("mode", ["single", "umi"])
-async def test_the_embedded_model_plans_three_branches_for_a_question_of_three_things(files, mode):
-    if find_spec("llama_cpp") is None:
-        pytest.skip("the local extra is not installed")
-    shell = await assemble(Options(model="embedded", mode=mode, workspace=files, strategy="graph"))
+async def test_the_embedded_model_plans_three_branches_for_a_question_of_three_things(files, embedded_model):
+    shell = await assemble(Options(model="embedded", workspace=files, strategy="graph"))
     try:
         question = "count the words in a.txt and b.txt and tell me the current time"
         events = await turn(shell, question)

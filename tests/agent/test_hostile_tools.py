@@ -13,10 +13,11 @@ from agent_play import finish, of, say, turn
 
 from ecoshell.agent.guards import CallContext, Runner
 from ecoshell.catalog.catalog import Catalog
-from ecoshell.events import CallFinished, CallStarted, to_json
+from ecoshell.events import CallFinished, CallStarted
+from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Observation, ToolDocument
-from ecoshell.strategies.base import Path as Way
-from ecoshell.tools import containing
+from ecoshell.strategies.base import Path as Trajectory
+from ecoshell.tools import running
 from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
 from ecoshell.worker import checkpoint
@@ -53,7 +54,7 @@ async def for_ever():
 
 async def act(tool, **limits):
     runner = Runner(Catalog([tool]), unstated=Limits(**limits))
-    context = CallContext(Way("do it"), frozenset(), lambda event: None)
+    context = CallContext(Trajectory("do it"), frozenset(), lambda event: None)
     return await runner.execute(Call(tool.document.name), context)
 
 
@@ -119,7 +120,7 @@ async def test_what_a_stopped_tool_may_have_changed_is_to_be_looked_at():
 
 
 async def test_a_tool_that_does_not_let_itself_be_stopped_is_let_go_at_its_limit(monkeypatch):
-    monkeypatch.setattr(containing, "GRACE", 0.05)
+    monkeypatch.setattr(running, "GRACE", 0.05)
     stubborn = Stubborn()
     seen = await act(Foreign(stubborn), seconds=0.05)
     assert not seen.ok
@@ -130,7 +131,7 @@ async def test_a_tool_that_does_not_let_itself_be_stopped_is_let_go_at_its_limit
 
 
 async def test_stopping_the_turn_does_not_wait_for_a_tool_that_takes_no_notice(play, monkeypatch, caplog):
-    monkeypatch.setattr(containing, "GRACE", 0.05)
+    monkeypatch.setattr(running, "GRACE", 0.05)
     stubborn = Stubborn()
     async with play([say("", "foreign"), finish("ok")], registration="all") as shell:
         teach(shell, Foreign(stubborn))
@@ -139,7 +140,7 @@ async def test_stopping_the_turn_does_not_wait_for_a_tool_that_takes_no_notice(p
             events.append(event)
             if isinstance(event, CallStarted):
                 await stubborn.started.wait()
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(600):
                     await shell.stop()
         assert events[-1].status == "interrupted"
         assert not stubborn.ended.is_set()
@@ -188,7 +189,7 @@ async def test_a_tool_sees_the_context_it_is_called_in_and_its_threads_learn_tha
 
     await act(Foreign(look), seconds=0.05)
     assert found == ["here"]
-    assert await asyncio.to_thread(ended.wait, 60)
+    assert await asyncio.to_thread(ended.wait, 600)
 
 
 class Label(str):
@@ -287,12 +288,12 @@ from ecoshell.agent.guards import Runner, CallContext
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.messages import Call
 from ecoshell.strategies.base import Path
-from ecoshell.tools import containing
+from ecoshell.tools import running
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.base import Limits
 from test_hostile_tools import Foreign
 
-containing.GRACE = 0.05
+running.GRACE = 0.05
 
 def endless() -> str:
     "Never end."
@@ -324,6 +325,6 @@ print("closed", flush=True)
 def test_what_is_left_running_does_not_hold_up_the_end_of_the_program_and_makes_no_noise():
     here = Path(__file__).parent
     code = LEFT_OVER.format(paths=[str(here), str(here.parent / "support")])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.split() == ["False", "False", "closed"]
     assert done.stderr == ""

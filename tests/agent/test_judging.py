@@ -21,7 +21,7 @@ from ecoshell.messages import Call, Observation, Usage
 from ecoshell.models.base import PromptSize, Scores
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.single import Single
-from ecoshell.planning.judging.classifier import Classifier, features, save
+from ecoshell.planning.classifier import Classifier, features, save
 
 PRICE = Price(Rates(*[Decimal(1)] * 5))  # a thousand nano-dollars a token
 ACCOUNT = Account(session="s", turn=1, role="", model="", purpose="")
@@ -71,7 +71,7 @@ def bench(tmp_path, ledger):
         player = model(script, price=PRICE, **more)
         metered = MeteredModel(player, Gate(ledger), lambda: ACCOUNT, pauses=())
         cast = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
-        return Judge(kind=lambda: kind, cast=lambda: cast, file=tmp_path / "judge.json"), player
+        return Judge(kind=lambda: kind, models=lambda: cast, file=tmp_path / "judge.json"), player
 
     return made
 

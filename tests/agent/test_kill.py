@@ -19,7 +19,8 @@ import pytest
 from agent_play import counts, register, say
 
 from ecoshell.budget.ledger import Ledger
-from ecoshell.events import BudgetHeld, CallStarted, to_json
+from ecoshell.events import BudgetHeld, CallStarted
+from ecoshell.events.record import to_json
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.undo import UndoLog
@@ -100,7 +101,7 @@ def killed_in_a_turn(home, chance):
     (home / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in effects(60)))
     process = kill_play.FORKS.Process(target=kill_play.play, args=(home,))
     process.start()
-    for _ in range(2_000):
+    for _ in range(100_000):
         if process.exitcode is not None or (home / "workspace" / "0.txt").exists():
             break
         time.sleep(0.005)
@@ -156,7 +157,7 @@ def test_killed_turns_have_done_nothing_that_is_not_on_disk_and_leave_nothing_be
         undone = without_their_start(home)
         UndoLog(home / "home" / "data" / "undo").sweep()  # as at the next start
         temporaries = [*(home / "workspace").glob(".*"), *(home / "home" / "data" / "undo").glob(".*")]
-        for _ in range(100):  # the watchdog gives what it ends a second
+        for _ in range(2_000):  # the watchdog gives what it ends a second
             if not (running := left_running(home)):
                 break
             time.sleep(0.05)

@@ -67,7 +67,7 @@ async def test_no_tool_writes_before_its_start_is_on_disk(play, impatient, home)
             events.append(event)
             if isinstance(event, CallStarted):  # what was seen of it is on disk, so that this one may run
                 with locked():
-                    await asyncio.wait([shell.conversation._running], timeout=60)
+                    await asyncio.wait([shell.conversation._running], timeout=600)
     assert [file.name for file in home.glob("[0-9]*.txt")] == ["0.txt"]
     assert events[-1].status == "error"
     assert "was not run, because its start could not be written down" in of(events, ErrorHappened)[0].message
@@ -112,7 +112,7 @@ async def test_a_tool_that_reads_waits_for_nothing(play, monkeypatch, patient):
         async for event in shell.ask("Count!"):
             if isinstance(event, CallStarted):
                 with locked():
-                    await asyncio.wait_for(asked.wait(), 60)
+                    await asyncio.wait_for(asked.wait(), 600)
     assert event.status == "answered"
 
 

@@ -104,6 +104,9 @@ class Pool:
     def __contains__(self, name):
         return name in self.names
 
+    def is_all(self, names):
+        return {*names} == {*self.names}
+
     def document(self, name):
         return ToolDocument(name, f"What {name} does.", {})
 

@@ -6,7 +6,7 @@ import pytest
 from plan_play import ADVICE, BLACKLISTED, PLANNED, PROMPT, QUOTA, SPENT, USED, plan_of_many
 
 from ecoshell.budget.money import amount_text
-from ecoshell.planning.plan_news import newly_barred, outlook, planned_share, price_range
+from ecoshell.planning.btp.explain import newly_barred, outlook, planned_share, price_range
 
 
 def test_a_first_plan_counts_its_tools_and_gives_the_price_range_of_the_turn():

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
+from ecoshell.agent.experience import Experience
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.agent.planning import Planning, remember
 from ecoshell.errors import StoreError
 from ecoshell.messages import Call
 from ecoshell.modes.single import Single
@@ -26,7 +26,7 @@ class Paced(Single):
         self._gates[number] = threading.Event(), threading.Event()
 
     async def reached(self, number):
-        assert await asyncio.to_thread(self._gates[number][0].wait, 10)
+        assert await asyncio.to_thread(self._gates[number][0].wait, 600)
 
     def go_on(self, number):
         self._gates[number][1].set()
@@ -36,7 +36,7 @@ class Paced(Single):
         if self.made in self._gates:
             reached, may_go_on = self._gates[self.made]
             reached.set()
-            assert may_go_on.wait(10)
+            assert may_go_on.wait(600)
         return super().foresee(view)
 
 
@@ -47,7 +47,7 @@ async def planned(play):
         model = shell.deps.models.current.model
         mode = Paced(model, max_tokens=200, answer_tokens=100)
         shell.deps.models.current = ModelSet(model, mode)
-        shell.deps.planning.strict = True
+        shell.deps.settings.strict = True
         plan = await shell.conversation.foresee("How many lines has notes.txt?")
         await plan.settle(plan.inputs.view, shell.deps.catalog.names)
         yield plan, mode
@@ -123,20 +123,20 @@ class Locked:
 
 async def test_branches_that_cannot_be_remembered_at_the_same_time_say_so_once_and_are_kept_later():
     records, told = Locked(), []
-    planning = Planning(records, past=None, judge=None)
+    experience = Experience(records, past=None)
     together = threading.Barrier(3)
 
     def made(use):
-        together.wait(10)
+        together.wait(600)
         return use
 
-    await asyncio.gather(*(remember(planning, partial(made, use), told.append) for use in "abc"))
+    await asyncio.gather(*(experience.remember(partial(made, use), told.append) for use in "abc"))
     assert [notice.text for notice in told] == [
         "What this turn came to is not remembered for planning yet. The experience is locked."
     ]
     records.locked = False
-    await remember(planning, lambda: "d", told.append)
+    await experience.remember(lambda: "d", told.append)
     assert sorted(records.kept) == ["a", "b", "c", "d"]
     records.locked = True
-    await remember(planning, lambda: "e", told.append)
+    await experience.remember(lambda: "e", told.append)
     assert len(told) == 2

@@ -7,8 +7,8 @@ import pytest
 from agent_play import finish, of, register, say, turn
 from graph_turns import Probe, add
 
+from ecoshell.agent.command_list import standing_text
 from ecoshell.agent.judging import ROLE as JUDGE
-from ecoshell.agent.plan_command import standing_text
 from ecoshell.agent.turn_plan import ThinkingCost
 from ecoshell.events import (
     BranchLeft,
@@ -96,8 +96,8 @@ async def test_after_a_turn_its_answer_pays_for_nothing(play):
 async def test_what_a_proposal_took_pays_for_no_more_than_one_use_of_it(play):
     dear = {"input": 900, "output": 200}
     lines = [say("", "alpha", usage=dear), say("", "beta"), say("A"), finish("done"), finish("done")]
-    async with play(lines, strategy="tot", registration="all", budget="5600tok") as shell:
-        shell.deps.planning.strict = True
+    async with play(lines, strategy="tot", registration="all", budget="5850tok") as shell:
+        shell.deps.settings.strict = True
         add(shell, *map(Probe, NAMES))
         plans = of(await turn(shell), PlanChanged)
     first, proposed = plans[:2]

@@ -9,7 +9,7 @@ from agent_play import finish, of, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.graph.scoring import Terms, scored, taken
+from ecoshell.agent.scoring import Terms, scored, taken
 from ecoshell.events import (
     BudgetSettled,
     CallFinished,
@@ -22,9 +22,8 @@ from ecoshell.events import (
     PlanScored,
     TurnFinished,
     TurnStarted,
-    from_json,
-    to_json,
 )
+from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Usage
 from ecoshell.planning.catp.costs import quality
 from ecoshell.sessions.plans import PlannedTurns, worth_line
@@ -64,8 +63,8 @@ async def test_where_a_cap_allows_less_that_is_what_the_dearest_plan_may_cost(pl
 
 async def test_the_settings_say_how_much_performance_weighs(play):
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
-        shell.deps.planning.standard.alpha = 0.25
-        shell.deps.planning.standard.most_nano = 1_000_000
+        shell.deps.settings.alpha = 0.25
+        shell.deps.settings.most_nano = 1_000_000
         (score,) = of(await turn(shell), PlanScored)
     assert score.quality == quality(1.0, Decimal(score.cost_nano), alpha=0.25, most=Decimal(1_000_000))
 
@@ -157,7 +156,7 @@ async def test_a_session_that_is_resumed_scores_as_the_running_one_would(play):
         (before,) = of(events, PlanScored)
         call = of(events, CallFinished)[1]
     async with play([], resume=session, **GRAPH) as shell:
-        shell.deps.planning.standard.most_nano = 1
+        shell.deps.settings.most_nano = 1
         _, marked = await shell.mark(1, call.id, call.name, helpful=False)
     assert marked == replace(
         before, performance=0.5, judged_by="you + rules", quality=pytest.approx(before.quality - 0.25)
@@ -177,9 +176,9 @@ async def test_what_a_summary_costs_afterwards_is_no_cost_of_the_plan(play):
 
 async def test_a_checker_that_reads_the_answer_outweighs_the_judge(play):
     async with play([*SCRIPT, *SCRIPT], **GRAPH) as shell:
-        shell.deps.planning.standard.checker = "grep -q '3 lines'"
+        shell.deps.settings.checker = "grep -q '3 lines'"
         (right,) = of(await turn(shell), PlanScored)
-        shell.deps.planning.standard.checker = "grep -q '4 lines'"
+        shell.deps.settings.checker = "grep -q '4 lines'"
         events = await turn(shell)
         (wrong,) = of(events, PlanScored)
         call = of(events, CallFinished)[0]
@@ -191,7 +190,7 @@ async def test_a_checker_that_reads_the_answer_outweighs_the_judge(play):
 
 async def test_a_checker_that_cannot_be_run_leaves_it_to_the_judge_and_says_so(play):
     async with play(SCRIPT, **GRAPH) as shell:
-        shell.deps.planning.standard.checker = "/nowhere/check\x07er"
+        shell.deps.settings.checker = "/nowhere/check\x07er"
         events = await turn(shell)
     (score,) = of(events, PlanScored)
     assert (score.performance, score.judged_by, score.checked) == (1.0, "rules", None)
@@ -202,7 +201,7 @@ async def test_a_checker_that_cannot_be_run_leaves_it_to_the_judge_and_says_so(p
 
 async def test_a_read_only_shell_runs_no_checker(play, home):
     async with play(SCRIPT, read_only=True, **GRAPH) as shell:
-        shell.deps.planning.standard.checker = "touch checked.txt"
+        shell.deps.settings.checker = "touch checked.txt"
         (score,) = of(await turn(shell), PlanScored)
     assert (score.judged_by, score.checked) == ("rules", None)
     assert not (home / "checked.txt").exists()
@@ -210,7 +209,7 @@ async def test_a_read_only_shell_runs_no_checker(play, home):
 
 async def test_stopping_while_the_checker_runs_keeps_the_answer_and_leaves_no_score(play):
     async with play(SCRIPT, **GRAPH) as shell:
-        shell.deps.planning.standard.checker = "sleep 600"
+        shell.deps.settings.checker = "sleep 600"
         begun = asyncio.Event()
         check = shell.deps.workspace.check
 
@@ -220,17 +219,17 @@ async def test_stopping_while_the_checker_runs_keeps_the_answer_and_leaves_no_sc
 
         shell.deps.workspace.check = watched
         asking = asyncio.create_task(turn(shell))
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 600)
         await shell.stop()
         events = await asking
     assert (events[-1].status, events[-1].answer) == ("answered", "3 lines, 4 words")
     assert of(events, PlanScored) == []
 
 
-async def test_time_and_memory_count_where_they_have_a_price(play):
+async def test_time_and_memory_count_where_they_have_a_price(play, monkeypatch):
+    monkeypatch.setenv("ECOSHELL_PLAN_RESOURCE_PRICE", "1")
     async with play(SCRIPT, price=PRICE, **GRAPH) as shell:
-        shell.deps.planning.standard.unit_nano = 1_000_000_000
-        shell.deps.planning.resources = {"count_text": 700}
+        shell.deps.profiles.resources.update({"count_text": 700})
         events = await turn(shell)
     (score,) = of(events, PlanScored)
     by_hand = taken(of(events, CallFinished), 1_000_000_000, {"count_text": 700})

@@ -24,8 +24,8 @@ from ecoshell.events import (
     StepStarted,
     ToolRegistered,
     TurnFinished,
-    from_json,
 )
+from ecoshell.events.record import from_json
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.script import ScriptModel
 from ecoshell.options import Options, RoleModels
@@ -206,12 +206,12 @@ async def test_no_question_is_asked_while_those_who_think_are_changing(cast, mon
 
         def slow(*given, **named):
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(600)
             return make(*given, **named)
 
         monkeypatch.setattr(shell.deps.models.factory, "make", slow)
         changing = asyncio.create_task(shell.command(typed))
-        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 600)
         with pytest.raises(UsageError, match="under way"):
             await turn(shell)
         go_on.set()
@@ -252,13 +252,15 @@ async def test_models_that_were_only_tried_for_roles_are_let_go(cast, monkeypatc
         assert closed == [name]
 
 
-async def test_roles_are_not_changed_while_a_turn_runs(cast):
+async def test_who_thinks_and_in_what_order_is_not_changed_while_a_turn_runs(cast):
     async with cast(session=[NEXT, CALL, ENOUGH, say("3")], registration="all") as shell:
         async for event in shell.ask("How many?"):
             if isinstance(event, CallStarted):
-                with pytest.raises(UsageError, match="under way"):
-                    await shell.command("/role caller embedded")
-        assert shell.deps.models.roles == RoleModels()
+                for typed in ("/role caller embedded", "/mode single", "/strategy tot"):
+                    with pytest.raises(UsageError, match="under way"):
+                        await shell.command(typed)
+        kept = (shell.deps.models.roles, shell.deps.models.mode, shell.deps.settings.strategy)
+        assert kept == (RoleModels(), "umi", "react")
 
 
 async def test_a_role_whose_price_is_unknown_is_refused_under_a_cap_before_anything_is_paid(cast):

@@ -10,19 +10,10 @@ from agent_play import finish, of, register, say, turn
 from ecoshell.agent.mode import CostBound, with_room
 from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, enough_text
 from ecoshell.assembly.live import apply
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import nano_to_usd_text
-from ecoshell.events import (
-    BudgetHeld,
-    CostChosen,
-    CostWanted,
-    LimitChosen,
-    LimitHit,
-    Notice,
-    StepStarted,
-    from_json,
-    to_json,
-)
+from ecoshell.events import BudgetHeld, CostChosen, CostWanted, LimitChosen, LimitHit, Notice, StepStarted
+from ecoshell.events.record import from_json, to_json
 from ecoshell.options import Options
 from ecoshell.settings.schema import Settings
 
@@ -226,7 +217,7 @@ async def test_a_step_is_not_asked_about_below_the_threshold_or_without_one(play
 async def test_a_step_the_person_agreed_to_is_not_asked_about_again_after_a_limit(play, ask_above):
     person = Chooses(CostChoice("go"), LimitChoice("raise", "1.00"))
     async with play([finish("ok")], price=PRICE, person=person) as shell:
-        shell.deps.planning.mode = "off"  # a plan would leave no tools, and so ask for less
+        shell.deps.settings.plan = "off"  # a plan would leave no tools, and so ask for less
         step = (await shell.standing()).next_nano
         await shell.command(f"/budget {nano_to_usd_text(step)}")  # room for the step, and not for the answer beside it
         events = await turn(shell)
@@ -266,8 +257,7 @@ async def test_the_estimate_follows_the_turn_that_runs(play):
         async for event in shell.ask("How many?"):
             if isinstance(event, BudgetHeld):
                 standings.append((event, await shell.standing()))
-    for held, standing in standings:
-        assert held.held_nano <= standing.next_nano
+    assert [held.held_nano <= standing.next_nano for held, standing in standings] == [True, True]
 
 
 async def test_without_a_price_the_estimate_is_unknown(play):

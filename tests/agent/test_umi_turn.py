@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from agent_play import finish, of, register, say, turn
+from agent_play import every_pair, finish, of, register, say, turn
 
 from ecoshell.agent.memory import Memory
 from ecoshell.agent.user_interface import LimitChoice
@@ -13,7 +13,6 @@ from ecoshell.events import (
     Answer,
     BudgetSettled,
     CallFinished,
-    CallStarted,
     LimitHit,
     Rationale,
     StepProposed,
@@ -89,7 +88,7 @@ async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raise
     person, lines = RaisesByWhatIsWanted(500), [NEXT, COUNT, ENOUGH, say("3 lines")]
     async with play(lines, person=person, registration="all", strategy=strategy, budget="500tok") as shell:
         await shell.deps.models.change(mode="umi")
-        shell.deps.planning.mode = "off"
+        shell.deps.settings.plan = "off"
         events = await turn(shell)
     settled = [at for at, event in enumerate(events) if isinstance(event, BudgetSettled)]
     hits = [at for at, event in enumerate(events) if isinstance(event, LimitHit)]
@@ -98,24 +97,13 @@ async def test_a_decision_that_was_paid_for_is_carried_out_once_the_cap_is_raise
     assert (events[-1].status, events[-1].answer) == ("answered", "3 lines")
 
 
-async def test_one_script_differs_between_the_modes_only_in_who_is_asked(play):
-    lines, told = [register("count_text", "why"), say("Count.", "count_text", path="notes.txt"), finish("3")], []
-    for mode in ("single", "umi"):
-        async with play(lines, registration="names") as shell:
-            await shell.deps.models.change(mode=mode)
-            kinds = (Rationale, ToolRegistered, CallFinished, Answer)
-            events = [event for event in await turn(shell) if isinstance(event, kinds)]
-            told.append([(event.type, getattr(event, "text", ""), getattr(event, "ok", None)) for event in events])
-    assert told[0] == told[1]
-
-
-@pytest.mark.parametrize("plan", ["off", "btp"])
-@pytest.mark.parametrize("strategy", ["react", "dfsdt", "tot"])
-@pytest.mark.parametrize("budget", ["0.006", "0.02", "0.05"])
+@pytest.mark.parametrize(
+    ("strategy", "budget", "plan"), every_pair(["react", "dfsdt", "tot"], ["0.006", "0.02", "0.05"], ["off", "btp"])
+)
 async def test_the_cap_holds_under_every_strategy_with_and_without_a_plan(play, strategy, budget, plan):
     async with play([NEXT, COUNT] * 40, strategy=strategy, price=PRICE, budget=budget, registration="all") as shell:
         await shell.deps.models.change(mode="umi")
-        shell.deps.planning.mode = plan
+        shell.deps.settings.plan = plan
         events = await turn(shell)
         (cap,) = await shell.caps()
     paid = sum(event.spent_nano for event in of(events, BudgetSettled))
@@ -170,15 +158,6 @@ async def test_a_resumed_session_thinks_as_it_did_unless_the_command_line_says_o
         assert (again.deps.settings.strategy, again.deps.models.mode) == ("react", "umi")
     async with play([], resume=session, mode="single", strategy="tot") as again:
         assert (again.session, again.deps.settings.strategy, again.deps.models.mode) == (session, "tot", "single")
-
-
-async def test_the_mode_is_not_changed_while_a_turn_runs(play):
-    async with play([say("", "count_text", path="notes.txt"), finish("3")], registration="all") as shell:
-        async for event in shell.ask("How many?"):
-            if isinstance(event, CallStarted):
-                with pytest.raises(UsageError, match="under way"):
-                    await shell.command("/mode umi")
-        assert shell.deps.models.mode == "single"
 
 
 async def test_the_embedded_model_answers_in_three_roles(home, embedded_model):

@@ -22,7 +22,7 @@ async def main():
     shell = await assemble(Options(model="embedded"))
     seen = [await look(shell)]
     await shell.warm()
-    await asyncio.to_thread(shell.deps.models.current.tokens, "any text")
+    await asyncio.to_thread(shell.deps.models.current.sizes, ["any text"])
     seen.append(await look(shell))
     await shell.aclose()
     print(json.dumps(seen))
@@ -34,7 +34,7 @@ asyncio.run(main())
 def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_question(tmp_path: Path) -> None:
     environ = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", OPENED], capture_output=True, text=True, env=environ, check=False, timeout=120
+        [sys.executable, "-c", OPENED], capture_output=True, text=True, env=environ, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     (exact, estimate, loaded), (exact_then, counted, loaded_then) = json.loads(done.stdout)
@@ -43,3 +43,29 @@ def test_an_open_shell_estimates_its_tools_and_loads_its_model_only_for_a_questi
     assert 0.5 * counted < estimate < 2 * counted
     assert {"llama_cpp", "numpy"} <= set(loaded_then)
     assert "ecoshell.models.remote" not in loaded_then
+
+
+LOADED = """
+import asyncio, sys
+from ecoshell.agent.user_interface import NonInteractive
+from ecoshell.assembly.shell import AT_HAND, assemble
+from ecoshell.options import Options
+
+async def main():
+    shell = await assemble(Options(model="embedded"), NonInteractive() if sys.argv[1] == "person" else None)
+    print(sorted(set(AT_HAND) & set(sys.modules)) == sorted(AT_HAND), any(name in sys.modules for name in AT_HAND))
+    await shell.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_only_where_a_person_is_there_is_loaded_what_a_person_may_ask_for(tmp_path: Path) -> None:
+    environ = {**os.environ, "ECOSHELL_HOME": str(tmp_path)}
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", LOADED, who], capture_output=True, text=True, env=environ, check=True, timeout=120
+        ).stdout.split()
+        for who in ("person", "nobody")
+    ]
+    assert told == [["True", "True"], ["False", "False"]]

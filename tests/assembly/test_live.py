@@ -13,8 +13,8 @@ from ecoshell.errors import ModelMissing
 from ecoshell.events import Event
 from ecoshell.messages import Call
 from ecoshell.options import Options, RoleModels
-from ecoshell.settings.describe import descriptions
-from ecoshell.settings.schema import Settings
+from ecoshell.paths import user_paths
+from ecoshell.settings.schema import Settings, descriptions
 
 READ = Call(id="c1", name="read_file", arguments={"path": "x"})
 
@@ -61,7 +61,9 @@ async def test_a_cap_that_was_taken_out_still_holds_in_the_session(shell) -> Non
 
 async def test_rules_hold_from_the_next_call_on(shell) -> None:
     settings = Settings.model_validate({"approval": {"deny": ["read_file"]}})
-    assert rules_of(settings, Options()).judge(READ, shell.deps.catalog.tool("read_file")).verdict == "deny"
+    assert (
+        rules_of(settings, Options(), user_paths()).judge(READ, shell.deps.catalog.tool("read_file")).verdict == "deny"
+    )
     assert await apply(shell, settings, ("approval", "deny"), Options())
     events: list[Event] = []
     request = ApprovalRequest(READ, shell.deps.catalog.tool("read_file"), shell.deps.catalog.document("read_file"))

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from ecoshell.assembly.inventory import Substitutes
+from ecoshell.assembly.inventory import Inventory
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
 from ecoshell.models.keys import Keys
@@ -23,7 +23,9 @@ def names(tmp_path):
     def found(present, environ=NO_KEYS, **models):
         settings = Settings(models={name: ModelSettings(**given) for name, given in models.pop("models", {}).items()})
         book = PriceBook({"script:dear": Price(Rates(*[Decimal(10)] * 5))})
-        return Substitutes(settings, tmp_path, book=book, keys=Keys(environ, LockedRing())).names(present)
+        return Inventory(settings, tmp_path, barred={}, book=book, keys=Keys(environ, LockedRing())).substitutes(
+            present
+        )
 
     return found
 

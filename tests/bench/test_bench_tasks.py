@@ -3,7 +3,8 @@
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
@@ -290,17 +291,14 @@ def test_a_run_goes_on_where_it_stopped_and_plays_nothing_twice(play: Bench) -> 
 
 
 def test_a_result_that_does_not_fit_on_the_disk_ends_the_run_in_words_and_those_before_it_stay(tmp_path: Path) -> None:
-    def read(record: Mapping[str, Any]) -> Result:
-        return Result(**record)
-
     heading, (one, two) = {"model": "m"}, [Result(name, "files", "ecoshell", "digest") for name in ("one", "two")]
-    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read, goes_on=False)) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result, goes_on=False)) as results:
         results.add(one)
         size = results.path.stat().st_size
         with no_file_over(size + 30), pytest.raises(StoreError, match="cannot be written: File too large") as failed:
             results.add(two)
     assert failed.value.fix == "Free some space and try again."
-    with closing(ResultsFile(tmp_path / "results.jsonl", heading, read)) as results:
+    with closing(ResultsFile(tmp_path / "results.jsonl", heading, Result)) as results:
         assert results.known["one", "ecoshell"] == one
 
 
@@ -413,11 +411,9 @@ def test_the_table_has_every_kind_and_the_comparison(play: Bench, capsys: pytest
     model = play.script("model.jsonl", *TALKED, {"text": "1204"})
     assert bench("--suite", str(suite), "--model", model, "--baseline") == 0
     table = capsys.readouterr().out
-    assert f"ecoshell, {model}" in table
-    assert f"plain loop, {model}" in table
-    assert table.count("100.0%") >= 6
-    assert "McNemar's exact p = 1" in table
-    assert "+0.0" in table
+    assert table.count(model) == 2
+    assert "baseline" in table
+    assert re.search(r"^paired\.p +1$", table, re.M) or re.search(r"^p +1$", table, re.M)
 
 
 def test_a_model_that_is_not_there_is_told_before_anything_is_played(play: Bench) -> None:
@@ -429,24 +425,24 @@ def test_a_model_that_is_not_there_is_told_before_anything_is_played(play: Bench
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"id": ""}, "has no id"),
-        ({"request": " "}, "has no request"),
-        ({"check": {}}, "has no check"),
+        ({"id": ""}, "`id`: it is empty"),
+        ({"request": " "}, "`request`: it is empty"),
+        ({"check": {}}, "asks for nothing"),
         ({"check": {"no_calls": False}}, "asks for nothing"),
-        ({"check": {"no_calls": "yes"}}, "neither true nor false"),
-        ({"check": {"answer": "x"}}, "'answer', which is none of"),
-        ({"check": {"answer_contains": [""]}}, "empty text"),
+        ({"check": {"no_calls": "yes"}}, "`check.no_calls`"),
+        ({"check": {"answer": "x"}}, "`check.answer`"),
+        ({"check": {"answer_contains": [""]}}, "`check.answer_contains.1.1`: it is empty"),
         ({"check": {"answer_regex": "("}}, "regular expression"),
         ({"check": {"file": {"a": "re:["}}}, "regular expression"),
         ({"files": {"../up": ""}}, "no path inside"),
         ({"files": {"/etc/x": ""}}, "no path inside"),
-        ({"files": ["a"]}, "not an object"),
-        ({"split": "train"}, "there are dev and test"),
-        ({"expected": "x"}, "'expected', which is none of"),
+        ({"files": ["a"]}, "`files`"),
+        ({"split": "train"}, "'dev' or 'test'"),
+        ({"expected": "x"}, "`expected`"),
     ],
 )
 def test_a_bad_line_of_a_suite_is_named_by_its_number(play: Bench, wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=rf"suite\.jsonl:2 .*{told}"):
+    with pytest.raises(UsageError, match=rf"suite\.jsonl:2: .*{told}"):
         play.run((SUM, {**TALK, **wrong}))
 
 

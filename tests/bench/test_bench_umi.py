@@ -115,7 +115,7 @@ def test_the_reference_scores_a_hundred_beside_itself(data, capsys):
 def test_the_table_names_every_figure(data, capsys):
     assert bench("--data", data, "--model", "gold") == 0
     table = capsys.readouterr().out
-    for name in ("Plan ACC", "Act. EM", "Hallu.", "Arg. F1", "R-L"):
+    for name in METRICS:
         assert name in table
     assert "6 steps of 3 tasks" in table
 
@@ -353,7 +353,7 @@ def test_roles_have_models_of_their_own(data, script, tmp_path, capsys):
     model, most = script(RIGHT[0], {"text": "It will rain in Oslo."}), ("--limit", 2)
     assert bench("--data", data, "--model", model, "--role", f"planner={planner}", *most) == 0
     table = capsys.readouterr().out
-    assert "100.00" in table
+    assert "100 to 100" in table
     assert f"planner {planner}, mode umi" in table
 
 
@@ -394,11 +394,6 @@ def test_answers_that_are_kept_serve_every_split_and_only_with_their_own_steps(t
     held = printed(capsys, "--data", file, "--model", model, "--out", out, "--split", "held")
     assert (held["plan_acc"], held["n"]) == (100, 2 * sum(map(is_held, names)))
     assert whole["plan_acc"] < 100
-
-
-def test_the_limit_counts_steps(data, script, capsys):
-    record = printed(capsys, "--data", data, "--limit", 3, "--model", script(*RIGHT))
-    assert record["n"] == 3
 
 
 # Going on
@@ -466,7 +461,7 @@ def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
     bench("--data", data, "--model", model, "--out", out)
     head = out.read_text(encoding="utf-8").splitlines()[0]
     out.write_text(f'{head}\n{{"id": "a"}}\n', encoding="utf-8")
-    with pytest.raises(UsageError, match=r"answers\.jsonl:2 is not a result"):
+    with pytest.raises(UsageError, match=r"answers\.jsonl:2: "):
         bench("--data", data, "--model", model, "--out", out)
 
 
@@ -476,19 +471,19 @@ def test_a_damaged_answer_is_named_with_its_line(data, script, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"id": ""}, "has no `id`"),
+        ({"id": ""}, "`id`: it is empty"),
         ({"id": "a"}, "has the id 'a' too"),
-        ({"tools": None}, "has no list `tools`"),
-        ({"tools": [FORECAST, FORECAST]}, "has two tools of one name"),
-        ({"tools": [FORECAST, CLOCK, {**CLOCK, "name": "finish"}]}, "tool 3 is called finish"),
-        ({"tools": [FORECAST, {**CLOCK, "parameters": []}]}, "tool 2: `parameters` is not an object"),
-        ({"query": " "}, "has no text `query`"),
+        ({"tools": None}, "`tools`: "),
+        ({"tools": [FORECAST, FORECAST]}, "two tools"),
+        ({"tools": [FORECAST, CLOCK, {**CLOCK, "name": "finish"}]}, "'finish' is no tool's name"),
+        ({"tools": [FORECAST, {**CLOCK, "parameters": []}]}, "`tools.2.parameters`: "),
+        ({"query": " "}, "`query`: it is empty"),
         ({"steps": []}, "has no steps"),
         ({"steps": [end(), call(city="Oslo")]}, "goes on after step 1"),
-        ({"steps": [end("stop")]}, "step 1 has the decision 'stop'"),
+        ({"steps": [end("stop")]}, "`steps.1.decision`: "),
         ({"steps": [call("radar"), end()]}, "step 1 calls 'radar', which is not among its tools"),
-        ({"steps": [{**call(), "arguments": "{}"}, end()]}, "step 1: `arguments` is not an object"),
-        ({"steps": [{**end(), "tool": "clock"}]}, "step 1 ends the trajectory (finish) and calls a tool"),
+        ({"steps": [{**call(), "arguments": "{}"}, end()]}, "`steps.1.arguments`: "),
+        ({"steps": [{**end(), "tool": "clock"}]}, "`steps.1`: it ends the trajectory (finish) and calls a tool"),
     ],
 )
 def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told):
@@ -497,13 +492,6 @@ def test_a_line_that_is_wrong_is_named_with_what_is_wrong(tmp_path, wrong, told)
         bench("--data", file, "--model", "gold")
     assert f"{file}:2" in refused.value.message
     assert told in refused.value.message
-
-
-def test_a_finish_needs_its_answer(tmp_path):
-    record = task("a")
-    del record["final"]
-    with pytest.raises(UsageError, match="has no `final`"):
-        bench("--data", written(tmp_path / "data.jsonl", record), "--model", "gold")
 
 
 @pytest.mark.parametrize(

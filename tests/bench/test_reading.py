@@ -47,11 +47,11 @@ def test_a_tool_that_the_catalog_does_not_have_is_kept_by_the_name_it_was_called
     [
         ("{", "replay.jsonl:1 is not JSON"),
         ("\n[1]", "replay.jsonl:2 is not a JSON object"),
-        ('{"steps": [], "final": ""}', "has no `query`"),
-        ('{"query": "", "final": "", "steps": 3}', "has no list `steps`"),
-        ('{"query": "", "final": "", "steps": [3]}', "step 1 is not an object"),
-        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "step 1 has no `observation`"),
-        ('{"success": false}', "has no successful run"),
+        ('{"steps": [], "final": ""}', "replay.jsonl:1: `query`: "),
+        ('{"query": "", "final": "", "steps": 3}', "`steps`: "),
+        ('{"query": "", "final": "", "steps": [3]}', "`steps.1`: "),
+        ('{"query": "", "final": "", "steps": [{"tool": "x", "thought": ""}]}', "`steps.1.observation`: "),
+        ('{"query": "", "steps": [], "success": false}', "has no successful run"),
         ("", "has no successful run"),
     ],
 )

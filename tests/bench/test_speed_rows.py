@@ -12,14 +12,14 @@ from adapter_files import make_adapter
 
 from ecoshell.planning.btp.knapsack import solve
 from ecoshell.sessions.store import SessionStore
-from ecoshell_bench.speed import chat, knapsacks, models, planning, run
+from ecoshell_bench.speed import chat, models, planning, run
 from ecoshell_bench.speed.chat import LAST_WORD, markdown
 from ecoshell_bench.speed.measuring import Measurement, against, compared, new_home, percentile
 
 CONTRACT = (
     *("first_frame", "idle_rss", "idle_cpu", "ready", "stream_flood_10k", "stream_growth_50k_10k"),
     *("paced_lag_p99_ms", "paced_cpu_percent", "typing_p95_ms", "open_2000_turns"),
-    *("knapsack_5", "knapsack_500", "knapsack_16464", "knapsack_16464_peak", "experience_500"),
+    *("knapsack_5", "knapsack_500", "experience_500"),
     *("three_roles_rss", "adapter_switch"),
 )
 
@@ -43,7 +43,6 @@ def test_every_figure_that_is_promised_has_a_row(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(run, "measure_processes", lambda _: rows("version", "first_frame", "import_core"))
     monkeypatch.setattr(run, "measure_reserve_settle", lambda: Measurement("reserve_settle", 1.0, "s"))
     monkeypatch.setattr(planning, "measure_knapsack", lambda tools, *_: Measurement(f"knapsack_{tools}", 1.0, "s"))
-    monkeypatch.setattr(planning, "measure_memory", lambda *_: Measurement("knapsack_16464_peak", 1.0, "MB"))
     monkeypatch.setattr(planning, "measure_experience", lambda _: Measurement("experience_500", 1.0, "s"))
     monkeypatch.setattr(models, "find_spec", lambda _: True)
     monkeypatch.setattr(models, "measure_roles_memory", lambda _: Measurement("three_roles_rss", 1.0, "MB"))
@@ -114,20 +113,11 @@ def test_without_ortools_a_plan_is_compared_with_nothing(monkeypatch: pytest.Mon
 
 def test_ortools_solves_the_measured_instances_as_we_do() -> None:
     pytest.importorskip("ortools")
-    for one in (made := knapsacks.instances(12, 100)):
-        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), knapsacks.OrTools(one).solve()
+    for one in (made := planning.instances(12, 100)):
+        ours, theirs = solve(one.values, one.costs, one.bounds, one.budget), planning.OrTools(one).solve()
         assert all(count <= bound for count, bound in zip(theirs, one.bounds, strict=True))
         assert sum(map(mul, one.values, ours)) == sum(map(mul, one.values, theirs))
     assert len(made) == 15
-
-
-def test_the_memory_of_plans_is_measured_in_a_process_of_its_own() -> None:
-    if not Path("/proc/self/status").exists():
-        pytest.skip("no /proc")
-    row = planning.measure_memory(60, 100, 1)
-    assert (row.what, row.unit) == ("knapsack_60_peak", "MB")
-    assert row.value > 5
-    assert is_compared(row)
 
 
 def test_a_look_back_is_timed_once_all_experience_is_read() -> None:

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ecoshell.budget import entries
 from ecoshell.budget.costs import cost_rows
 from ecoshell.budget.gate import Gate
 from ecoshell.budget.holds import Account, Ask
-from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.ledger import SCHEMA, Ledger
 from ecoshell.messages import Usage
 
 MakeAsk = Callable[..., Ask]
@@ -23,7 +22,7 @@ def old_file(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path)
     db.row_factory = sqlite3.Row
-    db.executescript(f"{entries.SCHEMA}; {OLD}; PRAGMA user_version = 1")
+    db.executescript(f"{SCHEMA}; {OLD}; PRAGMA user_version = 1")
     db.commit()
     return db
 

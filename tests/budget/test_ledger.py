@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ecoshell.budget.caps import CapState
-from ecoshell.budget.holds import Account, Ask, Hold
+from ecoshell.budget.holds import Account, Ask, CapState, Hold
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates

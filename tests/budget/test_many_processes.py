@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ecoshell
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.messages import Usage

@@ -72,6 +72,31 @@ def test_the_limit_keeps_the_best() -> None:
     assert Ranker(SHOP).rank(question, 2) == Ranker(SHOP).rank(question)[:2]
 
 
+def test_a_search_names_what_fits_any_sentence_of_a_request() -> None:
+    request = "I have written a long letter about flights from airports and airports to flights. Count its words."
+    assert set(Ranker(SHOP).search(request)[:2]) == {"searchFlights", "count_text"}
+    assert Ranker(SHOP).search("The weather.\nThe web page.")[:2] != []
+
+
+def test_a_search_names_the_others_of_a_server_that_fits() -> None:
+    shop = (*SHOP, tool("open_page", "Open.", server="web"), tool("click", "Press it.", server="web"))
+    assert Ranker(shop).search("open the page")[:2] == ["open_page", "click"]
+    assert Ranker(shop).rank("open the page")[0][0] == "open_page"
+    assert "click" not in dict(Ranker(shop).rank("open the page"))
+
+
+def test_a_server_with_many_tools_leaves_room_for_others() -> None:
+    mail = [tool(f"mail_{number}", "Send mail.", server="mail") for number in range(40)]
+    found = Ranker([*mail, tool("post_letter", "Send a letter by post.")]).search("send mail")
+    assert found[0].startswith("mail_")
+    assert found.index("post_letter") < 40
+
+
+def test_a_search_without_a_fit_names_nothing() -> None:
+    assert Ranker([tool("open_page", "Open.", server="web")]).search("weather") == []
+    assert Ranker(()).search("weather") == []
+
+
 @given(st.text())
 @settings(max_examples=200, deadline=None)
 def test_no_text_breaks_the_search(question: str) -> None:

@@ -8,10 +8,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
-from ecoshell.agent.user_interface import NonInteractive
+from ecoshell.api import Agent
 from ecoshell.cli import piped
-from ecoshell.cli.ask import AnswerOnly, JsonLines, OneShot, read_question, run
-from ecoshell.cli.outcome import Outcome
+from ecoshell.cli.ask import AnswerOnly, JsonLines, ask_once, follow, read_question
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -23,8 +22,9 @@ from ecoshell.events import (
     TextArrived,
     ToolRegistered,
     TurnFinished,
-    from_json,
 )
+from ecoshell.events.outcome import Outcome
+from ecoshell.events.record import from_json
 from ecoshell.messages import Attachment, Usage
 from ecoshell.options import Options
 
@@ -41,7 +41,7 @@ class PlayedShell:
     """Plays prepared events."""
 
     session = "abc123"
-    person = NonInteractive()
+    resumed = None
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -52,6 +52,21 @@ class PlayedShell:
 
     async def stop(self) -> None:
         raise AssertionError("nobody asked to stop")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class PlayedAgent(Agent):
+    """Is asked in such a shell."""
+
+    def __init__(self, events: list[Event]) -> None:
+        super().__init__()
+        self.events = events
+
+    async def __aenter__(self) -> "PlayedAgent":
+        self._shell = PlayedShell(self.events)  # type: ignore[assignment]
+        return self
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
@@ -66,12 +81,10 @@ def pipe(monkeypatch: pytest.MonkeyPatch, data: bytes, *, ended: bool) -> int:
 
 async def told(events: list[Event], *, json: bool) -> Outcome:
     """Play the events to a report on standard output and error."""
-    outcome = Outcome()
-    report = JsonLines() if json else AnswerOnly()
-    shot = OneShot("q", report=report, outcome=outcome, person=None)
-    await shot.ask(PlayedShell(events))  # type: ignore[arg-type]
-    report.end(outcome)
-    return outcome
+    agent, report = PlayedAgent(events), JsonLines() if json else AnswerOnly()
+    await follow(agent, "q", (), report=report, person=None)
+    report.end(agent.outcome)
+    return agent.outcome
 
 
 async def test_json_tells_every_event_and_the_result_last(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,27 +146,25 @@ def test_without_a_last_event_the_outcome_holds_what_there_was() -> None:
     for event in (*TURN[:3], TextArrived("It is ", "answer", "single"), TextArrived("39", "answer", "single")):
         outcome.see(event)
     outcome.status = "interrupted"
-    record = outcome.to_json()
-    assert record["answer"] == "It is 39"
-    assert record["cost_usd"] == "0.0031"
-    assert record["usage"]["input"] == 120
-    assert record["registered"] == ["calculate"]
+    result = outcome.result()
+    assert (result.answer, result.cost_usd, result.usage.input) == ("It is 39", "0.0031", 120)
+    assert result.registered == ("calculate",)
 
 
 def test_a_cost_is_unknown_once_a_part_of_it_is() -> None:
     outcome = Outcome()
     outcome.see(BudgetSettled(1, "single", "m", None, Usage(10, 1), True, 0.1))
     outcome.see(BudgetSettled(2, "single", "m", 5, Usage(10, 1), True, 0.1))
-    assert outcome.to_json()["cost_usd"] is None
+    assert outcome.result().cost_usd is None
 
 
 def test_an_empty_question_is_refused() -> None:
     with pytest.raises(UsageError, match="empty"):
-        run(Options(), [" \n"], json=False)
+        ask_once(Options(), [" \n"], json=False)
 
 
 def test_with_json_an_empty_question_ends_in_a_result_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(Options(), [""], json=True) == 2
+    assert ask_once(Options(), [""], json=True) == 2
     error, result = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert error["kind"] == "UsageError"
     assert (result["type"], result["status"], result["session"]) == ("result", "error", None)

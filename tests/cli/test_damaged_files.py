@@ -151,10 +151,3 @@ def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
     monkeypatch.chdir(tmp_path)
     assert main(["ask", "--workspace", "a" * 5000, "hi"]) == 2
     assert "cannot be used: File name too long." in capsys.readouterr().err
-
-
-def test_output_that_cannot_be_written_is_told_of() -> None:
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        command = [sys.executable, "-m", "ecoshell", "tools"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Free some space.")

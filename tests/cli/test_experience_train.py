@@ -10,7 +10,7 @@ import pytest
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ExperienceStore, Use
-from ecoshell.planning.judging.classifier import load
+from ecoshell.planning.classifier import load
 
 Shell = Callable[..., str]
 

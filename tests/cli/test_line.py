@@ -14,7 +14,7 @@ from plan_play import BLACKLISTED, COUNTED, FAILED, HELPED, PLANNED, USED
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.shell import Standing, ToolRow
 from ecoshell.agent.user_interface import LimitChoice
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import NANO
 from ecoshell.cli.interrupts import Interrupted
 from ecoshell.cli.line import LineShell, toolbar_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from real_terminal import Terminal, closed, opened
 
-from ecoshell.events import CallStarted, TurnFinished
+from ecoshell.events import ApprovalGiven, CallStarted, TurnFinished
 from ecoshell.sessions.store import SessionStore
 
 REPLIES = (
@@ -20,7 +20,7 @@ REPLIES = (
     {"call": {"name": "run_command", "arguments": {"command": "sleep 600"}}},
     {"text": "Still here."},
 )
-
+COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]")
 
 Open = Callable[..., Terminal]
 
@@ -80,7 +80,9 @@ def test_a_person_asks_approves_stops_and_leaves(open_terminal: Open, tmp_path: 
     assert history.stat().st_mode & 0o077 == 0
 
 
-def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(open_terminal: Open) -> None:
+def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(
+    open_terminal: Open, tmp_path: Path
+) -> None:
     terminal = open_terminal("line")
     terminal.wait(r"^›")
     terminal.type("what is 17 * 23?\r")
@@ -94,6 +96,10 @@ def test_what_is_typed_during_a_turn_answers_no_question_and_is_asked_after_it(o
     terminal.type("no, do nothing\r")
     terminal.wait(r"Do this instead: do nothing")
     terminal.wait(r"Still here\.(.|\n)*^› y$")
+    store = SessionStore(tmp_path / "home" / "data" / "sessions.sqlite")
+    events = [event for _, event in store.events(store.list()[0].id)]
+    given = [(event.decision, event.by) for event in events if isinstance(event, ApprovalGiven)]
+    assert given == [("no", "person")] * 2
 
 
 def test_a_terminal_that_closes_in_mid_turn_loses_nothing(open_terminal: Open, tmp_path: Path) -> None:
@@ -123,7 +129,23 @@ def test_slash_commands_are_completed_and_no_color_is_respected(open_terminal: O
     assert "$0.5" in terminal.wait(r"session +\$0\.50? +\$0")
     terminal.type("what is 17 * 23?\r")
     terminal.wait(r"√ answered")
-    assert re.search(rb"\x1b\[(?:\d+;)*(?:3[1-8]|9[0-7])[;m]", terminal.raw) is None
+    assert COLOUR.search(terminal.raw) is None
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_what_ask_tells_beside_the_answer_has_colours_where_they_are_wanted(
+    open_terminal: Open, environment: dict[str, str], coloured: bool
+) -> None:
+    terminal = open_terminal("ask", "what is 17 * 23?", **environment)
+    terminal.wait(r"√ answered")
+    assert terminal.ended() == 0
+    assert (COLOUR.search(terminal.raw) is not None) == coloured
+
+
+def test_a_quiet_question_shows_the_answer_alone_also_on_a_terminal(open_terminal: Open) -> None:
+    terminal = open_terminal("ask", "--quiet", "what is 17 * 23?")
+    assert terminal.ended() == 0
+    assert terminal.raw.strip() == b"It is 391."
 
 
 def test_a_dumb_terminal_gets_letters_only(open_terminal: Open) -> None:

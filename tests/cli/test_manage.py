@@ -218,6 +218,12 @@ class TestConfig:
         assert "line 1: unknown key modle" in told
         assert "line 3: agent.max_steps" in told
 
+    def test_a_setting_of_an_older_version_is_read_and_said_to_have_no_effect(self, shell: Shell) -> None:
+        file = written('[experience]\nsimilarity = "embeddings"\n')
+        (note,) = json.loads(shell("config", "check", "--json"))["notes"]
+        assert note.startswith(f"{file} line 2: ")
+        assert "no effect" in note
+
     def test_a_wrong_setting_stops_every_command_with_its_line(self, shell: Shell) -> None:
         written("[agent]\nmax_step = 3\n")
         for command in ("config", "models", "tools"):

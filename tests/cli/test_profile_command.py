@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from ecoshell.assembly.parts import load_settings, planning_of
+from ecoshell.assembly.parts import load_settings, profiles_of
 from ecoshell.cli import main
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import ProfileStore
@@ -111,9 +111,7 @@ def test_a_worth_of_price_units_makes_profiled_tools_cost_something_in_plans(pro
 
     def worth(price):
         user_paths().settings_file.write_text(f'[plan]\nresource_price = "{price}"\n')
-        planning = planning_of(load_settings(user_paths()), user_paths(), lambda: None)
-        with closing(planning.records):
-            return planning.resources
+        return profiles_of(load_settings(user_paths()), user_paths()).resources
 
     assert worth("off") == {}
     cheap, dear = worth("1")["read_file"], worth("1000")["read_file"]

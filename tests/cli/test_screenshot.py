@@ -59,7 +59,7 @@ def test_the_first_screen_of_a_new_chat_is_drawn_and_nothing_is_loaded_or_kept(h
     file = tmp_path / "first.svg"
     program = [sys.executable, "-c", LOADED, str(file)]
     environ = {**os.environ, "ECOSHELL_HOME": str(home)}
-    done = subprocess.run(program, capture_output=True, text=True, env=environ, check=False, timeout=120)
+    done = subprocess.run(program, capture_output=True, text=True, env=environ, check=False, timeout=600)
     assert (done.stdout.split(), done.stderr) == (["0"], "")
     assert "Ask anything" in shown(file)
     assert "embedded" in shown(file)

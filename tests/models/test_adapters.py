@@ -231,5 +231,5 @@ def test_a_wrong_adapter_writes_nothing_to_the_terminal(tmp_path: Path):
         "try: asyncio.run(model.score(ScoreRequest('a', ('',), ('b',))))\n"
         "except ModelBroken: sys.exit(7)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, timeout=600, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (7, b"", b"")

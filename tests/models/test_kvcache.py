@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.models.engine import SLOTS, KVCache, Lane
+from ecoshell.models.engine import SLOTS, CacheOwner, KVCache
 
-PLANNER, CALLER, SUMMARIZER = (Lane(role) for role in ("planner", "caller", "summarizer"))
+PLANNER, CALLER, SUMMARIZER = (CacheOwner(role) for role in ("planner", "caller", "summarizer"))
 
 
 class Memory:
@@ -39,9 +39,9 @@ def cache_of(cells: int, *, rewinds: bool = True) -> tuple[KVCache, Memory]:
     return KVCache(memory.library, None, cells, rewinds=rewinds), memory  # type: ignore[arg-type]
 
 
-def ask(cache: KVCache, memory: Memory, lane: Lane, prompt: list[int]) -> int:
+def ask(cache: KVCache, memory: Memory, owner: CacheOwner, prompt: list[int]) -> int:
     """Evaluate a prompt as the engine does; how much of it was known."""
-    slot = cache.take(lane, prompt)
+    slot = cache.take(owner, prompt)
     known = len(slot.tokens)
     cache.make_room(slot, len(prompt) - known)
     memory.write(slot.number, prompt[known:])
@@ -54,8 +54,8 @@ def ask(cache: KVCache, memory: Memory, lane: Lane, prompt: list[int]) -> int:
 def test_each_role_finds_its_own_prompt_again():
     cache, memory = cache_of(100)
     prompts = {PLANNER: [1] * 20, CALLER: [2] * 20, SUMMARIZER: [3] * 20}
-    assert [ask(cache, memory, lane, prompt) for lane, prompt in prompts.items()] == [0, 0, 0]
-    assert [ask(cache, memory, lane, [*prompt, 9]) for lane, prompt in prompts.items()] == [20, 20, 20]
+    assert [ask(cache, memory, owner, prompt) for owner, prompt in prompts.items()] == [0, 0, 0]
+    assert [ask(cache, memory, owner, [*prompt, 9]) for owner, prompt in prompts.items()] == [20, 20, 20]
 
 
 def test_what_roles_begin_with_alike_is_stored_once_and_outlives_the_role_it_came_from():
@@ -73,7 +73,7 @@ def test_under_another_adapter_nothing_is_known():
     cache, memory = cache_of(100)
     prompt = list(range(30))
     ask(cache, memory, PLANNER, prompt)
-    worn = Lane("planner", Path("a.gguf"))
+    worn = CacheOwner("planner", Path("a.gguf"))
     assert ask(cache, memory, worn, prompt) == 0
     cache.forget(worn.adapter)
     assert ask(cache, memory, PLANNER, prompt) == 29
@@ -116,7 +116,7 @@ def test_a_recurrent_model_goes_on_from_the_whole_of_a_prompt_or_from_nothing():
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([PLANNER, CALLER, SUMMARIZER, Lane("planner", Path("a"))]),
+            st.sampled_from([PLANNER, CALLER, SUMMARIZER, CacheOwner("planner", Path("a"))]),
             st.lists(st.integers(0, 1), min_size=1, max_size=30),
         ),
         max_size=40,
@@ -125,6 +125,6 @@ def test_a_recurrent_model_goes_on_from_the_whole_of_a_prompt_or_from_nothing():
 )
 def test_whatever_is_asked_the_cells_suffice_and_the_slots_hold_what_they_say(asked, rewinds):
     cache, memory = cache_of(50, rewinds=rewinds)
-    for lane, prompt in asked:
-        ask(cache, memory, lane, prompt)
+    for owner, prompt in asked:
+        ask(cache, memory, owner, prompt)
         assert memory.cells <= 50

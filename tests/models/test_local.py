@@ -18,7 +18,7 @@ if find_spec("llama_cpp") is None:
 from ecoshell.models.chat_template import ChatTemplate, alternating
 from ecoshell.models.embedded import embedded_path
 from ecoshell.models.engine import EngineOptions
-from ecoshell.models.llama import Utf8Stream, Vocabulary
+from ecoshell.models.llama import Vocabulary
 from ecoshell.models.local import SMALL_BYTES, LocalModel
 
 CALCULATE = ToolDocument(
@@ -117,8 +117,8 @@ async def test_closing_the_stream_stops_the_generation_and_the_next_call_works(m
         heard += bool(piece.text)
         if heard == 3:
             break
-    await asyncio.wait_for(stream.aclose(), 60)
-    assert (await asyncio.wait_for(reply_of(model, asking("Hello")), 120)).text
+    await asyncio.wait_for(stream.aclose(), 600)
+    assert (await asyncio.wait_for(reply_of(model, asking("Hello")), 600)).text
 
 
 async def test_cancelling_during_a_long_prompt_stops_within_a_bite(model):
@@ -133,7 +133,7 @@ async def test_cancelling_during_a_long_prompt_stops_within_a_bite(model):
 
     task = asyncio.ensure_future(listen())
     with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.wait_for(task, 120)
+        await asyncio.wait_for(task, 600)
     assert len(seen) == 1
     assert 0 < seen[0].input < 1900
     assert seen[0].output == 0
@@ -239,20 +239,6 @@ def test_strict_templates_get_user_and_assistant_in_turn():
     assert shaped == [Message("user", "S\n\nA\n\nB"), Message("assistant", "C")]
 
 
-def test_characters_that_span_tokens_arrive_whole(vocabulary):
-    text = "naïve 日本語 🦜 done"
-    stream = Utf8Stream()
-    pieces = [stream.feed(vocabulary.piece(token)) for token in vocabulary.tokens(text)]
-    assert "".join(pieces) + stream.finish() == text
-    assert "�" not in "".join(pieces)
-
-
-def test_half_a_character_at_the_end_becomes_a_replacement_sign():
-    stream = Utf8Stream()
-    assert stream.feed("ü".encode()[:1]) == ""
-    assert stream.finish() == "�"
-
-
 def test_counting_does_not_load_the_weights(vocabulary):
     counter = LocalModel(embedded_path())
     assert counter.count("one two three") == len(vocabulary.tokens("one two three"))
@@ -304,7 +290,7 @@ def test_loading_and_talking_write_nothing_to_the_terminal():
         "    await model.aclose()\n"
         "asyncio.run(main())\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=600, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")
 
 
@@ -313,7 +299,7 @@ def test_importing_the_local_models_loads_nothing_heavy():
         "import sys, ecoshell.models.local, ecoshell.models.embedded\n"
         "print([name for name in ('llama_cpp', 'numpy', 'jinja2', 'jsonschema') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -329,7 +315,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path):
         "except ModelMissing as error: print(error.fix)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=600, check=True
     )
     assert 'pip install "ecoshell[local]"' in done.stdout
 

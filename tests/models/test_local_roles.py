@@ -18,7 +18,7 @@ from ecoshell.models.engine import EngineOptions
 from ecoshell.models.local import LocalModel
 from ecoshell.modes.single import Single
 from ecoshell.modes.umi import Trio, Umi
-from ecoshell.modes.umi.decision import ENDINGS, decision
+from ecoshell.modes.umi.history import ENDINGS, decision
 from ecoshell.planning.catp.masking import plan_grammar
 from ecoshell.planning.catp.rules import Problem, validate
 from ecoshell.planning.catp.tpl import parse
@@ -92,7 +92,7 @@ async def test_the_answer_is_the_same_whatever_other_roles_hold(model):
 
 @pytest.mark.parametrize(
     ("asked", "temperature"),
-    [("What is in a.txt?", 0.0), ("Erzähle mir einen Witz.", 1.5), ("{}", 1.5), ("Next: what? Next: who?", 1.5)],
+    [("What is in a.txt?", 0.0), ("Erzähle mir einen Witz.", 1.5), ("Next: what? Next: who?", 1.5)],
 )
 async def test_every_text_of_a_planner_decodes_to_a_decision(model, asked: str, temperature: float):
     messages = (Message("system", "You are the planner."), Message("user", asked))
@@ -104,9 +104,8 @@ async def test_every_text_of_a_planner_decodes_to_a_decision(model, asked: str, 
     assert decision(reply.text).next is not None
 
 
-@pytest.mark.parametrize("max_tokens", [18, 30])
-async def test_a_planner_with_few_tokens_left_still_decides(model, max_tokens: int):
-    request = Request((Message("user", "Tell a story."),), want="text", max_tokens=max_tokens, endings=ENDINGS)
+async def test_a_planner_with_few_tokens_left_still_decides(model):
+    request = Request((Message("user", "Tell a story."),), want="text", max_tokens=18, endings=ENDINGS)
     assert (await reply_of(model, request)).text.endswith(ENDINGS)
 
 

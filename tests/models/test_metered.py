@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ecoshell.budget.caps import CapState
 from ecoshell.budget.gate import Gate
-from ecoshell.budget.holds import Account, Ask, Hold
+from ecoshell.budget.holds import Account, Ask, CapState, Hold
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.budget.price import Price, Rates

@@ -66,5 +66,5 @@ def count_of_server(address, body):
     """The prompt's tokens as the server reports them; it does so only when it does not stream."""
     headers = {"content-type": "application/json"}
     ask = urllib.request.Request(f"{address}/chat/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(ask, timeout=60) as reply:
+    with urllib.request.urlopen(ask, timeout=600) as reply:
         return json.load(reply)["usage"]["prompt_tokens"]

@@ -5,7 +5,7 @@ import pytest
 from ecoshell.agent.mode import DraftTask, FillTask
 from ecoshell.messages import Call, Observation, ToolDocument
 from ecoshell.models.base import Reply
-from ecoshell.modes.branching import call_in_question, draft_text, drafted, fill_text
+from ecoshell.modes.asking import call_in_question, draft_text, drafted, fill_text
 from ecoshell.planning.catp.tpl import parse
 from ecoshell.strategies.base import Step, Thought
 

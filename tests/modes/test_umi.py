@@ -157,6 +157,7 @@ async def test_old_results_are_cut_where_the_context_is_short_and_documents_neve
     path = replace(PATH, steps=(register, replace(PATH.steps[0], observation=Observation("x" * 9_000))))
     model, mode = play("Enough. Next: conclusion.", "Done.", context=1_500)
     await mode.think(view(path), quiet)
+    assert [role for role, _ in model.asked] == ["planner", "summarizer"]
     for _, request in model.asked:
         shown = "\n".join(message.text for message in request.messages)
         assert document in shown
@@ -166,6 +167,7 @@ async def test_old_results_are_cut_where_the_context_is_short_and_documents_neve
 async def test_what_was_tried_is_told_to_the_planner_and_the_caller():
     model, mode = play("Other. Next: caller.", Reply("", (Call("read_file", {"path": "b"}),)))
     await mode.think(view(tried=(Tried(CALL, "given up: empty"),)), quiet)
+    assert [role for role, _ in model.asked] == ["planner", "caller"]
     for _, request in model.asked:
         assert "given up: empty" in "\n".join(message.text for message in request.messages)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from unprivileged import read_only_folder
 
 from ecoshell.errors import StoreError, UsageError
-from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
+from ecoshell.planning.btp.experience import USES, Choice, ExperienceStore, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 
 USE = Use(
@@ -49,7 +49,7 @@ def test_what_is_kept_comes_back_as_it_was(store):
     other = replace(USE, call="c2", helpful=None, judged_by="", ok=False, step_nano=7)
     store.add([USE, other])
     assert [*store.uses()] == [USE, other]
-    assert [one.item for one in store.find()] == [other, USE]
+    assert [one.item for one in store.find(USES)] == [other, USE]
     assert store.queries() == [(1, USE.query)]
 
 
@@ -125,25 +125,23 @@ def test_columns_are_what_came_after_a_use(store):
 def test_uses_can_be_chosen_by_tool_question_and_time(store):
     late = replace(USE, tool="read_file", call="c2", query="What is in a.txt?", at="2026-11-21T10:00:00+00:00")
     store.add([USE, late])
-    assert [one.item.tool for one in store.find(Choice(tool="read_file"))] == ["read_file"]
-    assert [one.item.tool for one in store.find(Choice(text="LINES"))] == ["count_text"]
-    assert [one.item.tool for one in store.find(Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
+    assert [one.item.tool for one in store.find(USES, Choice(tool="read_file"))] == ["read_file"]
+    assert [one.item.tool for one in store.find(USES, Choice(text="LINES"))] == ["count_text"]
+    assert [one.item.tool for one in store.find(USES, Choice(before="2026-11-21T00:00:00+00:00"))] == ["count_text"]
     store.add([replace(USE, call="c3", at="")])
     assert store.forget(Choice(before="9999")).uses == 2
     with pytest.raises(UsageError, match="no use 7"):
-        store.use(7)
+        store.one(USES, 7)
     with pytest.raises(UsageError, match="no use 9"):
-        store.use(10**20 - 1)
+        store.one(USES, 10**20 - 1)
 
 
 def test_what_is_forgotten_is_gone_from_the_file_with_all_that_only_it_needed(store, tmp_path):
     secret = replace(USE, query="my unusual zebracorn", result="zebracorn", call="c2")
     store.add([USE, secret])
-    store.keep_vectors("words", [(1, b"one"), (2, b"two")])
     assert store.forget(Choice(ids=(2,))).uses == 1
     assert [*store.uses()] == [USE]
     assert store.queries() == [(1, USE.query)]
-    assert store.vectors("words") == [(1, b"one")]
     left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert b"zebracorn" not in left
     assert b"notes.txt" in left
@@ -193,14 +191,6 @@ def test_what_another_store_changes_is_seen_by_one_that_is_open(store, tmp_path)
         assert store.columns().helpful == [0, 1]
         other.forget(Choice(ids=(1,)))
     assert store.columns().id == [2]
-
-
-def test_vectors_are_kept_by_encoder_and_only_of_questions_that_are_there(store):
-    store.add([USE])
-    store.keep_vectors("words", [(1, b"one"), (9, b"nine")])
-    assert store.vectors("words") == [(1, b"one")]
-    assert store.vectors("others") == []
-    assert store.vectors("words", after=1) == []
 
 
 def _writes(path, number):

@@ -191,7 +191,7 @@ async def test_as_many_nodes_as_may_are_under_way_at_once():
     plan, barrier = side_by_side(8), asyncio.Barrier(8)
 
     async def run_node(node, given):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             await barrier.wait()  # which opens only when all eight are there
         return node.label
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ecoshell.messages import Call, Observation
-from ecoshell.planning.judging.payload import unwrapped
-from ecoshell.planning.judging.rules import by_rules
+from ecoshell.planning.judging import by_rules, unwrapped
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 

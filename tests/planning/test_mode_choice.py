@@ -15,8 +15,7 @@ from unprivileged import read_only_folder
 from ecoshell.budget.database import Database
 from ecoshell.errors import StoreError
 from ecoshell.planning.btp.evidence import Past
-from ecoshell.planning.btp.experience import SCHEMA, Attempt, Choice, ExperienceStore, Use
-from ecoshell.planning.btp.similarity import WordEncoder
+from ecoshell.planning.btp.experience import ATTEMPTS, SCHEMA, Attempt, Choice, ExperienceStore, Use
 from ecoshell.planning.mode_choice import CANDIDATES, NOTHING_KNOWN, SHARPNESS, ModeEvidence, choose
 
 HARD = "find the cause of the failing parser test and fix it"
@@ -123,7 +122,7 @@ def store(path: Path) -> Iterator[ExperienceStore]:
 
 
 def of(store: ExperienceStore, query: str = HARD, played: dict[str, str] = PLAYED) -> dict[str, ModeEvidence]:
-    return Past(store, WordEncoder()).modes(query, played)
+    return Past(store).modes(query, played)
 
 
 def test_an_attempt_at_the_same_question_weighs_one(store: ExperienceStore):
@@ -166,7 +165,7 @@ def test_one_unknown_price_makes_the_mean_unknown(store: ExperienceStore):
 
 
 def test_what_another_shell_adds_replaces_or_forgets_is_followed(store: ExperienceStore, path: Path):
-    past = Past(store, WordEncoder())
+    past = Past(store)
     assert past.modes(HARD, PLAYED)["single"] == NOTHING_KNOWN
     with closing(ExperienceStore(path)) as other:
         other.add([ATTEMPT])
@@ -185,7 +184,7 @@ def test_a_damaged_attempt_is_told_with_its_number(store: ExperienceStore, path:
     with pytest.raises(StoreError, match="experience is damaged"):
         of(store)
     with pytest.raises(StoreError, match=f"attempt a1 has no valid `{column}`.*forget a1"):
-        store.find_attempts()
+        store.find(ATTEMPTS)
     assert store.forget(Choice(attempts=(1,))).attempts == 1
 
 
@@ -193,7 +192,7 @@ def test_an_attempt_without_uses_keeps_its_question_and_the_last_use_takes_it_al
     use = Use(HARD, "t", "", "", "", "", True, True, "rules", "m", 0, 0, 0, 0.0, 0, session="s", turn=1, call="c")
     store.add([ATTEMPT, replace(ATTEMPT, query=EASY, turn=2), use])
     assert store.forget(Choice(ids=(1,))).attempts == 1
-    assert [kept.item.query for kept in store.find_attempts()] == [EASY]
+    assert [kept.item.query for kept in store.find(ATTEMPTS)] == [EASY]
     assert [text for _, text in store.queries()] == [EASY]
 
 
@@ -203,6 +202,7 @@ def version_1(path: Path) -> None:
         db.execute("INSERT INTO queries (text) VALUES (?)", (HARD,))
         values = "1, 1, 't', '', '', '', '', 1, 1, 'rules', NULL, 'm', 0, 0, 0, 0.5, 0, 's', 1, 'c', ''"
         db.execute(f"INSERT INTO uses VALUES ({values})")
+        db.execute("INSERT INTO vectors VALUES (1, 'words-1', x'0102')")
 
 
 def test_a_file_of_the_version_before_is_taken_over_with_all_its_uses(path: Path):
@@ -214,13 +214,15 @@ def test_a_file_of_the_version_before_is_taken_over_with_all_its_uses(path: Path
     with closing(ExperienceStore(path)) as again:
         assert (len([*again.uses()]), [*again.attempts()]) == (1, [ATTEMPT])
         assert of(again)["single"].attempts == 1
+    with closing(sqlite3.connect(path)) as db:
+        assert not db.execute("SELECT * FROM sqlite_master WHERE name = 'vectors'").fetchall()
 
 
 def test_a_file_of_the_version_before_that_cannot_be_written_is_still_read(path: Path):
     version_1(path)
     with read_only_folder(path) as folder, closing(ExperienceStore(folder / path.name)) as store:
         assert [use.tool for use in store.uses()] == ["t"]
-        assert ([*store.attempts()], store.find_attempts()) == ([], [])
+        assert ([*store.attempts()], store.find(ATTEMPTS)) == ([], [])
         assert of(store) == dict.fromkeys(CANDIDATES, NOTHING_KNOWN)
         with pytest.raises(StoreError, match="cannot be written"):
             store.add([ATTEMPT])

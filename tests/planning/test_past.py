@@ -4,24 +4,22 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict
 from math import exp, sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import StoreError
-from ecoshell.planning.btp.evidence import NEARNESS, NO_EVIDENCE, OTHER_DOCUMENT, Evidence, Figure, Past
+from ecoshell.planning.btp.evidence import NEARNESS, NO_EVIDENCE, OTHER_DOCUMENT, Evidence, Figure, Past, QuestionIndex
 from ecoshell.planning.btp.experience import Choice, ExperienceStore, Use
 from ecoshell.planning.btp.plan import frequency_bound, value
-from ecoshell.planning.btp.similarity import FeatureIndex, WordEncoder
 
 WEATHER = "what is the weather in Paris"
 RAIN = "will it rain in Paris"
@@ -62,32 +60,20 @@ def store(tmp_path: Path) -> Iterator[ExperienceStore]:
     store.close()
 
 
-class Counting(WordEncoder):
-    """Says which texts it had to encode."""
-
-    def __init__(self, batch: int = 1000) -> None:
-        self.batch = batch
-        self.encoded: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> list[bytes]:
-        self.encoded += texts
-        return super().encode(texts)
-
-
 def known(store: ExperienceStore, query: str = WEATHER, tool: str = "look", model: str = "small") -> Evidence:
-    return Past(store, WordEncoder()).evidence(query, NOW, model)[tool]
+    return Past(store).evidence(query, NOW, model)[tool]
 
 
 def test_without_experience_nothing_is_known_of_any_tool(store: ExperienceStore):
-    assert Past(store, WordEncoder()).evidence(WEATHER, NOW, "small") == dict.fromkeys(NOW, NO_EVIDENCE)
+    assert Past(store).evidence(WEATHER, NOW, "small") == dict.fromkeys(NOW, NO_EVIDENCE)
 
 
 def test_a_shell_without_experience_does_not_load_numpy(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path;"
-        "from ecoshell.planning.btp.similarity import WordEncoder; from ecoshell.planning.btp.evidence import Past;"
+        "from ecoshell.planning.btp.evidence import Past;"
         "from ecoshell.planning.btp.experience import ExperienceStore;"
-        f"Past(ExperienceStore(Path({str(tmp_path / 'e.db')!r})), WordEncoder()).evidence('q', {{'look': 'now'}}, 'm');"
+        f"Past(ExperienceStore(Path({str(tmp_path / 'e.db')!r}))).evidence('q', {{'look': 'now'}}, 'm');"
         "sys.exit('numpy' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -103,14 +89,14 @@ def test_a_use_for_the_same_question_weighs_one(store: ExperienceStore):
 
 def test_uses_for_questions_like_the_new_one_weigh_more(store: ExperienceStore):
     store.add(numbered([use(RAIN, "look"), use(PARSER, "read")]))
-    found = Past(store, WordEncoder()).evidence(WEATHER, NOW, "small")
+    found = Past(store).evidence(WEATHER, NOW, "small")
     assert found["look"].weight > found["read"].weight >= exp(-1)
     assert found["look"].chance > found["read"].chance
 
 
 def test_a_use_under_another_document_of_its_tool_weighs_a_half(store: ExperienceStore):
     store.add(numbered([use(WEATHER, document_hash="before"), use(WEATHER, "read")]))
-    found = Past(store, WordEncoder()).evidence(WEATHER, NOW, "small")
+    found = Past(store).evidence(WEATHER, NOW, "small")
     assert found["look"].weight == pytest.approx(OTHER_DOCUMENT * found["read"].weight)
     assert found["look"].uses == found["read"].uses == 1
 
@@ -126,7 +112,7 @@ def test_uses_are_counted_for_each_task_and_at_most_one_where_none_helped(store:
     helped = [use(WEATHER, "look", helpful) for helpful in (False, True, False)]
     never = [use(WEATHER, "read", False) for _ in range(3)]
     store.add(numbered([*helped, *never]))
-    found = Past(store, WordEncoder()).evidence(WEATHER, NOW, "small")
+    found = Past(store).evidence(WEATHER, NOW, "small")
     assert found["look"].frequency_weight == pytest.approx(3.0)
     assert found["read"].frequency_weight == pytest.approx(1.0)
     assert frequency_bound(found["look"], value(found["look"]), 0.15) == 3
@@ -164,7 +150,7 @@ def test_a_tool_that_no_past_task_used_is_less_likely_the_more_tasks_there_are_l
 
 
 def test_uses_and_marks_that_come_later_are_seen(store: ExperienceStore):
-    past = Past(store, WordEncoder())
+    past = Past(store)
     assert past.evidence(WEATHER, NOW, "small")["look"].uses == 0
     store.add([use(WEATHER, helpful=None, turn=1, call="c1")])
     assert past.evidence(WEATHER, NOW, "small")["look"].weight == 0.0
@@ -176,7 +162,7 @@ def test_uses_and_marks_that_come_later_are_seen(store: ExperienceStore):
 
 
 def test_what_another_shell_writes_is_seen(store: ExperienceStore, tmp_path: Path):
-    past = Past(store, WordEncoder())
+    past = Past(store)
     assert past.evidence(WEATHER, NOW, "small")["look"] == NO_EVIDENCE
     other = ExperienceStore(tmp_path / "experience.db")
     other.add([use(WEATHER, turn=1, call="c1")])
@@ -187,124 +173,38 @@ def test_what_another_shell_writes_is_seen(store: ExperienceStore, tmp_path: Pat
 
 
 def test_what_is_forgotten_is_evidence_no_more(store: ExperienceStore):
-    past = Past(store, WordEncoder())
+    past = Past(store)
     store.add(numbered([use(WEATHER), use(PARSER, "edit"), use(RAIN, "read")]))
     assert past.evidence(RAIN, NOW, "small")["read"].uses == 1
     assert store.forget(Choice(tool="read")).uses == 1
     store.add([use(PARSER, "edit", turn=9, call="c")])
     found = past.evidence(RAIN, NOW, "small")
     assert {tool: found[tool].uses for tool in NOW} == {"look": 1, "read": 0, "edit": 2}
-    assert found == Past(store, WordEncoder()).evidence(RAIN, NOW, "small")
-
-
-def test_past_questions_are_encoded_once_and_kept(store: ExperienceStore):
-    store.add(numbered([use(WEATHER), use(PARSER)]))
-    first, second = Counting(), Counting()
-    before = Past(store, first).evidence(RAIN, NOW, "small")
-    assert sorted(first.encoded) == sorted([WEATHER, PARSER, RAIN])
-    assert Past(store, second).evidence(RAIN, NOW, "small") == before
-    assert second.encoded == [RAIN]
-
-
-def test_vectors_of_another_encoder_are_not_taken_for_ones_own(store: ExperienceStore):
-    store.add([use(WEATHER)])
-    store.keep_vectors("another", [(store.queries()[0][0], b"\x01\x02")])
-    assert known(store).weight == pytest.approx(1.0)
-
-
-def test_questions_that_are_not_encoded_yet_count_as_unlike_and_are_encoded_little_by_little(store: ExperienceStore):
-    store.add(numbered([use(f"{WEATHER} {number}") for number in range(3)]))
-    past = Past(store, Counting(batch=1))
-    weights = [past.evidence(WEATHER, NOW, "small")["look"].weight for _ in range(4)]
-    assert weights[0] < weights[1] < weights[2] == weights[3]
-    assert weights[3] == pytest.approx(known(store).weight)
+    assert found == Past(store).evidence(RAIN, NOW, "small")
 
 
 class Stumbling:
-    """A store that fails the first time it is asked for vectors."""
+    """A store that fails the first time it is asked for questions."""
 
     def __init__(self, store: ExperienceStore) -> None:
         self._store = store
         self._failed = False
         self.generation = store.generation
-        self.queries = store.queries
         self.columns, self.attempts_after = store.columns, store.attempts_after
-        self.keep_vectors = store.keep_vectors
 
-    def vectors(self, encoder: str, after: int = 0) -> Sequence[tuple[int, bytes]]:
+    def queries(self, after: int = 0) -> Sequence[tuple[int, str]]:
         if not self._failed:
             self._failed = True
             raise StoreError("The file is locked.")
-        return self._store.vectors(encoder, after)
+        return self._store.queries(after)
 
 
 def test_after_a_store_has_failed_everything_is_read_again(store: ExperienceStore):
     store.add(numbered([use(WEATHER), use(PARSER)]))
-    past = Past(Stumbling(store), WordEncoder())
+    past = Past(Stumbling(store))
     with pytest.raises(StoreError, match="locked"):
         past.evidence(WEATHER, NOW, "small")
     assert past.evidence(WEATHER, NOW, "small")["look"] == known(store)
-
-
-class FullDisk:
-    """A store that can be read, and keeps nothing."""
-
-    def __init__(self, store: ExperienceStore) -> None:
-        self._store = store
-        self.generation = store.generation
-        self.queries = store.queries
-        self.columns, self.attempts_after = store.columns, store.attempts_after
-        self.vectors = store.vectors
-
-    def keep_vectors(self, encoder: str, rows: object) -> None:
-        raise StoreError("The disk is full.")
-
-
-def test_a_store_that_cannot_keep_vectors_is_still_evidence(store: ExperienceStore):
-    store.add([use(WEATHER)])
-    assert Past(FullDisk(store), WordEncoder()).evidence(WEATHER, NOW, "small")["look"] == known(store)
-
-
-class Locked(FullDisk):
-    """A store that is locked until it is released, and counts how often that was found out."""
-
-    def __init__(self, store: ExperienceStore) -> None:
-        super().__init__(store)
-        self._store = store
-        self.locked = True
-        self.attempts = 0
-
-    def keep_vectors(self, encoder: str, rows: Iterable[tuple[int, bytes]]) -> None:
-        self.attempts += 1
-        if self.locked:
-            raise StoreError("The file is locked.")
-        self._store.keep_vectors(encoder, rows)
-
-
-def test_vectors_that_cannot_be_kept_are_tried_again_later_and_not_at_each_look(
-    store: ExperienceStore, monkeypatch: pytest.MonkeyPatch
-):
-    store.add(numbered([use(f"{WEATHER} {number}") for number in range(4)]))
-    locked = Locked(store)
-    past = Past(locked, Counting(batch=1))
-    for _ in range(3):
-        past.evidence(WEATHER, NOW, "small")
-    assert locked.attempts == 1
-    locked.locked = False
-    later = monotonic() + 3_600
-    monkeypatch.setattr("ecoshell.planning.btp.evidence.monotonic", lambda: later)
-    past.evidence(WEATHER, NOW, "small")
-    assert locked.attempts == 2
-    assert len(store.vectors("words-1")) == 4
-
-
-@pytest.mark.parametrize("data", ["x'010203'", "'abcd'", "7"])
-def test_a_vector_that_cannot_be_one_is_made_and_kept_again(store: ExperienceStore, tmp_path: Path, data: str):
-    store.add([use(WEATHER)])
-    before, kept = known(store), store.vectors("words-1")
-    damage(tmp_path, f"UPDATE vectors SET data = {data}")
-    assert known(store) == before
-    assert store.vectors("words-1") == kept
 
 
 @pytest.mark.parametrize(
@@ -330,7 +230,7 @@ def damage(folder: Path, change: str) -> None:
 
 
 def test_threads_may_ask_while_uses_come_in(store: ExperienceStore):
-    past = Past(store, WordEncoder())
+    past = Past(store)
     with ThreadPoolExecutor(4) as pool:
         adding = pool.submit(lambda: [store.add([use(f"question {turn}", turn=turn, call="c")]) for turn in range(30)])
         asked = [pool.submit(past.evidence, f"question {number}", NOW, "small") for number in range(30)]
@@ -358,12 +258,12 @@ histories = st.lists(
 ).map(numbered)
 
 
-def evidence_of(uses: Sequence[Use], query: str, encoder: WordEncoder) -> dict[str, Evidence]:
+def evidence_of(uses: Sequence[Use], query: str) -> dict[str, Evidence]:
     with TemporaryDirectory() as folder:
         store = ExperienceStore(Path(folder) / "experience.db")
         try:
             store.add(uses)
-            return Past(store, encoder).evidence(query, NOW, "small")
+            return Past(store).evidence(query, NOW, "small")
         finally:
             store.close()
 
@@ -387,7 +287,7 @@ def flat(evidence: Evidence) -> dict[str, object]:
 def test_the_order_in_which_uses_were_recorded_does_not_matter(uses, query, random):
     shuffled = list(uses)
     random.shuffle(shuffled)
-    one, other = evidence_of(uses, query, WordEncoder()), evidence_of(shuffled, query, WordEncoder())
+    one, other = evidence_of(uses, query), evidence_of(shuffled, query)
     for tool in NOW:
         assert flat(one[tool]) == plain(other[tool])
         worth = value(one[tool])
@@ -398,11 +298,11 @@ def test_the_order_in_which_uses_were_recorded_does_not_matter(uses, query, rand
 @given(histories, questions)
 def test_sums_are_those_of_the_formulas(uses, query):
     """Checked against the sums written out use by use (SPEC §2)."""
-    encoder, index = WordEncoder(), FeatureIndex()
+    index = QuestionIndex()
     past = list(dict.fromkeys(one.query for one in uses))
-    index.add(encoder.encode(past))
-    cosine = dict(zip(past, index.cosines(encoder.encode([query])[0]).tolist(), strict=True))
-    found = evidence_of(uses, query, encoder)
+    index.add(past)
+    cosine = dict(zip(past, index.cosines(query).tolist(), strict=True))
+    found = evidence_of(uses, query)
     every_task = {(one.query, one.turn) for one in uses}
     for tool in NOW:
         mine = [one for one in uses if one.tool == tool]

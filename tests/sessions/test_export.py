@@ -31,9 +31,8 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
     TurnUndone,
-    from_json,
-    to_json,
 )
+from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Attachment, Usage
 from ecoshell.sessions.export import as_json, as_markdown
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted

@@ -8,8 +8,7 @@ import pytest
 
 from ecoshell.errors import StoreError
 from ecoshell.events import Notice
-from ecoshell.sessions.log import EventLog
-from ecoshell.sessions.store import SessionStore
+from ecoshell.sessions.store import EventLog, SessionStore
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from hypothesis import strategies as some
 
 from ecoshell.errors import SettingsError
 from ecoshell.settings import edit
-from ecoshell.settings.edit import write_settings
-from ecoshell.settings.edit_text import changed_text
+from ecoshell.settings.edit import changed_text, write_settings
 from ecoshell.settings.keys import dotted, parted
 
 OWN = """\

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import SettingsError
-from ecoshell.settings.describe import description_of, descriptions, section_words
 from ecoshell.settings.edit import write_settings
 from ecoshell.settings.overview import Overview, SettingRow, overview
-from ecoshell.settings.schema import Settings
+from ecoshell.settings.schema import Settings, description_of, descriptions, section_words
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import Act, Leave, Path, Rank, Think
+from ecoshell.strategies.base import Act, Backtrack, Path, Rank, Think
 from ecoshell.strategies.dfsdt import DEPTH, dfsdt
 from ecoshell.strategies.search import FAILURES, WIDTH
 
@@ -26,7 +26,7 @@ def test_after_giving_up_the_last_step_is_replaced_by_another():
     played = walk(calls("a"), calls("b"), gives_up("b knows nothing"), calls("c"), answers("3"))
     assert played.made == ["a", "b", "c"]
     assert [step.call.name for step in played.outcome.path.steps] == ["a", "c"]
-    (left,) = played.of(Leave)
+    (left,) = played.of(Backtrack)
     assert ([step.call.name for step in left.path.steps], len(left.to.steps)) == (["a", "b"], 1)
 
 
@@ -47,7 +47,7 @@ def test_a_branch_does_not_see_the_steps_of_the_one_that_was_left():
 def test_when_both_children_came_to_nothing_the_search_goes_back_one_further():
     played = walk(calls("a"), calls("b"), gives_up(), calls("c"), gives_up(), calls("d"), answers())
     assert [step.call.name for step in played.outcome.path.steps] == ["d"]
-    assert [len(leave.to.steps) for leave in played.of(Leave)] == [1, 0]
+    assert [len(leave.to.steps) for leave in played.of(Backtrack)] == [1, 0]
 
 
 def test_giving_up_before_anything_was_tried_ends_the_search():
@@ -64,7 +64,7 @@ def test_failures_in_a_row_lead_back_before_the_first_of_them():
     failing = [calls("fail", path=str(at)) for at in range(FAILURES)]
     thoughts = [calls("a"), *failing, calls("b"), answers()]
     played = walk(*thoughts, observe=lambda call: FAILED if call.name == "fail" else Observation(""))
-    (left,) = played.of(Leave)
+    (left,) = played.of(Backtrack)
     assert [step.call.name for step in left.to.steps] == ["a"]
     assert "no such file" in left.reason
     assert played.of(Think)[-2].tried[0].call.arguments == {"path": "0"}
@@ -81,7 +81,7 @@ def test_at_the_deepest_step_only_an_answer_is_taken():
     played = walk(*(calls("a", at=at) for at in range(DEPTH + 1)), calls("b"), answers("3"))
     assert played.made == ["a"] * DEPTH + ["b"]
     assert (played.outcome.ending, len(played.outcome.path.steps)) == ("answered", DEPTH)
-    assert played.of(Leave)[0].reason == f"no answer after {DEPTH} steps"
+    assert played.of(Backtrack)[0].reason == f"no answer after {DEPTH} steps"
 
 
 def test_out_of_steps_the_path_with_the_most_results_is_what_there_is():
@@ -89,8 +89,8 @@ def test_out_of_steps_the_path_with_the_most_results_is_what_there_is():
     thoughts = [calls("a"), calls("b"), fail, gives_up(), again, gives_up(), third, gives_up()]
     played = walk(*thoughts, max_steps=8, observe=lambda call: FAILED if call.name == "fail" else Observation(""))
     assert played.outcome.ending == "exhausted"
-    assert [step.call for step in played.outcome.path.steps[:2]] == [want.call for want in played.of(Act)[:2]]
-    assert (played.outcome.path.results, played.of(Leave)[-1].to) == (2, played.outcome.path)
+    assert [step.call for step in played.outcome.path.steps[:2]] == [want.calls[0] for want in played.of(Act)[:2]]
+    assert (played.outcome.path.results, played.of(Backtrack)[-1].to) == (2, played.outcome.path)
 
 
 @given(
@@ -114,7 +114,7 @@ def test_no_search_passes_its_bounds_and_the_first_answer_ends_it(thoughts, max_
 def test_a_search_only_goes_on_from_where_it_has_been(thoughts, max_steps):
     seen = [Path("How many?")]
     for want in walk(*thoughts, max_steps=max_steps).wants:
-        if isinstance(want, Leave):
+        if isinstance(want, Backtrack):
             assert want.to in seen
         elif want.path not in seen:
             assert replace(want.path, steps=want.path.steps[:-1]) in seen

@@ -3,7 +3,7 @@
 import pytest
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import Act, Draft, Drafted, Gathered, Outcome, Path, Step, Think, Thought, Together
+from ecoshell.strategies.base import Act, Draft, Drafted, Gathered, Outcome, Path, RunParallel, Step, Think, Thought
 from ecoshell.strategies.graph import graph
 
 START = Path("How many?")
@@ -26,18 +26,18 @@ def play(replies, *, max_steps=24):
 def test_a_plan_is_drafted_and_run_and_the_answer_comes_from_what_it_found():
     wants, outcome = play([Drafted(), Gathered((A, B)), ANSWER])
     path = START.then(A, B)
-    assert wants == [Draft(START), Together(START), Think(path)]
+    assert wants == [Draft(START), RunParallel(START), Think(path)]
     assert outcome == Outcome("answered", "42", path)
 
 
 def test_a_plan_that_cannot_be_run_is_written_again_with_what_is_wrong_with_it():
     wants, _ = play([Drafted("a waits for itself"), Drafted(), Gathered((A,)), ANSWER])
-    assert wants[:3] == [Draft(START), Draft(START, "a waits for itself"), Together(START)]
+    assert wants[:3] == [Draft(START), Draft(START, "a waits for itself"), RunParallel(START)]
 
 
 def test_after_two_plans_that_cannot_be_run_it_goes_on_as_react_does():
     call = Call("a", {})
-    wants, outcome = play([Drafted("no"), Drafted("no"), Thought("", call), Observation("seen"), ANSWER])
+    wants, outcome = play([Drafted("no"), Drafted("no"), Thought("", call), (Observation("seen"),), ANSWER])
     assert [type(want) for want in wants] == [Draft, Draft, Think, Act, Think]
     assert outcome.answer == "42"
 
@@ -45,14 +45,14 @@ def test_after_two_plans_that_cannot_be_run_it_goes_on_as_react_does():
 def test_the_rest_is_planned_once_more_after_a_failure_and_what_was_done_is_kept():
     wants, outcome = play([Drafted(), Gathered((A,), ("b failed: gone",)), Drafted(), Gathered((B,)), ANSWER])
     assert wants[2] == Draft(START.then(A), "", ("b failed: gone",))
-    assert wants[3] == Together(START.then(A))
+    assert wants[3] == RunParallel(START.then(A))
     assert outcome.path == START.then(A, B)
 
 
 def test_it_is_not_planned_a_third_time():
     failed = Gathered((), ("b failed: gone",))
     wants, outcome = play([Drafted(), failed, Drafted(), failed, ANSWER])
-    assert [type(want) for want in wants] == [Draft, Together, Draft, Together, Think]
+    assert [type(want) for want in wants] == [Draft, RunParallel, Draft, RunParallel, Think]
     assert outcome.ending == "answered"
 
 
@@ -64,8 +64,8 @@ def test_an_answer_in_the_place_of_a_plan_is_the_answer():
 
 def test_a_call_in_the_place_of_a_plan_is_made():
     call = Call("a", {})
-    wants, _ = play([Thought("Look.", call), Observation("seen"), ANSWER])
-    assert wants[1:] == [Act(START, call), Think(START.then(Step("Look.", call, Observation("seen"))))]
+    wants, _ = play([Thought("Look.", call), (Observation("seen"),), ANSWER])
+    assert wants[1:] == [Act(START, (call,)), Think(START.then(Step("Look.", call, Observation("seen"))))]
 
 
 def test_without_anything_to_plan_with_it_thinks():
@@ -77,11 +77,15 @@ def test_without_anything_to_plan_with_it_thinks():
 @pytest.mark.parametrize(
     ("max_steps", "replies", "asked"),
     [
-        (1, [Drafted(), Gathered((A,))], [Draft, Together]),
+        (1, [Drafted(), Gathered((A,))], [Draft, RunParallel]),
         (1, [Drafted("no")], [Draft]),
         (2, [Drafted("no"), Drafted("no")], [Draft, Draft]),
-        (2, [Drafted(), Gathered((), ("a failed: no",)), Drafted(), Gathered()], [Draft, Together, Draft, Together]),
-        (1, [Thought("", Call("a", {})), Observation("seen")], [Draft, Act]),
+        (
+            2,
+            [Drafted(), Gathered((), ("a failed: no",)), Drafted(), Gathered()],
+            [Draft, RunParallel, Draft, RunParallel],
+        ),
+        (1, [Thought("", Call("a", {})), (Observation("seen"),)], [Draft, Act]),
     ],
 )
 def test_drafts_count_as_steps(max_steps, replies, asked):

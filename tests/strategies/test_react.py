@@ -38,21 +38,21 @@ def test_each_call_is_made_on_the_path_so_far_and_adds_a_step():
     wants, outcome = play(
         [
             Thought("I need a counter.", register),
-            Observation("the document"),
+            (Observation("the document"),),
             Thought("Count.", count),
-            Observation("3 lines"),
+            (Observation("3 lines"),),
             Thought("", Call(FINISH, {"answer": "3"})),
         ]
     )
     first = Path("How many?").then(Step("I need a counter.", register, Observation("the document")))
-    assert wants[1] == Act(Path("How many?"), register)
-    assert wants[3] == Act(first, count)
+    assert wants[1] == Act(Path("How many?"), (register,))
+    assert wants[3] == Act(first, (count,))
     assert outcome.path == first.then(Step("Count.", count, Observation("3 lines")))
 
 
 def test_the_step_limit_ends_the_path_without_an_answer():
     call = Call("list_files", {})
-    _, outcome = play([Thought("", call), Observation("a"), Thought("", call), Observation("a")], max_steps=2)
+    _, outcome = play([Thought("", call), (Observation("a"),), Thought("", call), (Observation("a"),)], max_steps=2)
     assert (outcome.ending, outcome.answer, len(outcome.path.steps)) == ("exhausted", "", 2)
 
 

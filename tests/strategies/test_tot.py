@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import Leave, Rank, Think, Thought
+from ecoshell.strategies.base import Backtrack, Rank, Think, Thought
 from ecoshell.strategies.search import WIDTH
 from ecoshell.strategies.tot import DEPTH, tot
 
@@ -66,7 +66,7 @@ def test_the_proposal_that_lost_is_taken_up_when_the_other_came_to_nothing():
     played = walk(calls("a"), calls("b"), gives_up("a led nowhere"), answers("3"))
     assert played.made == ["a", "b"]
     assert [step.call.name for step in played.outcome.path.steps] == ["b"]
-    assert [leave.reason for leave in played.of(Leave)] == ["given up: a led nowhere"]
+    assert [leave.reason for leave in played.of(Backtrack)] == ["given up: a led nowhere"]
     assert len(played.of(Think)) == 4
 
 

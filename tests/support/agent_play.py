@@ -44,5 +44,10 @@ async def turn(shell, question="How many lines has notes.txt?"):
     return [event async for event in shell.ask(question)]
 
 
+def every_pair(first, second, third):
+    """Cases in which each value of one list meets each value of another, though not each three meet."""
+    return [(a, b, third[(at + by) % len(third)]) for at, a in enumerate(first) for by, b in enumerate(second)]
+
+
 def of(events, kind):
     return [event for event in events if isinstance(event, kind)]

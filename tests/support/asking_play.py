@@ -14,7 +14,7 @@ from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import History
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.questions import Question
-from ecoshell.tui.user_interface import QuestionSpot, ScreenUserInterface
+from ecoshell.tui.user_interface import QuestionSpot
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
 WRITES = ApprovalWanted(
@@ -85,7 +85,7 @@ class AskingApp(App[None]):
 
     async def ask(self, event: Event) -> object:
         """Ask as the core would."""
-        person = ScreenUserInterface(self.spot)
+        person = self.spot
         match event:
             case ApprovalWanted():
                 return await person.approve(event)

@@ -41,10 +41,10 @@ def llama_server(port: int, *, context: int = 2048) -> Iterator[str]:
 
 
 def _wait_for(url: str, server: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline and server.poll() is None:
         try:
-            urllib.request.urlopen(url, timeout=5).close()
+            urllib.request.urlopen(url, timeout=60).close()
         except OSError:
             time.sleep(0.1)
         else:

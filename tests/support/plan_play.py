@@ -70,7 +70,7 @@ def plan_of_many(count: int = 16_464) -> PlanChanged:
     odd = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e", "a_name_that_is_longer_than_any_panel_" * 3)
     names = [*odd, *(f"service_{at % 37:02d}_operation_{at:03d}" for at in range(60 - len(odd)))]
     rows = tuple(
-        PlanRow(name, round(0.9 - at / 100, 2), 1_000_000 + at * 137_000, at * 40_000, 1, 1, 0, "planned", "new")
+        PlanRow(name, round(0.9 - at / 100, 2), 1_000_000 + at * 137_000, at * 40_000, 1, 1, 0, "planned", "value")
         for at, name in enumerate(names)
     )
     return replace(PLANNED, rows=rows, others=count - len(rows))

@@ -56,7 +56,8 @@ class PromptApp(App[None]):
 
     def on_mount(self) -> None:
         """Send into a list."""
-        self.prompt.completer, self.prompt.files, self.prompt.send = completed, self.files, self.send
+        self.prompt.completer, self.prompt.send = completed, self.send
+        self.prompt.mentions.files = self.files
         self.prompt.focus()
 
     async def files(self) -> Sequence[str]:
@@ -107,6 +108,6 @@ def attached(draft: Draft) -> list[Attachment]:
 
 async def until(pilot: Pilot[None], true: Callable[[], object]) -> None:
     """Let the app work until something is so; fails after a good while."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(600):
         while not true():
             await pilot.pause()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import Act, Leave, Rank, Think, Thought
+from ecoshell.strategies.base import Act, Backtrack, Rank, Think, Thought
 
 
 def calls(name, **arguments):
@@ -59,7 +59,7 @@ class Played:
     @property
     def made(self):
         """Names of the tools that were called, in order."""
-        return [want.call.name for want in self.of(Act)]
+        return [call.name for want in self.of(Act) for call in want.calls]
 
     @property
     def children(self):
@@ -79,10 +79,10 @@ class Played:
             case Think():
                 return self._numbered(next(self._thoughts))
             case Act():
-                return self._observe(want.call)
+                return tuple(map(self._observe, want.calls))
             case Rank():
                 return self._rank(want)
-            case Leave():
+            case Backtrack():
                 return None
 
     def _numbered(self, thought):

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from ecoshell.agent.commands import Completion, Printed
 from ecoshell.agent.shell import Archive, Standing, ToolDetails, ToolRow
 from ecoshell.agent.user_interface import UserInterface
-from ecoshell.budget.caps import CapState
+from ecoshell.budget.holds import CapState
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -194,7 +194,7 @@ class FakeShell:
 
 async def eventually(pilot: Pilot[int], true: Callable[[], object]) -> None:
     """Let the app work until something is so; fails after a good while."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(600):
         while not true():
             await pilot.pause()
     await pilot.pause()

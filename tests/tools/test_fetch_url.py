@@ -15,6 +15,7 @@ from ecoshell.errors import ToolError
 from ecoshell.tools.base import Limits, ToolOptions
 from ecoshell.tools.builtin.fetch import FetchTool, is_public, readable_text, require_public_name
 from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.running import contained
 
 LOREM = "The quick brown fox, who was very tired, jumped over the lazy dog. " * 8
 PAGE = f"""<html><head><title>Foxes and dogs</title><script>var hidden = 1;</script></head><body>
@@ -61,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             self.drip(*DRIPS[self.path])
             return
         if self.path == "/silent":
-            self.server.released.wait(20)  # pyright: ignore[reportAttributeAccessIssue]
+            self.server.released.wait(600)  # pyright: ignore[reportAttributeAccessIssue]
             return
         status, headers, body = PAGES[self.path]
         self.send_response(status)
@@ -171,7 +172,7 @@ async def test_a_page_that_takes_too_long_to_read_is_given_up(near: FetchTool, s
     PAGES["/bomb"] = (200, {"Content-Type": "text/html"}, ("<table><tr>" + piece * 400_000).encode())
     hasty = FetchTool(ToolOptions(allow_private=True, fetch_seconds=3))
     try:
-        assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 60)).text, str)
+        assert isinstance((await asyncio.wait_for(hasty.fetch_url(site.url("/bomb")), 600)).text, str)
     except ToolError as error:
         assert "stopped" in str(error) or "in time" in str(error)  # noqa: PT017 - either end is one
     assert "brown fox" in (await near.fetch_url(site.url("/"))).text
@@ -256,7 +257,7 @@ async def test_a_server_that_does_not_answer_is_given_up(site: Site):
     tool = FunctionTool(
         FetchTool(ToolOptions(allow_private=True)).fetch_url, effects=["network"], limits=Limits(seconds=0.3)
     )
-    found = await tool.run({"url": site.url("/silent")})
+    found = await contained(tool, {"url": site.url("/silent")}, tool.limits)
     assert (found.ok, found.text) == (
         False,
         "fetch_url was stopped: it took longer than 0.3 s. Give it less to do, or go on without it.",

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ecoshell.errors import ToolError
-from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.base import ToolOptions, limits_of
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.builtin import files as files_module
 from ecoshell.tools.builtin.files import FileTools
+from ecoshell.tools.running import contained
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import in_worker
 
@@ -242,7 +243,7 @@ async def test_a_folder_is_listed_in_the_worker(workspace: Workspace):
     os.kill(worker, signal.SIGSTOP)
     try:
         tools = {tool.document.name: tool for tool in builtin_tools(workspace, options=ToolOptions(file_seconds=0.3))}
-        seen = await tools["list_files"].run({})
+        seen = await contained(tools["list_files"], {}, limits_of(tools["list_files"]))
     finally:
         with suppress(ProcessLookupError):
             os.kill(worker, signal.SIGCONT)

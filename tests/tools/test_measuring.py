@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pynvml
@@ -13,7 +14,6 @@ from ecoshell.messages import Footprint
 from ecoshell.tools import measuring
 from ecoshell.tools.builtin.processes import run_process
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.measuring import measured
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
 
@@ -51,8 +51,8 @@ async def family(megabytes: int) -> str:
     return seen.output
 
 
-def tool(function):
-    return FunctionTool(function, effects=())
+async def measured(function, arguments):
+    return await measuring.measured(partial(FunctionTool(function, effects=()).run, arguments))
 
 
 def held(observation):
@@ -61,8 +61,8 @@ def held(observation):
 
 
 async def test_the_peak_of_a_run_is_measured_above_what_the_process_held_before():
-    await measured(tool(fill), {"megabytes": 1})
-    seen = await measured(tool(fill), {"megabytes": 96})
+    await measured(fill, {"megabytes": 1})
+    seen = await measured(fill, {"megabytes": 96})
     assert 90 < held(seen).cpu_instant_mb < 130
     assert held(seen).cpu_mb > 5
     assert seen.text == "filled"
@@ -70,22 +70,22 @@ async def test_the_peak_of_a_run_is_measured_above_what_the_process_held_before(
 
 
 async def test_an_earlier_peak_is_not_taken_for_that_of_a_later_run():
-    await measured(tool(fill), {"megabytes": 96})
-    assert held(await measured(tool(fill), {"megabytes": 1})).cpu_instant_mb < 40
+    await measured(fill, {"megabytes": 96})
+    assert held(await measured(fill, {"megabytes": 1})).cpu_instant_mb < 40
 
 
 @pytest.mark.parametrize("function", [program, family])
 async def test_a_program_counts_with_all_it_starts_and_in_the_place_of_this_process(function):
-    seen = held(await measured(tool(function), {"megabytes": 80}))
+    seen = held(await measured(function, {"megabytes": 80}))
     assert 80 < seen.cpu_mb < 150
     assert seen.cpu_instant_mb == 0.0
 
 
 async def test_runs_at_the_same_time_in_one_process_cannot_be_told_apart_and_programs_can():
     first, second, third = await asyncio.gather(
-        measured(tool(fill), {"megabytes": 8}),
-        measured(tool(program), {"megabytes": 20}),
-        measured(tool(program), {"megabytes": 80}),
+        measured(fill, {"megabytes": 8}),
+        measured(program, {"megabytes": 20}),
+        measured(program, {"megabytes": 80}),
     )
     assert held(first).cpu_mb is None
     assert held(first).cpu_instant_mb is None
@@ -98,24 +98,24 @@ async def test_a_run_after_one_that_was_cancelled_is_alone_again():
         await asyncio.Event().wait()
         return ""
 
-    waiting = asyncio.create_task(measured(tool(wait), {}))
+    waiting = asyncio.create_task(measured(wait, {}))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait([waiting])
     assert waiting.cancelled()
-    assert held(await measured(tool(fill), {"megabytes": 1})).cpu_mb is not None
+    assert held(await measured(fill, {"megabytes": 1})).cpu_mb is not None
 
 
 async def test_where_there_is_no_gpu_its_memory_is_none_taken(monkeypatch):
     monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: False)
-    seen = held(await measured(tool(fill), {"megabytes": 1}))
+    seen = held(await measured(fill, {"megabytes": 1}))
     assert (seen.gpu_mb, seen.gpu_instant_mb) == (0.0, 0.0)
 
 
 async def test_where_a_gpu_is_in_use_and_nobody_can_tell_its_memory_is_unknown(monkeypatch):
     monkeypatch.setattr("ecoshell.tools.measuring.gpu_there", lambda: True)
     monkeypatch.setattr("ecoshell.tools.measuring.gpu_mb", lambda pids: None)
-    seen = held(await measured(tool(fill), {"megabytes": 1}))
+    seen = held(await measured(fill, {"megabytes": 1}))
     assert seen == Footprint(seen.cpu_mb, seen.cpu_instant_mb, None, None)
     assert seen.cpu_mb is not None
 

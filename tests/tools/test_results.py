@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ecoshell.messages import Observation
 from ecoshell.tools.base import Limits
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.results import sound, told
+from ecoshell.tools.running import sound, told
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=30)
 VALUES = st.recursive(

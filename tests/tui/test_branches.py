@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from ecoshell.agent.graph.telling import outcome
+from ecoshell.agent.scoring import outcome
 from ecoshell.budget.money import amount_text
 from ecoshell.events import GraphPlanned, NodeChanged
-from ecoshell.sessions.branching import Branching, branchings
+from ecoshell.sessions.plans import Branching, branchings
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.untrusted import visible
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from textual.events import Paste
-from tui_play import CAP, COUNTING, FINISHED, HIT, STANDING, STARTED, WANTED, WRITING, FakeShell, eventually
+from tui_play import CAP, COUNTING, FINISHED, HIT, STARTED, WANTED, WRITING, FakeShell, eventually
 
 from ecoshell.agent.commands import Printed
 from ecoshell.agent.user_interface import LimitChoice
@@ -487,13 +487,6 @@ async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered
         assert "TOOLS  2 of 4" in app.chat.query_one(ToolsPanel).title
         assert "● count_text" in panel(app, ToolsPanel)
         assert "○ read_file" in panel(app, ToolsPanel)
-
-
-async def test_without_a_cap_the_panel_says_how_to_set_one(make_app):
-    app = make_app(FakeShell(state=replace(STANDING, caps=())))
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot, app)
-        assert "no cap set — /budget 0.50 sets one" in panel(app, BudgetPanel)
 
 
 async def test_the_budget_moves_while_the_turn_runs(make_app):

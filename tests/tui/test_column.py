@@ -187,6 +187,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return painted
 
 
+def test_a_block_that_was_taken_away_has_no_lines():
+    column = column_of(block("one"))
+    column.open(block("two"))
+    item = column.items[-1]
+    column.drop()
+    assert column.span(item) == range(0)
+
+
 def test_lines_above_are_painted_without_moving_what_is_below():
     column = column_of(*(block("some words that go on and on and on " * (n % 5)) for n in range(300)), block("here"))
     top = column.reveal_end(10)

@@ -12,7 +12,7 @@ from side_play import READY, SideApp
 from tui_play import eventually
 
 from ecoshell.events import CallFinished, CallStarted, GraphPlanned, NodeChanged, TextArrived, ToolRegistered
-from ecoshell.sessions.branching import Branching
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.side.panel import plain
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, graph_lines, progress

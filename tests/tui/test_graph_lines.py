@@ -7,7 +7,7 @@ from branch_play import FAILED as FAILURE
 from branch_play import PLANNED as BRANCHES
 from branch_play import RUNNING, STOPPED
 
-from ecoshell.agent.graph.telling import node_line, plan_line
+from ecoshell.agent.scoring import node_line, plan_line
 from ecoshell.budget.money import amount_text
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged, TextArrived, TurnStarted

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from branch_play import AGAIN, ANSWERED, DONE, FAILED, NODES, PLANNED, RUNNING, STARTED, STOPPED, node
+from branch_play import AGAIN, ANSWERED, FAILED, NODES, PLANNED, RUNNING, STARTED, node
 from plan_play import USED
 from side_play import READY, SideApp
 from tui_play import FakeShell, eventually
@@ -22,7 +22,7 @@ ODD = ("数える_言葉_とても長い名前の道具", "tool\x1b[31mred\u202e
 HOSTILE = GraphPlanned(
     (*(node(label) for label in ODD), node("all", *ODD)), "…", critical=(ODD[0], "all"), price_nano=4_000_000
 )
-TWENTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{at}" for at in range(30)))), "…")
+THIRTY = GraphPlanned((*(node(f"n{at}") for at in range(30)), node("all", *(f"n{at}" for at in range(30)))), "…")
 
 
 async def at_rest(pilot) -> None:
@@ -45,9 +45,7 @@ async def asked(pilot) -> None:
 @pytest.mark.parametrize(
     ("events", "size"),
     [
-        pytest.param((KNOWN,), WIDE, id="planned"),
         pytest.param((KNOWN, *RUNNING), MEDIUM, id="running"),
-        pytest.param((KNOWN, *RUNNING, *DONE), MEDIUM, id="done"),
         pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), WIDE, id="repaired-wide"),
         pytest.param((PLANNED, *RUNNING, *FAILED, *AGAIN), NARROW, id="repaired-narrow"),
     ],
@@ -56,16 +54,9 @@ def test_a_plan(snap_compare, make_app, events, size):
     assert snap_compare(make_app(shell(*events)), terminal_size=size, run_before=asked)
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        pytest.param((KNOWN, *RUNNING, DONE[0], STOPPED), id="stopped"),
-        pytest.param((HOSTILE,), id="hostile"),
-        pytest.param((TWENTY,), id="without_lanes"),
-    ],
-)
-def test_a_plan_of_an_earlier_turn(snap_compare, make_app, events):
-    app = make_app(FakeShell(earlier=(STARTED, *events)))
+@pytest.mark.parametrize("plan", [HOSTILE, THIRTY], ids=["hostile", "without_lanes"])
+def test_a_plan_of_an_earlier_turn(snap_compare, make_app, plan):
+    app = make_app(FakeShell(earlier=(STARTED, plan)))
     assert snap_compare(app, terminal_size=(80, 36), run_before=at_rest)
 
 
@@ -76,21 +67,12 @@ def test_a_plan_without_colours(snap_compare, make_app, monkeypatch):
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize(
-    ("planned", "size"),
-    [
-        pytest.param(True, (120, 44), id="by_budget-wide"),
-        pytest.param(True, (60, 14), id="by_budget-low"),
-        pytest.param(False, (80, 24), id="off"),
-    ],
-)
-def test_the_panel(snap_compare, paths, planned, size):
-    past = (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2])
-    app = SideApp(paths, READY if planned else replace(READY, plan="off"), past)
+def test_the_panel(snap_compare, paths):
+    app = SideApp(paths, READY, (STARTED, USED, KNOWN, *RUNNING, *FAILED[:2]))
 
     async def before(pilot) -> None:
         await pilot.press("f3")
         await pilot.pause()
         await pilot.pause()
 
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    assert snap_compare(app, terminal_size=(120, 44), run_before=before)

@@ -55,9 +55,9 @@ def test_a_call_shows_its_arguments_its_time_and_its_observation():
 
 
 def test_going_back_says_to_where_and_why():
-    block = event_blocks.branch_left(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
+    block = event_blocks.block_of(BranchLeft(("c1", "c2"), 3, "given up: no\nsuch file"))
     assert (block.sign, block.plain) == ("←", "back to step 2  given up: no such file")
-    assert event_blocks.branch_left(BranchLeft((), 1, "x")).plain == "back to the beginning  x"
+    assert event_blocks.block_of(BranchLeft((), 1, "x")).plain == "back to the beginning  x"
 
 
 def test_a_proposal_shows_its_step_and_its_reason_if_there_is_one():
@@ -70,10 +70,10 @@ def test_a_proposal_shows_its_step_and_its_reason_if_there_is_one():
 
 def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
     known = {"cost_nano": 2_100_000, "most_nano": 50_000_000, "alpha": 0.5, "quality": 0.314}
-    block = event_blocks.plan_scored(PlanScored(3, 0.67, "you + rules\x1b[2J", **known))
+    block = event_blocks.block_of(PlanScored(3, 0.67, "you + rules\x1b[2J", **known))
     assert block.plain == "plan of turn 3: QoP 0.31: P 0.67 by you + rules␛[2J, C $0.0021 of $0.05"
     unknown = PlanScored(3, None, "", None, 50_000_000, 0.5, None, resources_nano=None)
-    assert "QoP unknown: P unknown, C unknown (not every run was measured)" in event_blocks.plan_scored(unknown).plain
+    assert "QoP unknown: P unknown, C unknown (not every run was measured)" in event_blocks.block_of(unknown).plain
 
 
 def test_a_call_that_still_runs_says_so():
@@ -123,7 +123,7 @@ def test_a_compaction_shows_what_it_saves_and_keeps_its_summary():
 
 
 def test_an_expensive_step_says_what_it_may_cost_and_from_where_on_it_asks():
-    plain = event_blocks.cost_wanted(CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)).plain
+    plain = event_blocks.block_of(CostWanted("single", "gpt", 1_000_000, 50_000_000, 20_000_000)).plain
     assert "gpt may cost $0.001 to $0.05" in plain
     assert "from $0.02 on" in plain
 
@@ -252,6 +252,7 @@ def test_an_overrun_is_named():
     block = event_blocks.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000))
     assert block is not None
     assert "billed $0.002 more" in block.plain
+    assert "not called under a cap" in block.plain
 
 
 def test_an_ordinary_payment_is_not_worth_a_line():

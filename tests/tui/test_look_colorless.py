@@ -112,10 +112,10 @@ def test_the_terminal_is_sent_what_it_wants(environ: dict[str, str], colored: bo
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLORTERM")}
     child = pexpect.spawn(
         sys.executable,
-        ["-m", "ecoshell.tui.first_frame"],
+        ["-m", "ecoshell_bench.speed.first_frame"],
         env={**kept, "TERM": "xterm-256color", "ECOSHELL_HOME": str(tmp_path), **environ},
         dimensions=(24, 80),
-        timeout=60,
+        timeout=600,
         encoding="utf-8",
     )
     sent = child.read()

@@ -63,7 +63,7 @@ async def test_it_lists_what_is_at_hand_with_prices_context_and_state_and_begins
         assert rows[2] == ["ollama_chat/qwen3:4b", "Ollama", "free", "free", "8.2k", "running"]
         assert rows[3] == ["hf:maker/small-GGUF:Q4_K_M", "hub", "free", "free", "?", "to", "pull"]
         assert rows[4] == ["openai/gpt-4o", "openai", "2.5", "10", "128k", "in", "use"]
-        assert rows[5][1:] == ["openai", "?", "?", "?", "barred"]
+        assert rows[5][1:] == ["openai", "?", "?", "?", "blocked"]
         assert rows[6][-2:] == ["own", "server"]
         assert len(rows) == 7
         assert here(app.shown).startswith("openai/gpt-4o")

@@ -20,7 +20,6 @@ from ecoshell.tui.screens.models import ModelPicker
 from ecoshell.tui.screens.sessions import SessionPicker
 
 WIDE, NARROW = (120, 36), (80, 24)
-SIZES = pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 NOON = 1_772_000_000.0
 
 
@@ -128,30 +127,16 @@ def sessions(rows: list[SessionRow]) -> Stage:
     return Stage(SessionPicker(FakeShell(archive=Listed(rows))))
 
 
-@SIZES
-def test_the_models_at_hand(snap_compare, size):
-    assert snap_compare(models(), terminal_size=size, run_before=after(text="answers up to"))
-
-
-def test_models_that_were_searched(snap_compare):
-    assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"gpt mini", text="gpt-4o-mini"))
+def test_the_models_at_hand(snap_compare):
+    assert snap_compare(models(), terminal_size=WIDE, run_before=after(text="answers up to"))
 
 
 def test_a_model_without_a_key(snap_compare):
     assert snap_compare(models(), terminal_size=NARROW, run_before=after(*"opus", "enter", text="needs a key of"))
 
 
-def test_no_model_found(snap_compare):
-    assert snap_compare(models(), terminal_size=WIDE, run_before=after(*"zzz", text="Nothing fits"))
-
-
-@SIZES
-def test_the_sessions(snap_compare, size):
-    assert snap_compare(sessions(SESSIONS), terminal_size=size, run_before=after("down", text="日本語"))
-
-
-def test_no_sessions(snap_compare):
-    assert snap_compare(sessions([]), terminal_size=NARROW, run_before=after(text="no sessions yet"))
+def test_the_sessions(snap_compare):
+    assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("down", text="日本語"))
 
 
 def test_a_session_being_renamed(snap_compare):
@@ -161,15 +146,6 @@ def test_a_session_being_renamed(snap_compare):
 def test_a_session_about_to_be_deleted(snap_compare):
     keys = ("down", "down", "delete")
     assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “"))
-
-
-def test_a_session_being_exported(snap_compare):
-    assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after("f4", text="Export into a new file"))
-
-
-def test_a_document(snap_compare):
-    stage = Stage(DocumentScreen(FakeShell(all_details={"read_file": DOSSIER}), "read_file"))
-    assert snap_compare(stage, terminal_size=WIDE, run_before=after(text="turn 3, step 2"))
 
 
 def test_a_document_with_its_schema(snap_compare):

@@ -135,6 +135,20 @@ async def test_a_filter_finds_a_tool_among_many_and_escape_takes_it_away(paths):
         assert panel(app).text.splitlines()[-4] == "  and 16,404 more tools"
 
 
+async def test_tools_of_which_nothing_is_known_share_a_line_until_a_filter_finds_them(paths):
+    new = tuple(replace(PLANNED.rows[2], tool=f"new_tool_{at}") for at in range(4))
+    app = SideApp(paths, past=(STARTED, replace(PLANNED, rows=(*PLANNED.rows[:2], *new))))
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.press("f3")
+        await pilot.pause()
+        assert [row.tool for row in panel(app).list.shown] == ["count_text", "read_file"]
+        assert "√ 4 tools not used yet: / finds them" in panel(app).text
+        await pilot.press("slash", *"tool_3", "enter")
+        await pilot.pause()
+        assert app.wanted == [("WhyWanted", "new_tool_3")]
+        assert "not used yet" not in panel(app).text
+
+
 async def test_no_row_moves_under_the_hand_and_all_are_in_order_afterwards(paths):
     app = SideApp(paths, past=(STARTED, PLANNED))
     async with app.run_test(size=WIDE) as pilot:

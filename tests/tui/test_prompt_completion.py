@@ -148,7 +148,7 @@ async def test_files_that_cannot_be_listed_leave_the_prompt_as_it_is(app):
         raise OSError("no such folder")
 
     async with app.run_test() as pilot:
-        app.prompt.files = broken
+        app.prompt.mentions.files = broken
         await pilot.press(*"@notes", "enter")
         assert [draft.text for draft in app.sent] == ["@notes"]
 

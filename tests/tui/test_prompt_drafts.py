@@ -84,7 +84,7 @@ class _SlowFile(DraftFile):
         self.written: list[str] = []
 
     def write(self, draft: Draft) -> None:
-        assert self.may_write.wait(120)
+        assert self.may_write.wait(600)
         self.written.append(draft.text)
 
 
@@ -104,7 +104,7 @@ async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
     monkeypatch.setattr("ecoshell.tui.prompt.drafts._LONGEST", 0.05)
     file, typed = DraftFile(tmp_path / "draft.txt"), ""
     keeper = DraftKeeper(file, lambda: Draft(typed))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(600):
         while not (tmp_path / "draft.txt").exists():
             typed += "x"
             keeper.touch()

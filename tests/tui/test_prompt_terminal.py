@@ -31,7 +31,7 @@ class Terminal:
         paths = os.pathsep.join((str(PROGRAM.parents[2]), str(PROGRAM.parent)))
         env = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": paths, **environment}
         self._child = pexpect.spawn(
-            sys.executable, [str(PROGRAM), str(folder)], env=env, dimensions=(24, 80), timeout=60
+            sys.executable, [str(PROGRAM), str(folder)], env=env, dimensions=(24, 80), timeout=600
         )
         self._file = folder / "sent.jsonl"
         self._written = b""
@@ -46,7 +46,7 @@ class Terminal:
 
     def shows(self, text: str) -> None:
         """Wait until this has been written since the last time."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while (at := self._written.find(text.encode())) < 0:
             assert time.monotonic() < deadline, f"{text!r} never came: {self._written[-2000:]!r}"
             self._reader.join(0.02)
@@ -54,7 +54,7 @@ class Terminal:
 
     def sent(self, count: int) -> list[dict[str, Any]]:
         """Wait until so much was sent."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while (text := self._file.read_text() if self._file.exists() else "").count("\n") < count:
             assert time.monotonic() < deadline, f"only {text[:200]!r} was sent: {self._written[-2000:]!r}"
             self._reader.join(0.02)

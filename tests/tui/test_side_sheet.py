@@ -174,12 +174,12 @@ def test_a_turn_without_a_plan_yet_is_being_planned():
     assert heading(STARTED, PLANNED, FINISHED, replace(STARTED, turn=2)).splitlines()[-1] == "planning …"
 
 
-def test_the_heading_says_what_is_left_for_tools_what_is_set_aside_and_what_the_turn_may_still_cost():
+def test_the_heading_says_what_is_left_for_tools_what_is_reserved_and_what_the_turn_may_still_cost():
     assert heading(STARTED, PLANNED).splitlines() == [
         "for tools      $0.0429 left of $0.05",
         "▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░░░  14 %",
-        "planned $0.0052 · set aside $0.0071",
-        "to go      about $0.002 to $0.011",
+        "planned $0.0052 · reserved $0.0071",
+        "remaining  about $0.002 to $0.011",
     ]
 
 
@@ -190,15 +190,15 @@ def test_a_plan_made_anew_says_why_and_shows_what_was_spent_since_the_first():
     assert lines[-1] == "↔ count_text was used"
 
 
-def test_after_the_turn_nothing_is_to_go():
-    assert "to go" not in heading(STARTED, PLANNED, FINISHED)
+def test_after_the_turn_nothing_remains_to_be_paid():
+    assert "remaining" not in heading(STARTED, PLANNED, FINISHED)
 
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [(None, None, "price unknown"), (0, 0, "$0"), (700_000, 700_000, "about $0.0007"), (0, 9_000_000, "$0 to $0.009")],
 )
-def test_what_is_to_go_is_unknown_nothing_or_a_range(low, high, said):
+def test_what_remains_is_unknown_nothing_or_a_range(low, high, said):
     assert said in heading(STARTED, replace(PLANNED, low=low, high=high)).splitlines()[-1]
 
 
@@ -217,7 +217,7 @@ def test_a_row_says_its_state_by_a_sign_and_a_word_its_value_its_cost_and_its_us
         "× read_file   .55      1/1 blacklist",
         "√ list_folder .10 .002       0/1 new",
         "× fetch_url   .10 .031    0/0 budget",
-        "· run_command .08 .004   0/0 below τ",
+        "· run_command .08    0/0 low success",
     ]
 
 

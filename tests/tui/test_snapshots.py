@@ -38,10 +38,9 @@ def until(*keys: str, text: str = "", question: bool = False):
     return before
 
 
-@SIZES
-def test_the_welcome(snap_compare, make_app, size):
+def test_the_welcome(snap_compare, make_app):
     shell = FakeShell(state=replace(STANDING, title="", caps=(), spent_nano=0, used_tokens=0))
-    assert snap_compare(make_app(shell), terminal_size=size, run_before=until("/"))
+    assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=until("/"))
 
 
 @SIZES
@@ -50,12 +49,6 @@ def test_a_finished_answer_with_a_registration(snap_compare, make_app, size):
     assert snap_compare(
         app, terminal_size=size, run_before=until(*"how many words are in notes.txt?", "enter", text="saved")
     )
-
-
-def test_a_turn_that_follows_its_plan(snap_compare, make_app):
-    app = make_app(FakeShell(FOLLOWED))
-    keys = (*"how many words?", "enter")
-    assert snap_compare(app, terminal_size=WIDE, run_before=until(*keys, text="saved"))
 
 
 def test_a_turn_while_it_is_planned(snap_compare, make_app):
@@ -86,10 +79,9 @@ def test_why_a_tool_is_planned(snap_compare, make_app):
     assert snap_compare(make_app(shell), terminal_size=NARROW, run_before=before)
 
 
-@SIZES
-def test_a_call_that_wants_approval(snap_compare, make_app, size):
+def test_a_call_that_wants_approval(snap_compare, make_app):
     app = make_app(FakeShell((*COUNTING[:6], WRITING, WANTED)))
-    assert snap_compare(app, terminal_size=size, run_before=until(*"write it", "enter", question=True))
+    assert snap_compare(app, terminal_size=WIDE, run_before=until(*"write it", "enter", question=True))
 
 
 def test_a_limit(snap_compare, make_app):

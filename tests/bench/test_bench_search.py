@@ -1,0 +1,86 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+from bench_play import written
+
+from ecoshell.cli import main
+from ecoshell_bench.search import read_catalog, read_queries
+
+FRAME = 'This is the subfunction for tool "{}", you can use this tool.'
+OWN = 'The description of this function is: "{}"'
+
+
+@pytest.fixture
+def toolbench(tmp_path: Path) -> tuple[Path, Path]:
+    """Three tools of two servers in ToolBench's form, and two queries, the second of a tool that is not there."""
+    told = {"Weather": [("Now", "The weather of a city"), ("Alerts", "")], "Mail-Box": [("1. Send", "Send a letter")]}
+    rows = [
+        {
+            "name": f"{api.lower().replace('. ', '_')}_for_{server.lower().replace('-', '_')}",
+            "description": FRAME.format(server) + (OWN.format(about) if about else ""),
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+            "tool": server,
+            "api": api,
+        }
+        for server, tools in told.items()
+        for api, about in tools
+    ]
+    queries = tmp_path / "queries.json"
+    asked = [
+        {
+            "query": "How is the weather? Also send a letter.",
+            "relevant APIs": [["Weather", "Now"], ["Mail-Box", "1. Send"]],
+        },
+        {"query": "Dig a hole.", "relevant APIs": [["Spade", "Dig"]]},
+    ]
+    queries.write_text(json.dumps(asked, indent=1), encoding="utf-8")
+    return written(tmp_path / "catalog.jsonl", *rows), queries
+
+
+def measured(capsys: pytest.CaptureFixture[str], catalog: Path, queries: Path, *more: str) -> str:
+    assert main(["bench", "search", "--catalog", str(catalog), "--queries", str(queries), *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_share_of_needed_tools_among_the_first_names_is_given(capsys, toolbench) -> None:
+    figures = json.loads(measured(capsys, *toolbench, "--json"))
+    assert figures["recall"] == {"1": 0.5, "5": 1.0, "10": 1.0, "64": 1.0}
+    assert figures["ms_per_query"] > 0
+    assert figures["n"] == 1
+
+
+def test_the_table_has_the_same_figures(capsys, toolbench) -> None:
+    shares = re.findall(r"recall@(\d+) ([\d.]+)", measured(capsys, *toolbench))
+    assert shares == [("1", "0.500"), ("5", "1.000"), ("10", "1.000"), ("64", "1.000")]
+
+
+def test_the_frame_around_every_description_is_no_part_of_it(toolbench) -> None:
+    documents, _ = read_catalog(toolbench[0])
+    assert [document.description for document in documents] == ["The weather of a city", "", "Send a letter"]
+    assert [document.server for document in documents] == ["Weather", "Weather", "Mail-Box"]
+
+
+def test_recorded_runs_that_name_their_tools_are_queries_too(tmp_path: Path, catalog: Path) -> None:
+    runs = written(tmp_path / "runs.jsonl", {"query": "read it", "gold_tools": ["read_file", "gone"]})
+    documents, names = read_catalog(catalog)
+    assert len(documents) == 8
+    assert list(read_queries(runs, names)) == [("read it", frozenset({"read_file"}))]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[1", "cannot be read"),
+        ("[1]", "query 1: it is not an object"),
+        ('[{"query": "x", "relevant APIs": []}]', "No query of"),
+        ('{"query": "x"}', "neither `gold_tools` nor"),
+        ("", "No query of"),
+    ],
+)
+def test_what_cannot_be_measured_is_named(capsys, toolbench, text: str, message: str) -> None:
+    catalog, queries = toolbench
+    queries.write_text(text, encoding="utf-8")
+    assert main(["bench", "search", "--catalog", str(catalog), "--queries", str(queries)]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""`ecoshell completion`: what real shells complete after having read what it prints."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ecoshell.cli import main
+from ecoshell.events import Notice
+from ecoshell.sessions.store import SessionStore
+
+PROGRAM = f'#!/bin/sh\nexec "{sys.executable}" -m ecoshell "$@"\n'
+BASH = """
+source <(ecoshell completion bash)
+COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+_python_argcomplete ecoshell
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+FISH = "ecoshell completion fish | source; complete --do-complete $argv[1]"
+ZSH = """
+autoload -U compinit; compinit -u -D
+eval "$(ecoshell completion zsh)"
+_describe() { print -l -- ${(P)2} }
+words=(${(z)1}); BUFFER=$1; CURSOR=${#1}
+_python_argcomplete
+"""
+
+Complete = Callable[[str, str], list[str]]
+
+
+@pytest.fixture
+def complete(tmp_path: Path) -> Complete:
+    """What a shell proposes at the end of a line, in a home of its own."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/ecoshell"
+    program.write_text(PROGRAM, encoding="utf-8")
+    program.chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    known = {name: value for name, value in os.environ.items() if not name.startswith("ECOSHELL_")}
+    environ = {**known, "PATH": path, "ECOSHELL_HOME": str(tmp_path / "home"), "TERM": "dumb"}
+
+    def complete(shell: str, line: str) -> list[str]:
+        if shutil.which(shell) is None:
+            pytest.skip(f"{shell} is not installed")
+        program = {"bash": [BASH, "bash"], "zsh": [ZSH, "zsh"], "fish": [FISH]}[shell]
+        done = subprocess.run(
+            [shell, "-c", *program, line], env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return [one.split("\t")[0].split(":")[0].strip() for one in done.stdout.splitlines() if one.strip()]
+
+    return complete
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_options_and_choices(complete: Complete, shell: str) -> None:
+    assert {"ask", "doctor", "config", "bench"} <= {*complete(shell, "ecoshell ")}
+    assert complete(shell, "ecoshell scr") == ["screenshot"]
+    assert complete(shell, "ecoshell ask --strat") == ["--strategy"]
+    assert sorted(complete(shell, "ecoshell ask --strategy ")) == ["dfsdt", "graph", "react", "tot"]
+
+
+def test_the_names_of_what_there_is_are_completed(complete: Complete, tmp_path: Path) -> None:
+    def bash(line: str) -> list[str]:
+        return complete("bash", line)
+
+    store = SessionStore(tmp_path / "home/data/sessions.sqlite")
+    session = store.create(workspace=str(tmp_path), model="embedded")
+    store.append(session, [Notice("Something happened.")])
+    store.close()
+    assert bash("ecoshell config set budget.d") == ["budget.day"]
+    assert {"dark", "mono"} <= {*bash("ecoshell config set tui.theme ")}
+    assert bash("ecoshell config set agent.strategy d") == ["dfsdt"]
+    assert bash("ecoshell tools read") == ["read_file"]
+    assert bash("ecoshell ask --model emb") == ["embedded"]
+    assert "gpt-4o-mini" in bash("ecoshell ask --model gpt-4o-min")
+    assert bash("ecoshell bench bt") == ["btp"]
+    assert bash("ecoshell sessions show ") == [session]
+
+
+def test_settings_that_are_wrong_complete_nothing_and_say_nothing(complete: Complete, tmp_path: Path) -> None:
+    (tmp_path / "home/config").mkdir(parents=True)
+    (tmp_path / "home/config/config.toml").write_text("not TOML", encoding="utf-8")
+    assert complete("bash", "ecoshell ask --model emb") == []
+
+
+def test_a_shell_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "tcsh"]) == 2
+    assert "bash, zsh, fish" in capsys.readouterr().err

@@ -1,0 +1,67 @@
+"""`ecoshell doctor`: what there is, what is missing, what to do, and whether the shell can run."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_play import Command
+
+from ecoshell.paths import user_paths
+
+KEY = "sk-doctor-0123456789"
+
+
+def looked_at(command: Command) -> tuple[int, dict[str, dict[str, Any]]]:
+    ended = command("doctor", "--json")
+    told = json.loads(ended.stdout)
+    assert told["ok"] == (ended.returncode == 0)
+    assert KEY not in ended.stdout
+    return ended.returncode, {check["name"]: check for check in told["checks"]}
+
+
+def test_a_shell_that_can_run_is_said_to_and_nothing_is_written(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
+    status, checks = looked_at(command)
+    assert status == 0
+    assert {"ecoshell", "packages", "extra local", "llama.cpp", "GPU", "embedded model", "settings"} <= {*checks}
+    assert {"servers", "terminal", "config folder", "data folder", "cache folder", "databases"} <= {*checks}
+    assert checks["keys"] == {"name": "keys", "state": "ok", "found": "OPENAI_API_KEY", "fix": ""}
+    assert "litellm" in checks["packages"]["found"]
+    assert checks["model"]["found"] == "openai/gpt-4o-mini (has a key)"
+    assert not (tmp_path / "home").exists()
+
+
+def test_what_keeps_it_from_running_is_named_with_what_to_do(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    monkeypatch.setenv("ECOSHELL_MODEL", "openai/gpt-4o-mini")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/data").write_text("a file where a folder should be")
+    status, checks = looked_at(command)
+    assert status == 1
+    assert checks["model"]["state"] == "wrong"
+    assert "OPENAI_API_KEY" in checks["model"]["fix"]
+    assert checks["data folder"]["state"] == "wrong"
+    assert "ECOSHELL_HOME" in checks["data folder"]["fix"]
+
+
+def test_settings_and_databases_that_are_broken_are_told_in_words(command: Command) -> None:
+    command("tools")
+    paths = user_paths()
+    paths.config.mkdir(parents=True)
+    paths.settings_file.write_text("[budget]\nsesion = '1'\n", encoding="utf-8")
+    paths.data.mkdir()
+    paths.ledger_file.write_text("no database " * 500, encoding="utf-8")
+    ended = command("doctor")
+    assert ended.returncode == 1
+    assert "wrong    settings: " in ended.stdout
+    assert "wrong    databases: " in ended.stdout
+    assert "did you mean budget.session?" in ended.stdout
+    assert ended.stdout.endswith("The shell cannot run.\n")
+    assert paths.ledger_file.read_text(encoding="utf-8").startswith("no database")

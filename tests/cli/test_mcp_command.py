@@ -1,0 +1,91 @@
+"""`ecoshell mcp`: servers in the settings, those of other clients taken over, and what a test of one prints."""
+
+import json
+
+import pytest
+
+from ecoshell.cli import main
+from ecoshell.paths import user_paths
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch, capsys):
+    """Runs a command in a home of its own; gives what it printed and what it complained of."""
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+
+    def run(*argv, status=0):
+        got = main(list(argv))
+        told = capsys.readouterr()
+        assert got == status, told.err
+        return told.out, told.err
+
+    return run
+
+
+def rows(shell):
+    return json.loads(shell("mcp", "list", "--json")[0])["rows"]
+
+
+def test_a_server_is_added_listed_and_removed(shell):
+    assert "There is no server." in shell("mcp")[0]
+    shell("mcp", "add", "one", "--env", "ONE_TOKEN=se,cret=1", "--trust", "--no-test", "--", "run-one", "-y", "--flag")
+    shell("mcp", "add", "two", "--url", "https://example.org/mcp", "--header", "X-Key: abc", "--no-test")
+    one, two = rows(shell)
+    assert (one["command"], one["env"], one["trusted"]) == (["run-one", "-y", "--flag"], ["ONE_TOKEN"], True)
+    assert (two["url"], two["headers"], two["tools"]) == ("https://example.org/mcp", ["X-Key"], None)
+    assert "se,cret=1" in user_paths().settings_file.read_text()
+    assert "se,cret=1" not in shell("config")[0]
+    shell("mcp", "remove", "one")
+    assert [row["name"] for row in rows(shell)] == ["two"]
+    shell("mcp", "remove", "two")
+    assert rows(shell) == []
+
+
+def test_a_server_that_is_there_is_replaced_only_when_that_is_said(shell):
+    shell("mcp", "add", "one", "--env", "A=1", "--no-test", "--", "before")
+    assert "--replace" in shell("mcp", "add", "one", "--no-test", "--", "after", status=2)[1]
+    shell("mcp", "add", "one", "--replace", "--no-test", "--", "after")
+    assert [(row["command"], row["env"]) for row in rows(shell)] == [(["after"], [])]
+
+
+@pytest.mark.parametrize(
+    "words", [["add", "one"], ["add", "one", "--url", "http://x/", "--", "run"], ["add", "a b", "--", "run"]]
+)
+def test_a_server_needs_a_plain_name_and_one_way_to_it(shell, words):
+    shell("mcp", *words[:2], "--no-test", *words[2:], status=2)
+    assert rows(shell) == []
+
+
+def test_the_servers_of_another_client_are_taken_over(shell, tmp_path):
+    theirs = {
+        "files": {"command": "npx", "args": ["-y", "server"], "env": {"KEY": "${env:MY_KEY}"}, "disabled": True},
+        "odd name": {"type": "http", "url": "https://example.org/mcp", "headers": {"Authorization": "Bearer x"}},
+        "old": {"type": "sse", "url": "https://example.org/sse"},
+        "asks": {"command": "run", "env": {"KEY": "${input:key}"}},
+        "nothing": {},
+    }
+    file = tmp_path / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": theirs}))
+    told = json.loads(shell("mcp", "import", str(file), "--json")[0])
+    assert told["imported"] == ["files", "odd-name"]
+    assert set(told["left_out"]) == {"old", "asks", "nothing"}
+    files, odd = rows(shell)
+    assert (files["command"], files["enabled"], odd["headers"]) == (["npx", "-y", "server"], False, ["Authorization"])
+    assert "${MY_KEY}" in user_paths().settings_file.read_text()
+    again = json.loads(shell("mcp", "import", str(file), "--json")[0])
+    assert again["imported"] == []
+
+
+def test_a_file_without_servers_is_refused(shell, tmp_path):
+    (tmp_path / "a.json").write_text("[]")
+    assert "mcpServers" in shell("mcp", "import", str(tmp_path / "a.json"), status=2)[1]
+
+
+def test_a_test_of_a_server_that_is_not_there_says_so_as_json(shell):
+    pytest.importorskip("mcp")
+    shell("mcp", "add", "one", "--no-test", "--", "no-such-program-anywhere")
+    told = json.loads(shell("mcp", "test", "one", "--json", status=1)[0])
+    assert (told["name"], told["tools"]) == ("one", [])
+    assert told["seconds"] >= 0
+    assert "no-such-program-anywhere cannot be started" in told["error"]
+    assert "There are one." in shell("mcp", "test", "two", status=2)[1]

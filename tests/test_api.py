@@ -1,0 +1,273 @@
+"""ecoshell in a Python program: questions, events, caps, tools, a model of one's own, and where state is kept."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from ecoshell import Agent, tool
+from ecoshell.agent.user_interface import Approval, NonInteractive
+from ecoshell.budget.price import Price, Rates
+from ecoshell.errors import (
+    GaveUp,
+    LimitReached,
+    ModelBroken,
+    ModelMissing,
+    PriceUnknown,
+    StepsSpent,
+    TurnStopped,
+    UsageError,
+)
+from ecoshell.events import ApprovalWanted, CallFinished, TextArrived, ToolsOffered, TurnFinished
+from ecoshell.messages import Attachment, Call, Usage
+from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
+from ecoshell.options import Options
+
+Script = Callable[..., str]
+FREE = Price(Rates(*[Decimal(0)] * 5), source="test")
+DEAR = Price(Rates(*[Decimal(1_000)] * 5), source="test")
+
+
+@tool
+def stock(item: Annotated[str, "its name, in the plural"]) -> int:
+    """Tell how many of an item are in stock."""
+    return {"apples": 12}.get(item, 0)
+
+
+@tool(name="order", effects=["network"], price="1c")
+async def send_order(item: str, count: int) -> str:
+    """Order an item."""
+    return f"{count} {item} are on their way."
+
+
+def calls(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"call": {"name": name, "arguments": arguments}}
+
+
+def names_in(folder: Path) -> set[str]:
+    return {file.name for file in folder.rglob("*")}
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    """Writes replies to a script, and names the model that speaks them."""
+
+    def script(*replies: dict[str, Any]) -> str:
+        file = tmp_path / "script.jsonl"
+        file.write_text("".join(json.dumps(reply) + "\n" for reply in replies), encoding="utf-8")
+        return f"script:{file}"
+
+    return script
+
+
+@pytest.fixture(autouse=True)
+def users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a shell of the user's would keep its state, and what nothing here may write to."""
+    users = tmp_path / "users"
+    monkeypatch.setenv("ECOSHELL_HOME", str(users))
+    return users
+
+
+class OwnModel:
+    """A model of one's own: it says one thing, and remembers what it was asked."""
+
+    def __init__(self, reply: Reply, price: Price | None = FREE) -> None:
+        self.traits = Traits("mine", price, 10_000, 1_000, native_tools=True, local=False)
+        self.reply = reply
+        self.asked: list[Request] = []
+        self.closed = False
+
+    def count(self, text: str) -> int:
+        return len(text)
+
+    def size(self, request: Request) -> PromptSize:
+        size = sum(len(message.text) for message in request.messages)
+        return PromptSize(size, size + 1_000, exact=False)
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta | Reply]:
+        self.asked.append(request)
+        yield Delta(self.reply.text)
+        yield self.reply
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_a_question_is_answered_with_a_function_as_a_tool(script: Script, tmp_path: Path, users_own: Path):
+    model = script(calls("stock", item="apples"), {"text": "There are 12 apples.", "usage": {"input": 9, "output": 4}})
+    async with Agent(model, tools=[stock], home=tmp_path / "state") as agent:
+        outcome = await agent.ask("How many apples are there?")
+        assert (outcome.answer, outcome.status, outcome.session) == ("There are 12 apples.", "answered", agent.session)
+        assert (outcome.cost_usd, outcome.refused, outcome.usage.output > 4) == (0, (), True)
+    assert {"ledger.sqlite", "sessions.sqlite", "experience.sqlite"} <= names_in(tmp_path / "state")
+    assert names_in(users_own) == set()
+
+
+async def test_every_event_of_a_turn_can_be_followed(script: Script, tmp_path: Path):
+    model = script(calls("stock", item="apples"), {"text": "There are 12."})
+    async with Agent(model, tools=[stock, "calculate"], home=tmp_path) as agent:
+        events = [event async for event in agent.stream("How many?", [Attachment("list", "apples")])]
+    (offered,) = (event for event in events if isinstance(event, ToolsOffered))
+    (result,) = (event for event in events if isinstance(event, CallFinished))
+    assert offered.names == ("stock", "calculate")
+    assert (result.name, result.observation, result.ok) == ("stock", "12", True)
+    assert "".join(event.text for event in events if isinstance(event, TextArrived)) == "There are 12."
+    assert isinstance(events[-1], TurnFinished)
+
+
+def test_a_tool_is_a_function_still():
+    assert stock("apples") == 12
+    assert asyncio.run(send_order("pears", count=2)) == "2 pears are on their way."
+    assert (send_order.name, send_order.price_nano, send_order.effects) == ("order", 10_000_000, {"network"})
+
+
+def test_a_price_of_a_tool_is_in_dollars():
+    with pytest.raises(UsageError, match="no price of a tool"):
+        tool(price="20 tok")
+
+
+async def test_all_built_in_tools_are_there_unless_others_are_named(script: Script, tmp_path: Path):
+    offered: dict[str, tuple[str, ...]] = {}
+    for name, tools in {"all": ("*",), "some": ("read_*", stock), "none": ()}.items():
+        async with Agent(script({"text": "Hello."}), tools=tools, home=tmp_path) as agent:
+            async for event in agent.stream("Hello?"):
+                if isinstance(event, ToolsOffered):
+                    offered[name] = event.names
+    assert {"read_file", "run_command"} <= {*offered["all"]}
+    assert (offered["some"], offered["none"]) == (("read_file", "stock"), ())
+    with pytest.raises(UsageError, match=r"no tool called 'red_file'.*read_file"):
+        async with Agent(script(), tools=["red_file"], home=tmp_path):
+            pass
+
+
+async def test_what_has_effects_is_asked_about_and_does_not_run_where_nobody_says_yes(script: Script, tmp_path: Path):
+    class Clerk(NonInteractive):
+        async def approve(self, wanted: ApprovalWanted) -> Approval:
+            return Approval("once", {**wanted.arguments, "count": 1})
+
+    replies = (calls("order", item="pears", count=9), {"text": "Done."})
+    async with Agent(script(*replies), tools=[send_order], home=tmp_path) as agent:
+        alone = await agent.ask("Order nine pears.")
+    assert (alone.refused, alone.cost_usd) == (('order(item="pears", count=9)',), 0)
+    async with Agent(script(*replies), tools=[send_order], home=tmp_path, user=Clerk()) as agent:
+        events = [event async for event in agent.stream("Order nine pears.")]
+        assert agent.outcome.cost_usd == Decimal("0.01")
+    (result,) = (event.observation for event in events if isinstance(event, CallFinished))
+    assert result.endswith("1 pears are on their way.")
+
+
+async def test_no_call_passes_the_cap_and_reaching_it_is_an_error_of_its_own(tmp_path: Path):
+    model = OwnModel(Reply("Never said.", usage=Usage(10, 10)), price=DEAR)
+    async with Agent(model, tools=[stock], cap="0.50", home=tmp_path) as agent:
+        with pytest.raises(LimitReached) as reached:
+            await agent.ask("How many?")
+        assert (reached.value.scope, reached.value.unit, reached.value.left) == ("session", "usd", 500_000_000)
+        assert reached.value.need > reached.value.left
+        assert (agent.outcome.status, model.asked) == ("limit", [])
+        (cap,) = await agent.caps()
+        assert (cap.spent, cap.held) == (0, 0)
+        await agent.set_cap("session", None)
+        assert (await agent.ask("How many?")).cost_usd == Decimal("0.02")
+        await agent.set_cap("day", "0.01")
+        with pytest.raises(LimitReached, match="day"):
+            await agent.ask("How many?")
+    assert not model.closed
+
+
+async def test_a_model_of_ones_own_is_asked_as_any_other_and_left_open(tmp_path: Path):
+    model = OwnModel(Reply("", (Call("finish", {"answer": "Twelve."}),), Usage(100, 5)))
+    async with Agent(model, tools=[stock], home=tmp_path) as agent:
+        outcome = await agent.ask("How many?")
+    assert (outcome.answer, outcome.usage) == ("Twelve.", Usage(100, 5))
+    assert "stock" in [document.name for document in model.asked[0].tools]
+    assert not model.closed
+
+
+async def test_a_model_whose_price_nobody_knows_is_not_called_under_a_cap(tmp_path: Path):
+    model = OwnModel(Reply("Never said."), price=None)
+    async with Agent(model, tools=(), cap="0.50", home=tmp_path) as agent:
+        with pytest.raises(PriceUnknown):
+            await agent.ask("Hello?")
+    assert model.asked == []
+
+
+async def test_what_went_wrong_is_an_error_of_its_kind(script: Script, tmp_path: Path):
+    with pytest.raises(ModelMissing):
+        async with Agent("local:/nowhere/model.gguf", home=tmp_path) as agent:
+            await agent.ask("Hello?")
+    async with Agent(script(), home=tmp_path) as agent:
+        with pytest.raises(ModelBroken, match="has 0 replies"):
+            await agent.ask("Hello?")
+        with pytest.raises(UsageError, match="empty"):
+            await agent.ask(" ")
+    with pytest.raises(UsageError, match="not open"):
+        await agent.ask("Hello?")
+    with pytest.raises(UsageError, match="not an amount"):
+        Agent(cap="much")
+
+
+async def test_the_step_limit_and_giving_up_are_errors_and_what_there_is_of_an_answer_stays(
+    script: Script, tmp_path: Path
+):
+    replies = (calls("stock", item="apples"), {"text": "At least 12."})
+    async with Agent(script(*replies), tools=[stock], home=tmp_path, options=Options(max_steps=1)) as agent:
+        with pytest.raises(StepsSpent):
+            await agent.ask("How many apples and pears?")
+        assert (agent.outcome.status, agent.outcome.answer) == ("limit", "At least 12.")
+    given_up = calls("finish", answer="Nobody knows.", give_up=True)
+    async with Agent(script(given_up), tools=[stock], home=tmp_path) as agent:
+        with pytest.raises(GaveUp, match="Nobody knows"):
+            await agent.ask("How many?")
+
+
+async def test_a_turn_can_be_stopped_also_by_a_timeout(tmp_path: Path):
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.sleep(600)
+        return "never"
+
+    model = OwnModel(Reply("", (Call("wait", {}),)))
+    async with Agent(model, tools=[wait], home=tmp_path) as agent:
+        asked = asyncio.create_task(agent.ask("Wait."))
+        await begun.wait()
+        with pytest.raises(UsageError, match="under way"):
+            await agent.ask("And this?")
+        await agent.stop()
+        with pytest.raises(TurnStopped):
+            await asked
+        begun.clear()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await agent.ask("Wait.")
+        assert begun.is_set()
+
+
+async def test_a_session_goes_on_in_another_program(script: Script, tmp_path: Path):
+    async with Agent(script({"text": "Hello."}), tools=(), home=tmp_path / "state") as agent:
+        await agent.ask("My name is Ada.")
+        session = agent.session
+    model = OwnModel(Reply("Ada."))
+    async with Agent(model, tools=(), home=tmp_path / "state", options=Options(resume=session[:6])) as agent:
+        assert agent.resumed is not None
+        assert (await agent.ask("What is my name?")).session == session
+    assert "My name is Ada." in str(model.asked[0].messages)
+
+
+def test_importing_it_loads_nothing_heavy():
+    look = "import sys; from ecoshell import Agent, tool; print(*[n for n in sys.argv[1:] if n in sys.modules])"
+    heavy = ("textual", "litellm", "llama_cpp", "mcp", "numpy", "pydantic", "httpx", "rich", "ecoshell.assembly")
+    done = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("\n", "")
+    light = "import sys, ecoshell; print('ecoshell.api' in sys.modules, hasattr(ecoshell, 'agent_of_mine'))"
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
