@@ -28,9 +28,10 @@ check: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
-# The README's picture; a test fails when it shows something else than the program does.
+# What of the docs the program makes; a test fails when it is outdated.
 docs: $(VENV)/.local
 	$(BIN)/python docs/screen.py docs/screen.svg
+	$(BIN)/ecoshell events --schema > docs/events.schema.json
 
 # The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the tools.
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
