@@ -10,6 +10,9 @@ CODE := ecoshell plugins tests
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc 2>/dev/null || echo 2)
+# What llama.cpp has for Intel's matrix unit crashes when GCC compiles it (llama.cpp pull request 26954).
+export CFLAGS += -U__AMX_INT8__
+export CXXFLAGS += -U__AMX_INT8__
 
 # Many tests wait (for a process, a frame, a limit), so that four at a time keep two cores busy.
 WORKERS ?= 4

@@ -30,6 +30,9 @@ from ecoshell.paths import make_private, user_paths
 LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
 OPENMP_SETTING = "OMP_WAIT_POLICY"
+_AMX = b"AMX_INT8 = 1"
+"""How a llama.cpp that was built for Intel's matrix unit says so: GCC leaves half of its tile configuration unwritten, and
+the first question would end the process (llama.cpp pull request 26954). Without that way of laying out weights it works."""
 _ERROR_LEVEL = 4
 _complaints: deque[str] = deque(maxlen=8)
 """The last errors llama.cpp logged, for the message when a load fails."""
@@ -82,6 +85,7 @@ def load_model(path: Path, *, vocab_only: bool = False, gpu_layers: int = 0) -> 
     params = library.llama_model_default_params()
     params.vocab_only = vocab_only
     params.n_gpu_layers = gpu_layers
+    params.use_extra_bufts = _AMX not in library.llama_print_system_info()
     model, reason = _with_reason(lambda: library.llama_model_load_from_file(os.fsencode(path), params))
     if not model:
         raise ModelBroken(
@@ -209,6 +213,7 @@ from llama_cpp import llama_cpp as library
 library.llama_backend_init()
 params = library.llama_model_default_params()
 params.n_gpu_layers = 0
+params.use_extra_bufts = sys.argv[2].encode() not in library.llama_print_system_info()
 model = library.llama_model_load_from_file(os.fsencode(sys.argv[1]), params)
 if model:
     sizes = library.llama_context_default_params()
@@ -252,7 +257,7 @@ def try_file(path: Path) -> None:
 def _survives(path: Path) -> None:
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _TRY, str(path)],
+            [sys.executable, "-c", _TRY, str(path), _AMX.decode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

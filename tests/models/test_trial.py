@@ -45,6 +45,22 @@ def test_a_sound_file_is_tried_once(copy: Path, monkeypatch: pytest.MonkeyPatch)
         llama.try_file(copy)
 
 
+@pytest.mark.parametrize(("built", "extra"), [(b"AVX2 = 1 | AMX_INT8 = 1 | ", False), (b"AVX2 = 1 | ", True)])
+def test_a_llama_built_for_the_matrix_unit_is_kept_from_it(
+    monkeypatch: pytest.MonkeyPatch, built: bytes, extra: bool
+) -> None:
+    library, asked = llama.llama_library(), []
+    load = library.llama_model_load_from_file
+    monkeypatch.setattr(library, "llama_print_system_info", lambda: built)
+    monkeypatch.setattr(
+        library,
+        "llama_model_load_from_file",
+        lambda path, params: load(path, asked.append(params.use_extra_bufts) or params),
+    )
+    Vocabulary(embedded_path()).close()
+    assert asked == [extra]
+
+
 DAMAGED = int(os.environ.get("DAMAGED", "200"))
 """Files, in eight kinds of damage."""
 
