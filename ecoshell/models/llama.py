@@ -31,8 +31,8 @@ LLAMA = "llama_cpp"
 GET_LLAMA = 'Install it with: pip install "ecoshell[local]"'
 OPENMP_SETTING = "OMP_WAIT_POLICY"
 _AMX = b"AMX_INT8 = 1"
-"""How a llama.cpp that was built for Intel's matrix unit says so: GCC leaves half of its tile configuration unwritten, and
-the first question would end the process (llama.cpp pull request 26954). Without that way of laying out weights it works."""
+"""How a llama.cpp built for Intel's matrix unit says so. GCC leaves out half of the unit's configuration, and the first
+prompt would end the process (llama.cpp pull request 26954); without the extra buffers the unit is not used."""
 _ERROR_LEVEL = 4
 _complaints: deque[str] = deque(maxlen=8)
 """The last errors llama.cpp logged, for the message when a load fails."""

@@ -203,8 +203,8 @@ async def test_keys_that_left_the_environment_go_over_the_pipe_and_stand_in_no_e
     try:
         await process.warm()
         environ = Path(f"/proc/{process.pid}/environ")
-        while not (held := await asyncio.to_thread(environ.read_bytes)):
-            await asyncio.sleep(0.01)  # it has just been started, and has none to read yet
+        while not (held := await asyncio.to_thread(environ.read_bytes)):  # noqa: ASYNC110 - none yet right after its start
+            await asyncio.sleep(0.01)
         assert key.encode() not in held
     finally:
         await process.aclose()

@@ -16,7 +16,7 @@ def processes_of(home: Path) -> list[str]:
 async def process_appears(home: Path, part: str) -> None:
     """Wait until one of them has this in its command line; a program just started has no environment to read yet."""
     async with asyncio.timeout(600):
-        while not any(part in line for line in processes_of(home)):
+        while not any(part in line for line in processes_of(home)):  # noqa: ASYNC110 - nothing else tells when
             await asyncio.sleep(0.01)
 
 
