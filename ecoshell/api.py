@@ -208,12 +208,12 @@ class Agent:
     def _tools_of(self, settings: "Settings", workspace: "Workspace") -> list[Tool]:
         from ecoshell.assembly.parts import tool_named, tools_of
 
-        built_in = tools_of(settings, workspace)
-        names = [one.document.name for one in built_in]
+        built_in = {one.document.name: one for one in tools_of(settings, workspace)}
         chosen: list[Tool] = []
         for wanted in self._tools:
             if isinstance(wanted, str):
-                chosen += [tool_named(name, built_in) for name in fnmatch.filter(names, wanted) or (wanted,)]
+                names = fnmatch.filter(built_in, wanted)
+                chosen += [built_in[name] for name in names] or [tool_named(wanted, [*built_in.values()])]
             else:
                 chosen.append(wanted)
         return chosen

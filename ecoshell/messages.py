@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, cast
 
 Speaker = Literal["system", "user", "assistant", "tool"]
@@ -54,7 +55,7 @@ class Message:
     """The call an assistant message makes, or the call a tool message answers."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolDocument:
     """What registering a tool tells the model: description and parameters (a JSON schema)."""
 
@@ -75,7 +76,8 @@ class ToolDocument:
             "function": {"name": self.name, "description": self.description, "parameters": dict(self.parameters)},
         }
 
-    def as_entry(self) -> str:
+    @cached_property
+    def entry(self) -> str:
         """The document as chat templates print an entry of the tool array: what it weighs there."""
         return json.dumps(self.as_function(), ensure_ascii=False)
 

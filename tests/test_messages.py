@@ -28,7 +28,7 @@ def test_a_document_as_text_says_everything_the_schema_says():
 
 
 def test_a_document_as_text_is_shorter_than_as_an_entry_of_the_array():
-    assert len(SEARCH.as_text()) < 0.7 * len(SEARCH.as_entry())
+    assert len(SEARCH.as_text()) < 0.7 * len(SEARCH.entry)
 
 
 def test_a_document_without_arguments_is_one_line():

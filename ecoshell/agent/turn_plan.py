@@ -195,7 +195,7 @@ def _expected(calls: Sequence[ForeseenCall]) -> StepCost:
     tokens = 0
     for call in calls:
         request, price = call.request, call.traits.price
-        texts = [message.text for message in request.messages] + [tool.as_entry() for tool in request.tools]
+        texts = [message.text for message in request.messages] + [tool.entry for tool in request.tools]
         read = sum(map(len, texts)) // _CHARACTERS_PER_TOKEN
         usage = Usage(input=read, output=min(request.max_tokens, STEP_OUTPUT))
         nano = None if nano is None or price is None else nano + price.cost(usage)

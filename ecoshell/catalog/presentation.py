@@ -106,7 +106,7 @@ class Grow:
         return "Registered."
 
     def shown(self, document: ToolDocument) -> str:
-        return document.as_entry()
+        return document.entry
 
     def opening(
         self,
@@ -165,7 +165,7 @@ class Direct(Stable):
         return (*declared, *([REGISTER_DOCUMENT] if self.registers else []), *_finish(finish), *_search(large))
 
     def shown(self, document: ToolDocument) -> str:
-        return replace(document, brief=True).as_entry() if document.name in self.declared else document.as_text()
+        return replace(document, brief=True).entry if document.name in self.declared else document.as_text()
 
     def opening(
         self,

@@ -175,7 +175,7 @@ def candidates_of(
 ) -> tuple[Candidate, ...]:
     """The documents as candidates; `sizes` counts the tokens of texts."""
     documents = tuple(documents)
-    entries = sizes(document.as_entry() for document in documents)
+    entries = sizes(document.entry for document in documents)
     names = sizes(f", {document.name}" for document in documents)
     texts = sizes(document.as_text() for document in documents)
     words = sizes(f" ({few_words(document)})" for document in documents)
@@ -374,7 +374,7 @@ def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -
 @cache
 def _meta_tokens(presentation: Presentation) -> int:
     """About how many tokens the presentation's own tools take, and what is told of them; `finish` is no part of it."""
-    array = sum(len(document.as_entry()) for document in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
+    array = sum(len(document.entry) for document in presentation.array((), finish=False)) // _CHARACTERS_PER_TOKEN
     return array + (REGISTERING_PROMPT if presentation.registers else 0)
 
 

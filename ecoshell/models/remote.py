@@ -306,7 +306,7 @@ class RemoteModel:
         texts = [message.text for message in messages]
         if native:
             texts += [message.call.signature() for message in messages if message.call]
-            texts += [document.as_entry() for document in request.tools]
+            texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
         bound = request_bound(request, native_tools=self._traits.native_tools)
         return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)

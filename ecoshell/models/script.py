@@ -43,7 +43,7 @@ class ScriptModel:
     def __init__(self, file: Path, *, name: str = "", price: Price | None = None) -> None:
         self._lines = _read(file)
         self._next = 0
-        self._traits = Traits(
+        self.traits = Traits(
             name=name or f"script:{file}",
             price=ZERO_PRICE if price is None else price,
             context=_CONTEXT,
@@ -52,21 +52,16 @@ class ScriptModel:
             local=True,
         )
 
-    @property
-    def traits(self) -> Traits:
-        """What is known of the script as a model."""
-        return self._traits
-
     def count(self, text: str) -> int:
         """Tokens of a text, by its bytes."""
-        return _tokens(_bytes(text))
+        return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, by the bytes of its messages and tools."""
         pieces = [message.text for message in request.messages]
         pieces += [message.call.signature() for message in request.messages if message.call is not None]
-        pieces += [tool.as_entry() for tool in request.tools]
-        total = sum(map(_bytes, pieces))
+        pieces += [tool.entry for tool in request.tools]
+        total = _bytes("".join(pieces))
         framing = _MESSAGE_TOKENS * (len(request.messages) + len(request.tools))
         return PromptSize(count=_tokens(total), bound=total + framing, exact=False)
 
@@ -92,7 +87,7 @@ class ScriptModel:
     def _take(self) -> _Line:
         if self._next == len(self._lines):
             raise ModelBroken(
-                f"{self._traits.name} has {len(self._lines)} replies and a further one was asked for.",
+                f"{self.traits.name} has {len(self._lines)} replies and a further one was asked for.",
                 fix="Add a line to the script.",
                 billed=False,
             )

@@ -79,13 +79,9 @@ class FunctionTool:
         """What the tool does, in one line."""
         return (inspect.getdoc(self._function) or "").partition("\n")[0]
 
-    @property
+    @cached_property
     def document(self) -> ToolDocument:
         """What registering the tool tells a model."""
-        return self._document
-
-    @cached_property
-    def _document(self) -> ToolDocument:
         return ToolDocument(self.name, self.description, parameters_of(self._function))
 
     @cached_property

@@ -133,7 +133,7 @@ class Session:
 
     def _array_tokens(self) -> int:
         array = self._presentation.array([*self.registered.values()], finish=False)
-        return sum(self._count(document.as_entry()) for document in array)
+        return sum(self._count(document.entry) for document in array)
 
     def _exchange(self, thought: str, call: str, observation: str) -> None:
         """One request, its reply, and what both leave in the conversation."""

@@ -44,7 +44,7 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         assert array == shell.deps.catalog.names
         assert all(document.brief for document in shell.requests[0].tools)
         read = next(document for document in shell.requests[0].callable_now if document.name == "read_file")
-        assert "start_line" not in read.as_entry()
+        assert "start_line" not in read.entry
         assert "start_line" in read.parameters["properties"]  # what is not told may be called all the same
         assert isinstance(shell.conversation.presentation, Direct)
         assert not shell.conversation.presentation.registers

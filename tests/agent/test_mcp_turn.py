@@ -53,7 +53,7 @@ def patient(monkeypatch):
 
 def prefix(request):
     """All of a request that a cache may hold: the tool array, and the texts before the last question."""
-    return ([tool.as_entry() for tool in request.tools], [message.text for message in request.messages])
+    return ([tool.entry for tool in request.tools], [message.text for message in request.messages])
 
 
 async def test_a_server_that_comes_changes_and_goes_leaves_the_stable_prefix_alone(play, configured):

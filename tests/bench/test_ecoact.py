@@ -252,7 +252,7 @@ def test_a_tool_outside_the_catalog_is_never_registered(tools: Tools) -> None:
 
 def test_the_first_request_is_counted_to_the_last_token(run: RecordedRun, tools: Tools) -> None:
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(document.as_entry()) for document in GROW.array((), finish=False))
+    array = sum(len(document.entry) for document in GROW.array((), finish=False))
     opening = f"{GROW.opening(list(tools.documents))}\n\n{run.query}"
     usage = replayed(GROW, first, tools).usage
     assert usage.input == array + len(SYSTEM) + PER_MESSAGE + len(opening) + PER_MESSAGE
@@ -272,6 +272,6 @@ def test_a_stable_call_carries_the_tool_as_an_argument(tools: Tools) -> None:
 def test_registering_everything_has_no_names_and_no_meta_tool(run: RecordedRun, tools: Tools) -> None:
     assert [document.name for document in PLAIN.array(pool(tools), finish=False)] == [*tools.documents]
     first = RecordedRun("r", run.query, (), "done")
-    array = sum(len(document.as_entry()) for document in PLAIN.array(pool(tools), finish=False))
+    array = sum(len(document.entry) for document in PLAIN.array(pool(tools), finish=False))
     usage = replayed(PLAIN, first, tools, *tools.documents).usage
     assert usage.input == array + len(SYSTEM) + len(run.query) + 2 * PER_MESSAGE

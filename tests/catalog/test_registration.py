@@ -267,6 +267,6 @@ def test_the_summary_names_the_presentation_and_the_saving() -> None:
 def test_candidates_carry_the_tokens_of_document_and_name() -> None:
     document = ToolDocument("read_file", "Read.", {})
     (candidate,) = candidates_of([document], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
-    entry, text = len(document.as_entry()), len(document.as_text())
+    entry, text = len(document.entry), len(document.as_text())
     assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text, len(" (Read)"))
     assert (candidate.under(GROW).tokens, candidate.under(STABLE).tokens) == (entry, text)

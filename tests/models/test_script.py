@@ -67,7 +67,7 @@ def test_the_bound_of_a_prompt_is_its_bytes_and_eight_for_each_message(write: Wr
     tool = ToolDocument("t", "does", {"type": "object"})
     request = Request((Message("user", "äöü"), Message("assistant", call=Call("t", {"x": 1}))), tools=(tool,))
     size = model.size(request)
-    total = 6 + len("t(x=1)") + len(tool.as_entry())
+    total = 6 + len("t(x=1)") + len(tool.entry)
     assert (size.count, size.bound, size.exact) == (-(-total // 4), total + 24, False)
 
 

@@ -133,7 +133,7 @@ class RecordedModel:
             return f"{message.speaker}\n{message.text}{call_text(message.call) if written and message.call else ''}"
 
         if self._traits.native_tools:
-            return (*(tool.as_entry() for tool in request.tools), *map(piece, request.messages))
+            return (*(tool.entry for tool in request.tools), *map(piece, request.messages))
         return tuple(map(piece, as_plain_messages(request)))
 
     def _tokens(self, pieces: Iterable[str]) -> int:
