@@ -13,7 +13,7 @@ COUNT = say("", "count_text", path="notes.txt")
 def free(shell):
     """The shell, its scripted model one that may call what its array does not hold."""
     model = shell.deps.models.current.model._model
-    model._traits = replace(model.traits, calls_undeclared=True)
+    model.traits = replace(model.traits, calls_undeclared=True)
     return shell
 
 
