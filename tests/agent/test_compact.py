@@ -35,7 +35,7 @@ class Troupe:
             script = tmp_path / f"{name}.jsonl"
             script.write_text(json.dumps({**SUMMARY, "text": f"A summary by {name}."}) + "\n")
             model = Recorder(script)
-            model._traits = replace(model.traits, name=name, **traits)
+            model.traits = replace(model.traits, name=name, **traits)
             self.models[name] = model
         shell.deps.models.factory, shell.deps.settings.named_models = self, (*others, "no-key")
 
@@ -52,7 +52,7 @@ class Troupe:
 def remote(shell):
     """Make the session's model one that is not on this machine."""
     model = shell.deps.models.current.model._model
-    model._traits = replace(model.traits, local=False)
+    model.traits = replace(model.traits, local=False)
 
 
 async def test_models_are_told_the_summary_and_the_transcript_stays_whole(play):
@@ -202,7 +202,7 @@ async def test_a_conversation_no_model_can_take_is_told(play):
     async with play([finish(LONG)], registration="all") as shell:
         await turn(shell)
         model = shell.deps.models.current.model._model
-        model._traits = replace(model.traits, context=1_200)
+        model.traits = replace(model.traits, context=1_200)
         with pytest.raises(UsageError, match="No model can take"):
             await shell.command("/compact")
 
@@ -212,17 +212,17 @@ async def test_a_model_too_small_writes_none_and_an_extract_says_what_it_is(play
         model = shell.deps.models.current.model._model
         await turn(shell, "First?")
         await turn(shell, "Second?")
-        model._traits = replace(model.traits, small=True)
+        model.traits = replace(model.traits, small=True)
         printed = await shell.command("/compact")
         (compacted,) = of([event for _, event in shell.store.events(shell.session)], Compacted)
         assert compacted.model == ""
         assert compacted.summary.startswith("[an extract, not a summary")
         assert "Asked: Second?\nAnswered: the end" in compacted.summary
         assert "too small for summaries" in printed.text
-        model._traits = replace(model.traits, small=False)
+        model.traits = replace(model.traits, small=False)
         for _ in range(40):
             await turn(shell, "What of it? " * 30)
-        model._traits = replace(model.traits, small=True)
+        model.traits = replace(model.traits, small=True)
         await shell.command("/compact")
         summary = shell.conversation.memory.summary
         assert len(summary) < 8_000

@@ -31,7 +31,7 @@ async def test_a_free_model_on_this_machine_is_shown_every_tool(play, question):
 async def test_so_is_a_model_of_a_server_that_has_no_price(play):
     async with play([finish("ok")]) as shell:
         script = shell.deps.models.current.model._model
-        script._traits = replace(script.traits, local=False, price=None)
+        script.traits = replace(script.traits, local=False, price=None)
         offered = of(await turn(shell, QUESTIONS[0]), ToolsOffered)[0]
     assert (offered.presentation, set(offered.upfront)) == ("plain", set(shell.deps.catalog.names))
 

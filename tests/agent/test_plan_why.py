@@ -118,7 +118,7 @@ async def test_before_a_first_turn_an_experience_that_cannot_be_read_is_told(pla
 async def test_a_price_that_is_missing_under_a_cap_in_dollars_is_told_with_the_plan(play, price, refused):
     async with play([finish("3")], budget="0.20", price=PRICE) as shell:
         model = shell.deps.models.current.model._model
-        model._traits = replace(model._traits, price=price and model._traits.price)
+        model.traits = replace(model.traits, price=price and model.traits.price)
         text = (await shell.command("/plan")).text
     assert ("is not known, and a cap of $0.20 stands" in text) == refused
     assert ('".price]' in text) == refused

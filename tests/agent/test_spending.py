@@ -263,7 +263,7 @@ async def test_the_estimate_follows_the_turn_that_runs(play):
 async def test_without_a_price_the_estimate_is_unknown(play):
     async with play([finish("ok")]) as shell:
         model = shell.deps.models.current.model._model
-        model._traits = replace(model._traits, price=None)
+        model.traits = replace(model.traits, price=None)
         standing = await shell.standing()
     assert standing.next_nano is None
     assert standing.next_tokens > 0
