@@ -21,7 +21,7 @@ from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.grammar import MAX_ANSWER
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.protocol import call_fault
-from ecoshell.strategies.base import Step, Thought, Tried
+from ecoshell.strategies.base import Path, Step, Thought, Tried
 
 SINGLE = "single"
 PLANNER = "planner"
@@ -174,10 +174,21 @@ def thought_of(reply: Reply, *, by: str = "") -> Thought:
 
 
 def repair_request(request: Request, reply: Reply, told: str) -> Request:
-    """The same once more, the model told what was wrong with its reply: as the result of its call, if that was read."""
+    """The same once more, the model told what was wrong with its reply: as the result of its call, if that was read.
+
+    After a call of no tool there is, one of those that there are is wanted.
+    """
     answered: Speaker = "user" if reply.attempt is None else "tool"
     said = (Message("assistant", reply.text, reply.attempt), Message(answered, told, reply.attempt))
-    return replace(request, messages=(*request.messages, *said), purpose="repair", temperature=0.0)
+    unknown = reply.attempt is not None and all(one.name != reply.attempt.name for one in request.callable_now)
+    want = "call" if unknown else request.want
+    return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
+
+
+def has_failed_once(path: Path) -> bool:
+    """Whether the last call failed, and is the first that did."""
+    failed = [step for step in path.steps if not step.observation.ok]
+    return len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused
 
 
 def unusable_call(fault: str) -> str:

@@ -25,7 +25,9 @@ from ecoshell.modes.asking import (
     fill_text,
     fillable,
     filled,
+    has_failed_once,
     in_context,
+    prompt,
     ranking_request,
     repair_request,
     system_text,
@@ -66,6 +68,11 @@ class Single:
         return self._model.traits.name
 
     @property
+    def _is_held(self) -> bool:
+        """Whether the model's calls are held to a grammar, as those of files on this machine are."""
+        return self._model.traits.calls_undeclared
+
+    @property
     def aside(self) -> Hold | None:
         return self._aside
 
@@ -88,6 +95,8 @@ class Single:
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
+        elif reply.call is None and self._is_held and has_failed_once(view.path) and view.usable:
+            reply = await self._pressed(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)
 
@@ -127,6 +136,16 @@ class Single:
         if again.fault:
             raise broken_call(self._model, again.fault, again.attempt)
         return again
+
+    async def _pressed(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
+        """What a model does that gave up at the first failure, and is asked for a call of another tool."""
+        failed = view.path.steps[-1].call.subject
+        others = tuple(document for document in request.callable_now if document.name != failed)
+        if not others:
+            return reply
+        pressed = replace(repair_request(request, reply, prompt("pressed")), want="call", callable_now=others)
+        again = await self._model.ask(pressed, emit, role=self.role)
+        return reply if again.fault or again.call is None else again
 
     def _step(self, view: View) -> Request:
         step = self._request(view)
@@ -168,10 +187,17 @@ class Single:
         return Request(
             messages=(_system(view), *view.history, *path_messages(view.opening, view.path), *told),
             tools=array,
-            callable_now=tuple(document for document in may if document.name not in view.forbidden),
+            callable_now=tuple(document for document in may if document.name not in view.forbidden | self._stuck(view)),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
+
+    def _stuck(self, view: View) -> frozenset[str]:
+        """The tool that a held model has just called once more to no avail: its next call is of another."""
+        last = view.path.steps[-1] if view.path.steps else None
+        if last is None or last.observation.refused != "repeated" or not self._is_held:
+            return frozenset()
+        return frozenset({last.call.subject})
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
         return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)

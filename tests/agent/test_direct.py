@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
 from agent_play import of, register, say, turn
 
 from ecoshell.catalog.presentation import Direct
 from ecoshell.events import CallFinished
+from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.models.base import Reply, Request
+from ecoshell.modes.asking import repair_request
 
 COUNT = say("", "count_text", path="notes.txt")
 
@@ -51,3 +55,34 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         opening = shell.requests[0].messages[1].text
     assert "Tools to register" not in opening
     assert "count_text:" not in opening
+
+
+@pytest.mark.parametrize(("tool", "want"), [("rename", "call"), ("count_text", "either")])
+def test_after_a_call_of_no_tool_there_is_one_of_those_there_are_is_wanted(tool, want):
+    document = ToolDocument("count_text", "Count.", {})
+    request = Request((Message("user", "Rename a."),), (document,), (document,))
+    broken = Reply("", usage=None, attempt=Call(tool, {}), fault="It cannot be used.")
+    assert (request.want, repair_request(request, broken, broken.fault).want) == ("either", want)
+
+
+async def test_a_model_that_gives_up_at_its_first_failure_is_asked_once_for_another_call(play):
+    missing = say("", "read_file", path="missing.txt")
+    lines = [missing, say("I cannot."), COUNT, say("3 lines.")]
+    async with play(lines, registration="all") as shell:
+        events = await turn(free(shell))
+        assert [request.want for request in shell.requests] == ["either", "either", "call", "either"]
+        assert shell.requests[2].messages[-2].text == "I cannot."
+    assert events[-1].answer == "3 lines."
+    async with play([missing, missing, say("I cannot.")], registration="all") as shell:
+        assert (await turn(free(shell)))[-1].answer == "I cannot."  # it has tried more than once
+    async with play([missing, say("I cannot.")], registration="all") as shell:
+        assert (await turn(shell))[-1].answer == "I cannot."  # nothing could hold this one to a call
+
+
+async def test_a_call_that_is_repeated_to_no_avail_makes_room_for_another_tool(play):
+    async with play([COUNT, COUNT, say("3 lines.")], registration="all") as shell:
+        await turn(free(shell))
+        may = [{document.name for document in request.callable_now} for request in shell.requests]
+        (_,) = set(arrays(shell))
+    assert may[0] == may[1] == may[2] | {"count_text"}
+    assert "count_text" not in may[2]

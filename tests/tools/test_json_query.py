@@ -46,6 +46,13 @@ def test_a_query_that_finds_nothing_is_told_what_there_is(tool: JsonTool, data: 
     assert tool.json_query("missing[7]", text=json.dumps(data)) == f"Nothing was found. The text holds {outline}."
 
 
+def test_a_key_that_stands_deeper_is_found_where_there_is_but_one(tool: JsonTool):
+    server = {"server": {"port": 8473, "name": "a"}, "log": {"name": "b"}}
+    assert tool.json_query("port", text=json.dumps(server)) == "Nothing was found. But server.port is 8473."
+    assert "name is" not in tool.json_query("name", text=json.dumps(server))
+    assert tool.json_query("age", text=json.dumps(DATA)).startswith("Nothing was found. But users[*].age is [")
+
+
 def test_what_there_is_is_told_in_few_words(tool: JsonTool):
     deep = "[" * 500 + "]" * 500
     assert len(tool.json_query("missing", text=json.dumps({"a" * 90_000: deep}))) < 600

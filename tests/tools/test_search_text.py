@@ -48,6 +48,12 @@ def test_nothing_found_is_said(search: SearchTools):
     assert search.search_text("zebra", "docs").text == "No match for 'zebra' in docs; list_files shows what is there."
 
 
+def test_a_short_file_in_which_nothing_is_found_is_shown(search: SearchTools, workspace: Workspace):
+    assert search.search_text("zebra", "main.py").text == "No match for 'zebra' in main.py, which holds:\n# todo\n"
+    (workspace.root / "long.txt").write_text("line\n" * 1_000)
+    assert search.search_text("zebra", "long.txt").text == "No match for 'zebra' in long.txt; read_file shows it."
+
+
 def test_binary_large_and_hidden_files_and_links_are_passed_over(search: SearchTools, workspace: Workspace, outside):
     (workspace.root / "binary").write_bytes(b"todo\0")
     (workspace.root / "large").write_text("todo\n" * 100_000)

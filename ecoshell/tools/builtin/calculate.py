@@ -402,8 +402,8 @@ class _Reader:
             return self._applied(token)
         if _IS_NAME(token):
             raise ToolError(
-                f"{token} is not known here: only numbers are, the constants pi, e and tau, and the functions "
-                f"{', '.join(_FUNCTIONS)}. To calculate with what is in a file, read the file first."
+                f"{token} is not known here, and files are not read: write the numbers themselves, or use run_python, "
+                f"which can read a file. Known are pi, e and tau, and the functions {', '.join(_FUNCTIONS)}."
             )
         raise self._unexpected("a number")
 

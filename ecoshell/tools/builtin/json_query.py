@@ -16,6 +16,8 @@ _LONGEST_QUERY = 1_000
 _OUTLINED = 20
 """Paths that are told, and _OUTLINE characters of them, where a query finds nothing."""
 _OUTLINE = 500
+_LOOKED_AT = 10_000
+"""Paths among which one is looked for that ends as the query does."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -41,7 +43,7 @@ class JsonTool:
             name, source = file.name, file.text
         data = _parsed(source, name)
         if (found := _search(query, data)) is None:
-            return f"Nothing was found. {name} holds {_outline(data)}."
+            return f"Nothing was found. {_elsewhere(query, data) or f'{name} holds {_outline(data)}'}."
         return json.dumps(found, ensure_ascii=False)
 
 
@@ -52,6 +54,14 @@ def _parsed(source: str, name: str) -> Any:
         raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
         raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
+
+
+def _elsewhere(key: str, data: Any) -> str:
+    """The value of the only path that ends with a key, where that was asked for as if it stood at the top."""
+    named = [path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == key.strip()]
+    if len(named) != 1 or len(named[0]) > _LONGEST_QUERY:
+        return ""
+    return f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
 
 
 def _outline(data: Any) -> str:

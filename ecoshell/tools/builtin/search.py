@@ -19,6 +19,8 @@ _REGEX_SECONDS = 2.0
 """For one file; only a pattern that backtracks without end takes longer."""
 _CHUNK = 1 << 16
 """Bytes or characters that are looked at before others get their turn."""
+_SHORT = 1_500
+"""Characters of a file that is shown whole where a search in it finds nothing."""
 _REPEATED = 60
 
 Lines = Callable[[str], Iterator[int]]
@@ -44,8 +46,7 @@ class SearchTools:
         found = self._found(path, _matcher(text, regex=regex))
         lines = list(itertools.islice(found, _SHOWN + 1))
         if not lines:
-            there = "list_files shows what is there" if self._workspace.resolve(path).is_dir() else "read_file shows it"
-            return Observation(f"No match for {text!r} in {path}; {there}.")
+            return Observation(f"No match for {text!r} in {path}{self._instead(path)}")
         if len(lines) <= _SHOWN:
             return Observation("\n".join(lines))
         mark = f"[truncated: the first {_SHOWN} matching lines shown; search a folder or a rarer text]"
@@ -66,6 +67,13 @@ class SearchTools:
             checkpoint()
             count.add(text[at : at + _CHUNK])
         return str(count)
+
+    def _instead(self, path: str) -> str:
+        """What there is in the place of a match: a short file is shown whole."""
+        if self._workspace.resolve(path).is_dir():
+            return "; list_files shows what is there."
+        held = self._workspace.read_text(path, self._options.file_bytes).text
+        return f", which holds:\n{held}" if len(held) <= _SHORT else "; read_file shows it."
 
     def _found(self, path: str, matches: Lines) -> Iterator[str]:
         if self._workspace.resolve(path).is_dir():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import SessionBudget
+from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.assembly.model_factory import ConfiguredModelFactory, lending
 from ecoshell.assembly.shell import assemble
 from ecoshell.budget.gate import Gate
@@ -17,7 +18,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
 from ecoshell.errors import EcoshellError, ModelBroken
-from ecoshell.events import CallFinished, CallStarted, ErrorHappened, Event, TurnFinished
+from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, TurnFinished
 from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Message, Observation, Usage
 from ecoshell.models.base import Model, Reply, Request, Warmable
@@ -70,6 +71,13 @@ class Models(ConfiguredModelFactory):
         await super().aclose()
 
 
+class _Allowing(NonInteractive):
+    """A person who says yes to each call and leaves the rest as if nobody were there; the plain loop asks nobody."""
+
+    async def approve(self, wanted: ApprovalWanted) -> Approval:
+        return Approval("once")
+
+
 class TaskRunner:
     """Plays tasks one after another in one sandbox."""
 
@@ -112,9 +120,10 @@ class TaskRunner:
         return result
 
     async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
-        """As `ecoshell ask --yes --force` does, in a home of its own."""
+        """As in a chat whose person allows each call that is asked about, in a home of its own."""
         shell = await assemble(
             replace(options, workspace=self._sandbox.workspace, yes=True, force=True),
+            _Allowing(),
             paths=self._sandbox.paths,
             settings=self._settings,
             model_factory=self._models.model_factory(),
