@@ -138,9 +138,9 @@ class Single:
         return again
 
     async def _pressed(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
-        """What a model does that gave up at the first failure, and is asked for a call of another tool."""
-        failed = view.path.steps[-1].call.subject
-        others = tuple(document for document in request.callable_now if document.name != failed)
+        """What a model does that gave up at the first failure, and is asked for a call of a tool not yet called."""
+        called = {step.call.subject for step in view.path.steps}
+        others = tuple(document for document in request.callable_now if document.name not in called)
         if not others:
             return reply
         pressed = replace(repair_request(request, reply, prompt("pressed")), want="call", callable_now=others)
