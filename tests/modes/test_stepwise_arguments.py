@@ -31,6 +31,15 @@ FIND = ToolDocument(
         "required": ["text"],
     },
 )
+QUERY = ToolDocument(
+    "query",
+    "",
+    {
+        "type": "object",
+        "properties": {"query": STRING, "path": {"type": "string", "description": "JSON file."}},
+        "required": ["query"],
+    },
+)
 LIST = ToolDocument(
     "list", "", {"type": "object", "properties": {"path": {"type": "string", "description": "Folder to list."}}}
 )
@@ -96,6 +105,8 @@ def test_tools_that_need_or_ignore_what_the_request_names_misfit():
     assert misfits(LIST, "Show me notes.txt.") == 1
     assert misfits(CONVERT, "Show me notes.txt.") == 2
     assert misfits(FIND, "Find TODO in https://a.org.") == 0
+    assert misfits(QUERY, "What is in notes.txt?") == 1
+    assert misfits(QUERY, "What is in data.json?") == misfits(QUERY, "What is in data.jsonl?") == 0
 
 
 def test_a_tool_takes_a_file_that_a_request_names_where_it_needs_nothing_else():

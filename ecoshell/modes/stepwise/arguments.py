@@ -62,6 +62,8 @@ _KINDS = (
 _PLACES = (spans.urls, spans.paths, spans.file_paths, spans.folder_paths)
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])+")
 """`U.S`, which looks like a file."""
+_TYPE = re.compile(r"([A-Z]{2,6}) file\b")
+"""How the description of a parameter begins that takes files of one type."""
 _NUMERIC = ("integer", "number")
 
 
@@ -69,7 +71,7 @@ def misfits(document: ToolDocument, request: str) -> int:
     """How badly a tool's parameters go with a request: 0 to 2.
 
     One for needing what can only be copied from the request and is not in it (a path, an address, a unit), one for
-    having no use for an address or a file the request names.
+    having no use for an address or a file the request names: none of its parameters takes it, or only another type.
     """
     properties: Mapping[str, Any] = document.parameters.get("properties") or {}
     kinds = {name: _kind(name, schema) for name, schema in properties.items()}
@@ -78,7 +80,9 @@ def misfits(document: ToolDocument, request: str) -> int:
     named = {*spans.urls(request), *spans.file_paths(request)}
     open_ = any(kind is None and name in required for name, kind in kinds.items())
     used = open_ or any(kind and not named.isdisjoint(kind.find(request)) for kind in kinds.values())
-    return lacking + bool(named and not used)
+    types = [type_[1].lower() for schema in properties.values() if (type_ := _TYPE.match(_about(schema)))]
+    foreign = [name for name in named if types and not any(type_ in name.lower() for type_ in types)]
+    return lacking + bool(named and (not used or len(foreign) == len(named)))
 
 
 def copied(document: ToolDocument, name: str, request: str) -> list[Any]:
@@ -194,9 +198,14 @@ def call_request(document: ToolDocument, request: str, error: str = "") -> Reque
 
 
 def _kind(name: str, schema: Any) -> _Kind | None:
-    node: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    description = str(node.get("description", ""))
+    description = _about(schema)
     return next((kind for kind in _KINDS if kind.fits(name, description)), None)
+
+
+def _about(schema: Any) -> str:
+    """What a parameter is said to be for."""
+    node: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return str(node.get("description", ""))
 
 
 def _offered(document: ToolDocument, name: str, request: str, *, wanted: bool) -> list[Any]:
