@@ -10,6 +10,7 @@ EcoshellError              what happened, what was kept, what to do
 │   └── TurnStopped        it was stopped (exit 130)
 ├── ModelError
 │   ├── ModelMissing       no such model, file, extra or key
+│   │   └── KeyMissing     the key is not there, or was refused
 │   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
 │   └── ModelBroken        it answered, and the answer cannot be used
 │       └── CallBroken     and was a call, also when it was asked for again
@@ -93,6 +94,10 @@ class ModelMissing(ModelError):
 
     def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False) -> None:
         super().__init__(message, kept=kept, fix=fix, billed=billed)
+
+
+class KeyMissing(ModelMissing):
+    """The model's provider wants an API key, and there is none, or it was refused."""
 
 
 class ModelUnavailable(ModelError):

@@ -45,7 +45,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, describe, duration, words_text
+from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, words_text
 from ecoshell.options import ROLES
 from ecoshell.planning.btp.explain import newly_barred, outlook
 from ecoshell.sessions.plans import Branching, worth_line
@@ -70,8 +70,6 @@ _LOOKS: Mapping[type[Event], tuple[str, str]] = {
     TurnUndone: ("{dot}", "yellow"),
 }
 """The sign before an event's words, and their style, where nothing else is known of it."""
-_CALL_BEGINS = ("{", "```", '["', "[SoP]")
-"""How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ class Streamed:
         if self._withheld or not text:
             return
         if not self._open:
-            self._withheld = text.startswith(_CALL_BEGINS)
+            self._withheld = text.startswith(CALL_BEGINS)
             if self._withheld:
                 return
             self._write(f"{self._sign} {said_by(event.role)}", "")

@@ -39,7 +39,8 @@ _PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "fac
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
 
-
+CALL_BEGINS = ("{", "```", '["', "[SoP]")
+"""How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 LONGEST_RESULT = 200
 """Characters of an observation that one line shows."""
 

@@ -1,0 +1,591 @@
+"""The agent as an editor sees it: sessions, prompts, modes and commands (Agent Client Protocol v1)."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import acp
+from acp import PROTOCOL_VERSION, RequestError, schema
+
+from ecoshell import __version__
+from ecoshell.agent.model_set import MODES
+from ecoshell.agent.shell import Shell
+from ecoshell.agent.workspace import FILE_BYTES
+from ecoshell.assembly.parts import load_settings, open_store
+from ecoshell.assembly.shell import assemble
+from ecoshell.budget.holds import CapState
+from ecoshell.budget.money import nano_to_usd_text
+from ecoshell.cli.editor.person import EditorPerson, NobodyThere
+from ecoshell.cli.editor.updates import Question, Update, Updates
+from ecoshell.errors import EcoshellError, KeyMissing, SettingsError, UsageError
+from ecoshell.events import (
+    ApprovalWanted,
+    BudgetChanged,
+    BudgetSettled,
+    CostChosen,
+    CostWanted,
+    ErrorHappened,
+    LimitChosen,
+    LimitHit,
+    TrustWanted,
+    TurnFinished,
+)
+from ecoshell.messages import Attachment
+from ecoshell.options import Options
+from ecoshell.paths import user_paths
+from ecoshell.secrecy import masked
+from ecoshell.sessions.markdown import fenced
+from ecoshell.sessions.store import SessionInfo
+from ecoshell.settings.schema import McpServerSettings, Settings
+from ecoshell.tools.running import in_thread
+
+Block = (
+    schema.TextContentBlock
+    | schema.ImageContentBlock
+    | schema.AudioContentBlock
+    | schema.ResourceContentBlock
+    | schema.EmbeddedResourceContentBlock
+)
+McpServer = schema.HttpMcpServer | schema.SseMcpServer | schema.AcpMcpServer | schema.McpServerStdio
+
+_NOT_THERE = -32002
+_NEEDS_KEY = -32000
+"""Codes of the protocol: what is named is not there; the person has to sign in, here to give a key."""
+_BAD_PARAMETERS, _BAD_REQUEST, _FAILED = -32602, -32600, -32603
+_LISTED = 1000
+_PAGE = 50
+"""Sessions that are known to a list, and those of one page."""
+_ELSEWHERE = frozenset({"clear", "copy", "new", "quit", "resume"})
+"""Commands of chats for which an editor has its own ways."""
+_COMMAND = re.compile(r"/([a-z]+)(?:\s|$)")
+_PLAIN = re.compile(r"[\w./-]*\w")
+"""A path that can be mentioned without quotes."""
+
+
+async def serve(options: Options) -> None:
+    """Serve one editor until its input ends, then end everything that was begun for it."""
+    agent = EditorAgent(options)
+    try:
+        transport = _Lines(*_own_streams())
+        # the SDK takes `session/close` for unstable, which it was before schema 1.13
+        await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
+    finally:
+        await agent.aclose()
+
+
+def _own_streams() -> tuple[int, int]:
+    """Standard input and output, for the protocol alone: what else reads finds nothing, what prints goes to errors."""
+    given, told = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no file
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return given, told
+
+
+class _Lines:
+    """Messages as lines of JSON over two descriptors of any kind; a line that is no message is answered by an error."""
+
+    def __init__(self, given: int, told: int) -> None:
+        self._told = told
+        self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        self._sending = asyncio.Lock()
+        self._over = False
+        reading = partial(self._read, given, asyncio.get_running_loop())
+        threading.Thread(target=reading, name="editor", daemon=True).start()  # a pipe may never end
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None at the end."""
+        while line := await self._arrived.get():
+            if not line.strip():
+                continue
+            try:
+                message: Any = json.loads(line)
+            except (ValueError, RecursionError) as wrong:
+                await self._refuse(RequestError.parse_error({"details": str(wrong)}))
+                continue
+            if isinstance(message, dict):
+                return cast("dict[str, Any]", message)
+            await self._refuse(RequestError.invalid_request({"details": "A message is one JSON object."}))
+        return None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Write a message; when nobody reads any more, that is the end."""
+        line = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
+        async with self._sending:
+            if self._over:
+                return
+            try:
+                await in_thread(partial(_write, self._told, line))
+            except OSError:
+                self._over = True
+                self._arrived.put_nowait(b"")
+
+    async def close(self) -> None:
+        """Write no more."""
+        self._over = True
+
+    async def _refuse(self, error: RequestError) -> None:
+        await self.send({"jsonrpc": "2.0", "id": None, "error": error.to_error_obj()})
+
+    def _read(self, given: int, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(RuntimeError, OSError), open(given, "rb") as file:
+            for line in file:
+                loop.call_soon_threadsafe(self._arrived.put_nowait, line)
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._arrived.put_nowait, b"")
+
+
+def _write(told: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(told, data) :]
+
+
+class EditorAgent:
+    """Carries out an editor's requests. Sessions are the user's own; each that is open has a shell to itself.
+
+    What the shell refuses becomes an error of the protocol, in the shell's words.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._sessions: dict[str, EditorSession] = {}
+        self._later: set[asyncio.Task[None]] = set()
+
+    def on_connect(self, client: acp.Client) -> None:
+        self._client = client
+
+    async def initialize(self, protocol_version: int, **_: Any) -> schema.InitializeResponse:
+        return schema.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_info=schema.Implementation(name="ecoshell", title="ecoshell", version=__version__),
+            agent_capabilities=schema.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=schema.PromptCapabilities(image=False, audio=False, embedded_context=True),
+                mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
+                session_capabilities=schema.SessionCapabilities(
+                    list=schema.SessionListCapabilities(), close=schema.SessionCloseCapabilities()
+                ),
+            ),
+            auth_methods=[],
+        )
+
+    async def new_session(
+        self, cwd: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
+    ) -> schema.NewSessionResponse:
+        session = await self._open(cwd, mcp_servers or ())
+        self._soon(session)
+        return schema.NewSessionResponse(session_id=session.id, modes=session.modes)
+
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
+    ) -> schema.LoadSessionResponse:
+        await _stored(session_id)
+        if (before := self._sessions.get(session_id)) is not None:
+            before.require_free()
+            await self.close_session(session_id)
+        session = await self._open(cwd, mcp_servers or (), resume=session_id)
+        await session.replay()
+        self._soon(session)
+        return schema.LoadSessionResponse(modes=session.modes)
+
+    async def list_sessions(
+        self, cwd: str | None = None, cursor: str | None = None, **_: Any
+    ) -> schema.ListSessionsResponse:
+        if cursor is not None and not cursor.isdecimal():
+            raise RequestError(_BAD_PARAMETERS, f"There is no page {cursor!r}.")
+        with _plainly():
+            rows = [row for row in await asyncio.to_thread(_known) if row.workspace and cwd in (None, row.workspace)]
+        at = int(cursor or 0)
+        return schema.ListSessionsResponse(
+            sessions=[
+                schema.SessionInfo(
+                    session_id=row.id,
+                    cwd=row.workspace,
+                    title=row.title,
+                    updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(timespec="seconds"),
+                )
+                for row in rows[at : at + _PAGE]
+            ],
+            next_cursor=str(at + _PAGE) if len(rows) > at + _PAGE else None,
+        )
+
+    async def set_session_mode(self, mode_id: str, session_id: str, **_: Any) -> schema.SetSessionModeResponse:
+        await self._session(session_id).set_mode(mode_id)
+        return schema.SetSessionModeResponse()
+
+    async def prompt(self, prompt: Sequence[Block], session_id: str, **_: Any) -> schema.PromptResponse:
+        return schema.PromptResponse(stop_reason=await self._session(session_id).prompt(prompt))
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        if (session := self._sessions.get(session_id)) is not None:
+            await session.cancel()
+
+    async def close_session(self, session_id: str, **_: Any) -> schema.CloseSessionResponse:
+        session = self._session(session_id)
+        del self._sessions[session_id]
+        with _plainly():
+            await session.aclose()
+        return schema.CloseSessionResponse()
+
+    async def aclose(self) -> None:
+        """End every session; one that cannot write its last events says so."""
+        for task in self._later:
+            task.cancel()
+        for session in tuple(self._sessions.values()):
+            try:
+                await session.aclose()
+            except EcoshellError as error:
+                logging.error("%s", error)
+        self._sessions.clear()
+
+    def _session(self, name: str) -> "EditorSession":
+        if name not in self._sessions:
+            raise RequestError(_NOT_THERE, f"There is no open session {name!r}.")
+        return self._sessions[name]
+
+    async def _open(self, cwd: str, servers: Iterable[McpServer], resume: str | None = None) -> "EditorSession":
+        person = EditorPerson()
+        with _plainly():
+            if not os.path.isabs(cwd):  # noqa: PTH117 - a path of any length
+                raise UsageError(f"The folder {cwd!r} is not an absolute path.")
+            settings = _joined(await asyncio.to_thread(load_settings, user_paths()), servers)
+            options = replace(self._options, workspace=Path(cwd), resume=resume)
+            shell = await assemble(options, person, settings=settings)
+            session = self._sessions[shell.session] = EditorSession(shell, person, self._client)
+            await shell.warm()
+        return session
+
+    def _soon(self, session: "EditorSession") -> None:
+        """Tell of commands once the session's id is told."""
+        task = asyncio.create_task(session.greet())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+
+class EditorSession:
+    """One session that an editor has open."""
+
+    def __init__(self, shell: Shell, person: EditorPerson, client: acp.Client) -> None:
+        self.id = shell.session
+        self._shell = shell
+        self._person = person
+        self._client = client
+        self._updates = Updates(shell.deps.catalog, os.path.realpath(shell.workspace))
+        self._turn = asyncio.Lock()
+        self._cancelled = False
+        self._command: asyncio.Future[Any] | None = None
+        """The slash command that runs."""
+        self._mode = shell.deps.models.mode
+        """As the editor was told."""
+        self._used = 0
+        """Tokens of the last call that a model in one of the mode's roles has made."""
+        person.ask = self._permission
+
+    @property
+    def modes(self) -> schema.SessionModeState:
+        """Who may think, and who does."""
+        known = [schema.SessionMode(id=name, name=name, description=about) for name, about in MODES.items()]
+        return schema.SessionModeState(current_mode_id=self._mode, available_modes=known)
+
+    def require_free(self) -> None:
+        """Raise RequestError while a turn is under way."""
+        if self._turn.locked():
+            raise RequestError(_BAD_REQUEST, "A turn is under way in this session. Wait for it, or cancel it.")
+
+    async def greet(self) -> None:
+        """Tell which slash commands there are."""
+        commands: list[schema.AvailableCommand] = []
+        for typed, about in self._shell.overview():
+            name, _, usage = typed.removeprefix("/").partition(" ")
+            hint = schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=usage)) if usage else None
+            if name not in _ELSEWHERE:
+                commands.append(schema.AvailableCommand(name=name, description=about, input=hint))
+        await self._send(
+            schema.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+        )
+
+    async def replay(self) -> None:
+        """Tell all that has happened in the session before."""
+        for event in await self._shell.past():
+            await self._tell(self._updates.of(event, past=True))
+        await self._tell(self._updates.settled())
+
+    async def set_mode(self, mode: str) -> None:
+        """Go on in another mode."""
+        with _plainly():
+            if mode not in MODES:
+                raise UsageError(f"There is no mode called {mode!r}.", fix=f"There are {', '.join(MODES)}.")
+            await self._shell.command(f"/mode {mode}")
+        self._mode = self._shell.deps.models.mode
+
+    async def prompt(self, blocks: Sequence[Block]) -> schema.StopReason:
+        """One turn, or one slash command, to its end."""
+        self.require_free()
+        async with self._turn:
+            self._cancelled = False
+            asked = _Asked(self._shell.workspace)
+            for block in blocks:
+                asked.take(block)
+            await self._tell(map(self._updates.note, asked.notices))
+            try:
+                with _plainly():
+                    return await self._carry_out(asked.text, asked.attachments)
+            except (asyncio.CancelledError, RequestError):
+                if not self._cancelled or _is_called_off():
+                    raise
+                return "cancelled"
+            finally:
+                await self._tell_mode()
+
+    async def cancel(self) -> None:
+        """Stop the turn, or the command; its request is answered when that is done."""
+        self._cancelled = True
+        if self._command is not None:
+            self._command.cancel()
+        await self._shell.stop()
+
+    async def aclose(self) -> None:
+        """Stop what runs, and let go of everything."""
+        await self.cancel()
+        async with self._turn:
+            await self._shell.aclose()
+
+    async def _carry_out(self, text: str, attachments: Sequence[Attachment]) -> schema.StopReason:
+        named = _COMMAND.match(text)
+        if named is None:
+            return await self._ask(text, attachments)
+        if named[1] in _ELSEWHERE:
+            await self._tell(
+                [self._updates.say(f"`/{named[1]}` is for chats. Your editor has its own way to do that.")]
+            )
+            return "end_turn"
+        self._command = asyncio.ensure_future(self._shell.command(text))
+        try:
+            printed = await self._command
+        except EcoshellError as error:
+            await self._tell([self._updates.say(masked(str(error)))])
+            return "end_turn"
+        finally:
+            self._command = None
+        if printed.text:
+            told = masked(printed.text)
+            await self._tell([self._updates.say(fenced(told) if "\n" in told else told)])
+        return await self._ask(printed.value, printed.attachments) if printed.effect == "ask" else "end_turn"
+
+    async def _ask(self, question: str, attachments: Sequence[Attachment]) -> schema.StopReason:
+        """Ask, and follow the turn to its last event; raises RequestError for one that ended in an error."""
+        choice, failure, finished, stopping = "", None, None, False
+        async with aclosing(self._shell.ask(question, attachments)) as events:
+            async for event in events:
+                if self._cancelled and not stopping:  # said before there was a turn to stop
+                    stopping = True
+                    await self._shell.stop()
+                await self._tell(self._updates.of(event))
+                match event:
+                    case ApprovalWanted() | LimitHit() | CostWanted() | TrustWanted():
+                        self._person.told(event)
+                    case LimitChosen() | CostChosen():
+                        choice = event.choice
+                    case ErrorHappened():
+                        failure = event
+                    case TurnFinished():
+                        finished = event
+                    case BudgetSettled() | BudgetChanged():
+                        await self._tell_usage(event)
+                    case _:
+                        pass
+        if finished is None or finished.status == "interrupted" or self._cancelled:
+            return "cancelled"
+        if finished.status == "error":
+            raise _failed(failure or ErrorHappened("", "The turn ended without an answer."))
+        if finished.status == "limit":
+            return "cancelled" if choice == "stop" else "end_turn" if choice == "answer" else "max_turn_requests"
+        return "end_turn"
+
+    async def _permission(self, event: Question, options: Sequence[schema.PermissionOption]) -> str:
+        card = self._updates.question(event)
+        try:
+            answer = await self._client.request_permission(self.id, card, [*options])
+        except (RequestError, ConnectionError) as failure:
+            raise NobodyThere from failure
+        return answer.outcome.option_id if isinstance(answer.outcome, schema.SelectedPermissionOutcome) else ""
+
+    async def _tell(self, updates: Iterable[Update]) -> None:
+        for update in updates:
+            await self._send(update)
+
+    async def _send(self, update: Any) -> None:
+        with suppress(ConnectionError):  # the editor is gone, and everything ends soon
+            await self._client.session_update(self.id, update)
+
+    async def _tell_mode(self) -> None:
+        """Tell who thinks, where a command has changed that."""
+        if (mode := self._shell.deps.models.mode) != self._mode:
+            self._mode = mode
+            await self._send(schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode))
+
+    async def _tell_usage(self, event: BudgetSettled | BudgetChanged) -> None:
+        """Tell what is in the context, what the session has cost, and its caps; nothing while no context is known."""
+        models = self._shell.deps.models.current
+        if isinstance(event, BudgetSettled) and event.role in dict(models.seats):
+            self._used = (event.estimate or event.usage).total
+        if models.context is None:
+            return
+        row = await asyncio.to_thread(self._shell.ledger.session_row, self.id)
+        spent = row.shown_nano if row else 0
+        caps = event.caps if isinstance(event, BudgetChanged) else await self._shell.caps()
+        await self._send(
+            schema.UsageUpdate(
+                session_update="usage_update",
+                used=self._used,
+                size=models.context,
+                # a number, as the protocol has it; what is reckoned with stays whole nano-dollars
+                cost=None if spent is None else schema.Cost(amount=float(nano_to_usd_text(spent)), currency="USD"),
+                field_meta={"ecoshell": {"caps": [*map(_cap, caps)]}},
+            )
+        )
+
+
+class _Asked:
+    """What a prompt's blocks come to: a question, and what goes along with it."""
+
+    def __init__(self, workspace: str) -> None:
+        self.text = ""
+        self.attachments: list[Attachment] = []
+        self.notices: list[str] = []
+        """What was cut, and what could not be attached."""
+        self._root = os.path.realpath(workspace)
+
+    def take(self, block: Block) -> None:
+        """Take the next block; a file of the workspace that is linked to becomes a mention, which attaches it."""
+        match block:
+            case schema.TextContentBlock():
+                self._add(block.text)
+            case schema.ResourceContentBlock():
+                self._add(self._link(block.uri))
+            case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
+                name = self._name(resource.uri)
+                self._add(name)
+                self.attachments.append(Attachment(name, self._beginning(name, resource.text)))
+            case _:
+                self.notices.append(f"What is no text was not attached: {block.type}.")
+
+    def _add(self, text: str) -> None:
+        apart = self.text and text and not self.text[-1].isspace() and not text[0].isspace()
+        self.text += f" {text}" if apart else text
+
+    def _link(self, uri: str) -> str:
+        path = self._inside(uri)
+        if path is None:
+            if urlsplit(uri).scheme == "file":
+                self.notices.append(f"{uri} was not attached: it is not in the workspace.")
+            return uri
+        return f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
+
+    def _name(self, uri: str) -> str:
+        """What a text is called: by its path, where it is a file of the workspace, and its lines."""
+        path, lines = self._inside(uri), urlsplit(uri).fragment
+        return uri if path is None else f"{path}#{lines}" if lines else path
+
+    def _inside(self, uri: str) -> str | None:
+        """The path of a file, from the workspace on; None for what is not in it."""
+        parts = urlsplit(uri)
+        if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
+            return None
+        path = os.path.relpath(os.path.realpath(unquote(parts.path)), self._root)
+        return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
+
+    def _beginning(self, name: str, text: str) -> str:
+        data = text.encode("utf-8", "replace")
+        if len(data) <= FILE_BYTES:
+            return text
+        part = f"the first {FILE_BYTES:,} of {len(data):,} bytes"
+        self.notices.append(f"{name} was cut: {part} are attached.")
+        return f"{data[:FILE_BYTES].decode('utf-8', 'ignore')}\n[cut: {part}]"
+
+
+def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
+    """The settings with the editor's servers, which come before those of the same name; raises UsageError."""
+    given: dict[str, McpServerSettings] = {}
+    for server in servers:
+        plain = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-")[:36] or "server"
+        name = next(name for name in (plain, *(f"{plain}-{at}" for at in range(2, 100))) if name not in given)
+        try:
+            match server:
+                case schema.HttpMcpServer():
+                    headers = {header.name: header.value for header in server.headers}
+                    given[name] = McpServerSettings(url=server.url, headers=headers)
+                case schema.McpServerStdio():
+                    env = {variable.name: variable.value for variable in server.env}
+                    given[name] = McpServerSettings(command=server.command, args=tuple(server.args), env=env)
+                case _:
+                    raise UsageError(f"The server {server.name} is reached in a way that is not known here.")
+        except ValueError as wrong:
+            raise UsageError(f"The server {server.name} cannot be used: {wrong}") from wrong
+    every = {**settings.mcp.servers, **given}
+    return settings.model_copy(update={"mcp": settings.mcp.model_copy(update={"servers": every})})
+
+
+def _known() -> Sequence[SessionInfo]:
+    store = open_store(user_paths())
+    try:
+        return store.list(_LISTED)
+    finally:
+        store.close()
+
+
+async def _stored(session: str) -> None:
+    """Raise RequestError where there is no session of exactly this name."""
+
+    def look() -> None:
+        store = open_store(user_paths())
+        try:
+            store.info(session)
+        finally:
+            store.close()
+
+    with _plainly():
+        try:
+            await asyncio.to_thread(look)
+        except UsageError as error:
+            raise RequestError(_NOT_THERE, str(error)) from error
+
+
+@contextmanager
+def _plainly() -> Generator[None]:
+    """What the shell refuses, as an error of the protocol."""
+    try:
+        yield
+    except EcoshellError as error:
+        raise _failed(ErrorHappened.of(error)) from error
+
+
+def _failed(event: ErrorHappened) -> RequestError:
+    """The error of the protocol that an error is."""
+    codes = {KeyMissing: _NEEDS_KEY, UsageError: _BAD_PARAMETERS, SettingsError: _BAD_PARAMETERS}
+    code = {kind.__name__: code for kind, code in codes.items()}.get(event.kind, _FAILED)
+    told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
+    return RequestError(code, masked(told), {"kind": event.kind})
+
+
+def _is_called_off() -> bool:
+    """Whether the request itself is cancelled, as when the editor has gone."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _cap(cap: CapState) -> dict[str, str]:
+    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "left": cap.left}
+    shown = nano_to_usd_text if cap.unit == "usd" else str
+    return {"scope": cap.scope, "unit": cap.unit, **{name: shown(value) for name, value in amounts.items()}}

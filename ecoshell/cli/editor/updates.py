@@ -1,0 +1,399 @@
+"""What an editor is told of the events of a session, live and when the session is loaded (Agent Client Protocol v1)."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from acp import schema
+
+from ecoshell.agent.commands import dollars
+from ecoshell.agent.scoring import node_line
+from ecoshell.catalog.catalog import Catalog
+from ecoshell.events import (
+    Answer,
+    ApprovalGiven,
+    ApprovalWanted,
+    BranchLeft,
+    BudgetSettled,
+    CallFinished,
+    CallStarted,
+    CommandRan,
+    Compacted,
+    CostChosen,
+    CostWanted,
+    Event,
+    GraphPlanned,
+    LimitChosen,
+    LimitHit,
+    ModeChosen,
+    NodeChanged,
+    NodeState,
+    Notice,
+    Rationale,
+    Reasoned,
+    StepStarted,
+    TextArrived,
+    ToolRegistered,
+    TrustGiven,
+    TrustWanted,
+    TurnFinished,
+    TurnStarted,
+    TurnUndone,
+)
+from ecoshell.events.describe import CALL_BEGINS, describe
+from ecoshell.messages import FINISH, Call, Effect
+from ecoshell.options import ROLES
+from ecoshell.sessions.markdown import fenced
+from ecoshell.sessions.plans import Branching
+from ecoshell.tools.base import Subject, subjects_of
+from ecoshell.untrusted import visible, visible_line
+
+Chunk = schema.UserMessageChunk | schema.AgentMessageChunk | schema.AgentThoughtChunk
+Update = Chunk | schema.ToolCallStart | schema.ToolCallProgress | schema.AgentPlanUpdate
+Content = schema.ContentToolCallContent | schema.FileEditToolCallContent
+Question = ApprovalWanted | LimitHit | CostWanted | TrustWanted
+"""What the core wants decided."""
+
+_CHUNKS: Mapping[type[Chunk], str] = {
+    schema.UserMessageChunk: "user_message_chunk",
+    schema.AgentMessageChunk: "agent_message_chunk",
+    schema.AgentThoughtChunk: "agent_thought_chunk",
+}
+_TITLE = 160
+"""Characters of a title."""
+_KINDS: Mapping[Effect, schema.ToolKind] = {"execute": "execute", "write": "edit", "network": "fetch", "read": "read"}
+"""What a built-in tool is called for, by the first of these effects that it has."""
+_SEARCHES = frozenset({"search_text", "list_files"})
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_NODES: Mapping[NodeState, schema.PlanEntryStatus] = {"waiting": "pending", "running": "in_progress"}
+"""How a node stands, for an editor; every other one has ended."""
+
+
+class Updates:
+    """Turns the events of one session, in their order, into updates; text that was streamed is not told again whole."""
+
+    def __init__(self, catalog: Catalog, root: str) -> None:
+        """Files of tools are below the folder `root`."""
+        self._catalog = catalog
+        self._root = root
+        self._turn = 0
+        self._messages = 0
+        """Texts so far; each has an id of its own."""
+        self._open: tuple[str, str] = ("", "")
+        """The channel and the role of the text that is arriving."""
+        self._said: list[tuple[type[Chunk], str]] = []
+        """What was said in this step, a text each, and as what."""
+        self._withheld = False
+        """Whether what arrives spells a call."""
+        self._pending: dict[str, schema.ToolCallStatus] = {}
+        """Calls and questions that have not ended, and how each stands."""
+        self._asked: list[tuple[Question, str]] = []
+        """The questions of this turn that are no calls, with their ids."""
+        self._plan: Branching | None = None
+        self._words: Mapping[type[Event], Callable[[Any], Iterable[Update]]] = {
+            TextArrived: self._arrived,
+            StepStarted: self._step,
+            Rationale: self._whole,
+            Reasoned: self._whole,
+            Answer: self._whole,
+            **dict.fromkeys(
+                (BranchLeft, BudgetSettled, Compacted, ModeChosen, Notice, ToolRegistered, TurnUndone), self._noted
+            ),
+            **dict.fromkeys((CallStarted, LimitHit, CostWanted, TrustWanted), self._begun),
+            ApprovalWanted: self._waits,
+            ApprovalGiven: self._decided,
+            **dict.fromkeys((LimitChosen, CostChosen, TrustGiven), self._chosen),
+            CallFinished: self._ended,
+            CommandRan: self._ran,
+            GraphPlanned: self._planned,
+            NodeChanged: self._changed,
+            TurnFinished: self._over,
+        }
+        """What is told of each kind of event; of others nothing is."""
+
+    def of(self, event: Event, *, past: bool = False) -> Sequence[Update]:
+        """What to tell of an event; of a `past` one also what the person said."""
+        if isinstance(event, TurnStarted):
+            ended = self.settled()
+            self._turn, self._said, self._plan = event.turn, [], None
+            self._asked.clear()
+            asked = [self._chunk(schema.UserMessageChunk, event.question)] if past else []
+            return [*ended, *asked]
+        words = self._words.get(type(event))
+        return [*words(event)] if words else []
+
+    def settled(self) -> Sequence[Update]:
+        """What to tell once nothing of a turn can go on any more: calls and questions that never ended have failed."""
+        self._open = ("", "")
+        left = [
+            schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=one, status="failed")
+            for one in self._pending
+        ]
+        self._pending.clear()
+        plan, self._plan = self._plan, None
+        if plan is not None and not plan.settled:
+            return [*left, _plan_update(plan.ended())]
+        return left
+
+    def say(self, text: str) -> Update:
+        """A message of the shell's own."""
+        return self._chunk(schema.AgentMessageChunk, text)
+
+    def note(self, text: str) -> Update:
+        """Something beside the answer that a person may want to know."""
+        return self._chunk(schema.AgentThoughtChunk, f"{visible_line(text)}\n")
+
+    def question(self, event: Question) -> schema.ToolCallUpdate:
+        """What the person decides on, as it is asked about."""
+        return schema.ToolCallUpdate(tool_call_id=self._id(event), status="pending", **self._card(event))
+
+    # -- texts
+
+    def _chunk(self, kind: type[Chunk], text: str) -> Chunk:
+        self._open = ("", "")
+        self._messages += 1
+        return self._piece(kind, text)
+
+    def _piece(self, kind: type[Chunk], text: str) -> Chunk:
+        update: Any = _CHUNKS[kind]
+        content = schema.TextContentBlock(type="text", text=visible(text))
+        return kind(session_update=update, content=content, message_id=f"m{self._turn}.{self._messages}")
+
+    def _arrived(self, event: TextArrived) -> Iterator[Update]:
+        """A piece of a reply; nothing of a call that is spelled out, nor of what fills in the calls of a plan."""
+        if event.node:
+            return
+        key = (event.channel, event.role)
+        text = event.text
+        if self._open != key:
+            text = text.lstrip()  # models like to begin with a space
+            if not text:
+                return
+            self._open = key
+            self._messages += 1
+            self._said.append((_chunk_of(event.channel, event.role), ""))
+            self._withheld = event.channel != "reasoning" and text.startswith(CALL_BEGINS)
+        if not self._withheld:
+            kind, said = self._said[-1]
+            self._said[-1] = (kind, said + text)
+            yield self._piece(kind, text)
+
+    def _step(self, event: StepStarted) -> Iterator[Update]:
+        self._open = ("", "")
+        self._said.clear()
+        yield from ()
+
+    def _whole(self, event: Rationale | Reasoned | Answer) -> Iterator[Update]:
+        """A text that is complete, unless it was told while it arrived."""
+        text = event.text.strip()
+        if isinstance(event, Answer):
+            kind, told = schema.AgentMessageChunk, (schema.AgentMessageChunk, text) in self._said_before()
+        else:
+            kind = _chunk_of("thought" if isinstance(event, Rationale) else "reasoning", event.role)
+            told = any(said.startswith(text) for _, said in self._said_before())
+        if text and not told:
+            self._said.append((kind, text))
+            yield self._chunk(kind, text)
+
+    def _said_before(self) -> list[tuple[type[Chunk], str]]:
+        return [(kind, said.strip()) for kind, said in self._said]
+
+    def _noted(self, event: Event) -> Iterator[Update]:
+        text = event.text if isinstance(event, Notice) else describe(event)
+        if text:
+            yield self.note(text)
+
+    # -- calls and questions
+
+    def _id(self, event: Event) -> str:
+        """The id of a call, or of a question about something else."""
+        if isinstance(event, ApprovalWanted | ApprovalGiven | CallStarted | CallFinished):
+            return f"{self._turn}.{event.id}"
+        known = next((id_ for asked, id_ in self._asked if asked is event), "")
+        if not known and isinstance(event, LimitHit | CostWanted | TrustWanted):
+            known = f"{self._turn}.asked{len(self._asked) + 1}"
+            self._asked.append((event, known))
+        return known
+
+    def _begun(self, event: CallStarted | LimitHit | CostWanted | TrustWanted) -> Iterator[Update]:
+        if isinstance(event, CallStarted) and event.name == FINISH:
+            return
+        id_, status = self._id(event), "in_progress" if isinstance(event, CallStarted) else "pending"
+        self._pending[id_] = status
+        yield schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **self._card(event))
+
+    def _waits(self, event: ApprovalWanted) -> Iterator[Update]:
+        yield self._stands(event, "pending", **self._card(event))
+
+    def _decided(self, event: ApprovalGiven) -> Iterator[Update]:
+        """A call that was asked about goes on; a refused one ends by itself."""
+        if event.decision != "no" and self._pending.get(self._id(event)) == "pending":
+            changed = {} if event.arguments is None else {"raw_input": dict(event.arguments)}
+            yield self._stands(event, "in_progress", **changed)
+
+    def _chosen(self, event: LimitChosen | CostChosen | TrustGiven) -> Iterator[Update]:
+        open_ = [id_ for _, id_ in self._asked if id_ in self._pending]
+        if open_:
+            del self._pending[open_[-1]]
+            choice = event.decision if isinstance(event, TrustGiven) else event.choice
+            yield schema.ToolCallProgress(
+                session_update="tool_call_update",
+                tool_call_id=open_[-1],
+                status="completed",
+                content=[_text(f"Chosen: {choice}.")],
+            )
+
+    def _ended(self, event: CallFinished) -> Iterator[Update]:
+        if event.name == FINISH:
+            return
+        content = [*self._diffs(event.changes), _text(fenced(event.observation))]
+        yield self._stands(event, "completed" if event.ok else "failed", content=content)
+        self._pending.pop(self._id(event), None)
+
+    def _ran(self, event: CommandRan) -> Iterator[Update]:
+        self._messages += 1
+        yield schema.ToolCallStart(
+            session_update="tool_call",
+            tool_call_id=f"{self._turn}.ran{self._messages}",
+            title=_title(event.command),
+            kind="execute",
+            status="completed" if event.ok else "failed",
+            content=[_text(fenced(event.output))],
+        )
+
+    def _stands(self, event: Event, status: schema.ToolCallStatus, **more: Any) -> schema.ToolCallProgress:
+        id_ = self._id(event)
+        self._pending[id_] = status
+        return schema.ToolCallProgress(session_update="tool_call_update", tool_call_id=id_, status=status, **more)
+
+    def _card(self, event: CallStarted | Question) -> dict[str, Any]:
+        """What a call or a question looks like."""
+        match event:
+            case CallStarted() | ApprovalWanted():
+                return self._call_card(event)
+            case LimitHit():
+                return {"title": "A cap is reached", "kind": "other", "content": [_text(visible(event.message))]}
+            case CostWanted():
+                low, high = dollars(event.low_nano), dollars(event.high_nano)
+                title = f"The next step with {event.model} costs from {low} to {high} at most"
+                above = f"You are asked above {dollars(event.threshold_nano)}: `[budget] ask_above` in the settings."
+                return {"title": _title(title), "kind": "other", "content": [_text(above)]}
+            case TrustWanted():
+                again = ", which has changed" if event.changed else ""
+                title = _title(f"May the model follow {event.file}{again}?")
+                return {"title": title, "kind": "read", "content": [_text(fenced(event.text))]}
+
+    def _call_card(self, event: CallStarted | ApprovalWanted) -> dict[str, Any]:
+        tool = self._catalog.tool(event.name) if event.name in self._catalog else None
+        paths = () if tool is None else (name for name, what in subjects_of(tool).items() if what is Subject.PATH)
+        named = (event.arguments[name] for name in paths if isinstance(event.arguments.get(name), str))
+        card: dict[str, Any] = {
+            "title": _title(Call(event.name, event.arguments).signature()),
+            "kind": self._kind(event.name),
+            "locations": [schema.ToolCallLocation(path=self._path(one)) for one in named],
+            "raw_input": dict(event.arguments),
+        }
+        if isinstance(event, ApprovalWanted):
+            fault = f"These arguments cannot be used: {event.fault}" if event.fault else ""
+            price = f"One use costs {dollars(event.price_nano)}." if event.price_nano else ""
+            told = (visible_line(one) for one in (fault, event.rationale, event.reason, price) if one.strip())
+            card["content"] = [_text("\n\n".join(told)), *self._diffs(event.changes)]
+        return card
+
+    def _kind(self, name: str) -> schema.ToolKind:
+        """What sort of thing a tool does; of a server's, only whether it reads."""
+        if name not in self._catalog:
+            return "other"
+        tool = self._catalog.tool(name)
+        if tool.document.server:
+            return "read" if not tool.effects - {"read"} else "other"
+        if name in _SEARCHES:
+            return "search"
+        for effect, kind in _KINDS.items():
+            if effect in tool.effects:
+                return kind
+        return "other"
+
+    def _path(self, path: str) -> str:
+        return os.path.normpath(os.path.join(self._root, path))  # noqa: PTH118 - a path of any length, as it was written
+
+    def _diffs(self, changes: str) -> list[Content]:
+        """What changed in a file, a diff for each hunk; as text where it was cut."""
+        lines = changes.split("\n")
+        if len(lines) < 3:
+            return []
+        path, created = self._path(lines[1].removeprefix("+++ b/")), lines[0] == "--- /dev/null"
+        hunks = _hunks(lines[2:])
+        if hunks is None:
+            return [_text(fenced(changes, "diff"))]
+        return [
+            schema.FileEditToolCallContent(type="diff", path=path, old_text=None if created else old, new_text=new)
+            for old, new in hunks
+        ]
+
+    # -- plans
+
+    def _planned(self, event: GraphPlanned) -> Iterator[Update]:
+        self._plan = Branching(event)
+        yield _plan_update(self._plan)
+
+    def _changed(self, event: NodeChanged) -> Iterator[Update]:
+        if self._plan is not None:
+            self._plan = self._plan.heard(event)
+            yield _plan_update(self._plan)
+
+    def _over(self, event: TurnFinished) -> Iterator[Update]:
+        yield from self.settled()
+
+
+def _chunk_of(channel: str, role: str) -> type[schema.AgentMessageChunk | schema.AgentThoughtChunk]:
+    """Whether a text is said to the person: what one model says is, what it reasons and what roles think is not."""
+    thought = channel == "reasoning" or (channel == "thought" and role in ROLES)
+    return schema.AgentThoughtChunk if thought else schema.AgentMessageChunk
+
+
+def _plan_update(plan: Branching) -> schema.AgentPlanUpdate:
+    """The nodes of a parallel plan as entries; one that failed says so."""
+    entries: list[schema.PlanEntry] = []
+    for node in plan.plan.nodes:
+        state = plan.stands(node.label)
+        change = plan.changes.get(node.label)
+        told = (change and node_line(change)) or visible_line(node.label)
+        if state in ("stopped", "skipped") and state not in told:
+            told = f"{told} {state}"
+        priority: Literal["high", "medium"] = "high" if node.label in plan.plan.critical else "medium"
+        entries.append(schema.PlanEntry(content=told, priority=priority, status=_NODES.get(state, "completed")))
+    return schema.AgentPlanUpdate(session_update="plan", entries=entries)
+
+
+def _hunks(lines: Sequence[str]) -> list[tuple[str, str]] | None:
+    """The old and the new text of each hunk; None where the diff is not whole."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(lines):
+        head = _HUNK.match(lines[at])
+        if head is None:
+            return None
+        old, new, left = list[str](), list[str](), [int(count or 1) for count in head.groups()]
+        while any(left):
+            at += 1
+            sign = lines[at][:1] if at < len(lines) else ""
+            if sign not in (" ", "-", "+"):
+                return None
+            for side, (text, other) in enumerate(((old, "+"), (new, "-"))):
+                if sign != other:
+                    text.append(lines[at][1:])
+                    left[side] -= 1
+        found.append(("\n".join(map(visible, old)), "\n".join(map(visible, new))))
+        at += 1
+    return found
+
+
+def _text(text: str) -> schema.ContentToolCallContent:
+    return schema.ContentToolCallContent(type="content", content=schema.TextContentBlock(type="text", text=text))
+
+
+def _title(text: str) -> str:
+    line = visible_line(text)
+    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
