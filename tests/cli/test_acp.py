@@ -1,0 +1,566 @@
+"""`ecoshell acp` as an editor has it: the SDK's client, pipes, and the agent in a process of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import acp
+import pytest
+from acp import schema
+from agent_play import finish, register, say
+from editor import LIMIT_S, command, editor, environment
+from graph_turns import plan
+from processes import process_appears, processes_of
+
+from ecoshell.events import TurnStarted
+from ecoshell.paths import Paths
+from ecoshell.sessions.store import SessionStore
+
+SUPPORT = Path(__file__).parent.parent / "support"
+WRITE = say("Now I write.", "write_file", path="a.txt", content="one\n")
+SEE, GONE = say("", "list_files"), finish("Gone.")
+SLEEP = (register("run_command"), say("", "run_command", command="sleep 600"), finish("slept"))
+
+
+def started(home, session):
+    """What each turn of a session was begun with, by the log."""
+    with closing(SessionStore(Paths.under(home / "home").sessions_file)) as store:
+        return [event for _, event in store.events(session) if isinstance(event, TurnStarted)]
+
+
+async def test_it_speaks_version_1_and_tells_what_it_can_do(tmp_path):
+    async with editor(tmp_path, []) as opened:
+        asked_for_another = await opened.agent.initialize(protocol_version=99)
+    told, can = opened.about, opened.about.agent_capabilities
+    assert (told.protocol_version, asked_for_another.protocol_version) == (1, 1)
+    assert told.agent_info.name == "ecoshell"
+    assert can.load_session
+    assert can.session_capabilities.list is not None
+    assert can.session_capabilities.close is not None
+    assert (can.prompt_capabilities.embedded_context, can.prompt_capabilities.image) == (True, False)
+    assert (can.mcp_capabilities.http, can.mcp_capabilities.sse) == (True, False)
+
+
+async def test_a_turn_streams_its_text_its_call_and_its_answer_once(tmp_path):
+    lines = [say("Let me see.", "list_files"), finish("There is nothing here.")]
+    async with editor(tmp_path, lines) as opened:
+        session = await opened.new()
+        assert await opened.ask(session, "What is here?") == "end_turn"
+    assert opened.text() == "Let me see.There is nothing here."
+    assert opened.calls() == {"list_files()": ["in_progress", "completed"]}
+    (start,) = opened.of(schema.ToolCallStart)
+    assert (start.kind, opened.asked) == ("search", [])
+    assert len({chunk.message_id for chunk in opened.of(schema.AgentMessageChunk)}) == 2
+
+
+async def test_a_write_waits_for_permission_and_shows_what_it_changes(tmp_path):
+    async with editor(tmp_path, [register("write_file"), WRITE, finish("Written.")]) as opened:
+        file = opened.workspace / "a.txt"
+        file.write_text("zero\n")
+        session = await opened.new()
+        assert await opened.ask(session, "Write one to a.txt.") == "end_turn"
+        assert file.read_text() == "one\n"
+    ((card, options, before),) = opened.asked
+    assert list(options) == ["once", "session", "project", "no"]
+    (diff,) = [one for one in card.content if one.type == "diff"]
+    assert (diff.path, diff.old_text, diff.new_text) == (str(file), "zero", "one")
+    assert (card.kind, card.status, card.raw_input["path"]) == ("edit", "pending", "a.txt")
+    assert [place.path for place in card.locations] == [str(file)]
+    assert card.tool_call_id in [one.tool_call_id for one in before if isinstance(one, schema.ToolCallStart)]
+    (write,) = [title for title in opened.calls() if title.startswith("write_file")]
+    assert opened.calls()[write] == ["in_progress", "pending", "in_progress", "completed"]
+    assert [one.type for one in opened.of(schema.ToolCallProgress)[-1].content] == ["diff", "content"]
+
+
+@pytest.mark.parametrize("answer", ["no", None])
+async def test_what_is_rejected_or_dismissed_does_not_run(tmp_path, answer):
+    async with editor(tmp_path, [register("write_file"), WRITE, finish("Not written.")]) as opened:
+        opened.choose = lambda options: answer
+        session = await opened.new()
+        assert await opened.ask(session, "Write a.txt.") == "end_turn"
+        assert not (opened.workspace / "a.txt").exists()
+    ((card, _, _),) = opened.asked
+    last = opened.of(schema.ToolCallProgress)[-1]
+    assert (last.tool_call_id, last.status) == (card.tool_call_id, "failed")
+
+
+async def test_what_is_always_allowed_is_asked_about_once(tmp_path):
+    other = say("", "write_file", path="b.txt", content="two\n")
+    async with editor(tmp_path, [register("write_file"), WRITE, other, finish("Done.")]) as opened:
+        opened.choose = lambda options: "session"
+        session = await opened.new()
+        assert await opened.ask(session, "Write a.txt and b.txt.") == "end_turn"
+        assert sorted(path.name for path in opened.workspace.iterdir()) == ["a.txt", "b.txt"]
+    assert len(opened.asked) == 1
+
+
+async def test_an_editor_that_cannot_ask_is_as_if_nobody_were_there(tmp_path):
+    async with editor(tmp_path, [register("write_file"), WRITE, finish("Not written.")]) as opened:
+
+        async def refuse():
+            raise acp.RequestError.method_not_found("session/request_permission")
+
+        opened.choose = lambda options: refuse()
+        session = await opened.new()
+        assert await opened.ask(session, "Write a.txt.") == "end_turn"
+        assert not (opened.workspace / "a.txt").exists()
+
+
+async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    lines = [say("Let me see.", "list_files"), finish("Nothing is here.")]
+    async with editor(tmp_path, lines) as opened:
+        session = await opened.new()
+        await opened.ask(session, "What is here?")
+        other = await opened.new(elsewhere)
+        await opened.ask(other, "And there?")
+        every = (await opened.agent.list_sessions()).sessions
+        (here,) = (await opened.agent.list_sessions(cwd=str(opened.workspace))).sessions
+        assert {one.session_id for one in every} == {session, other}
+        assert (here.session_id, here.title, here.cwd) == (session, "What is here?", str(opened.workspace))
+        await opened.agent.close_session(session_id=session)
+        with pytest.raises(acp.RequestError, match="There is no open session") as closed:
+            await opened.ask(session, "Again?")
+        assert closed.value.code == -32002
+    async with editor(tmp_path, [finish("Still nothing.")]) as again:
+        loaded = await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
+        assert loaded.modes.current_mode_id == "single"
+        assert again.text(schema.UserMessageChunk) == "What is here?"
+        assert again.text() == "Let me see.Nothing is here."
+        assert again.calls() == {"list_files()": ["in_progress", "completed"]}
+        assert await again.ask(session, "And now?") == "end_turn"
+        assert again.text().endswith("Still nothing.")
+        with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'"):
+            await again.agent.load_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
+        await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
+        assert again.text(schema.UserMessageChunk).endswith("What is here?And now?")
+
+
+async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):
+    with closing(SessionStore(Paths.under(tmp_path / "home").sessions_file)) as store:
+        for number in range(60):
+            session = store.create(workspace=str(tmp_path), model="any")
+            store.append(session, [TurnStarted(1, f"question {number}", "any", "single", "react")])
+    async with editor(tmp_path, []) as opened:
+        first = await opened.agent.list_sessions()
+        second = await opened.agent.list_sessions(cursor=first.next_cursor)
+        with pytest.raises(acp.RequestError, match="no page"):
+            await opened.agent.list_sessions(cursor="x")
+    assert (len(first.sessions), len(second.sessions), second.next_cursor) == (50, 10, None)
+    assert len({one.session_id for one in (*first.sessions, *second.sessions)}) == 60
+
+
+async def test_modes_are_those_of_the_shell_and_can_be_changed(tmp_path):
+    async with editor(tmp_path, []) as opened:
+        told = await opened.agent.new_session(cwd=str(opened.workspace), mcp_servers=[])
+        assert told.modes.current_mode_id == "single"
+        assert [mode.id for mode in told.modes.available_modes] == ["single", "umi", "auto"]
+        await opened.agent.set_session_mode(mode_id="umi", session_id=told.session_id)
+        assert await opened.ask(told.session_id, "/mode") == "end_turn"
+        assert "›  umi" in opened.text()
+        await opened.ask(told.session_id, "/mode single")
+        assert [one.current_mode_id for one in opened.of(schema.CurrentModeUpdate)] == ["single"]
+        with pytest.raises(acp.RequestError, match="There is no mode called 'fast'"):
+            await opened.agent.set_session_mode(mode_id="fast", session_id=told.session_id)
+
+
+async def test_what_a_planner_thinks_is_a_thought_and_the_answer_a_message(tmp_path):
+    lines = [say("I should look.\nNext: caller"), say("", "list_files"), say("All is said.\nNext: summarizer")]
+    async with editor(tmp_path, [*lines, say("Nothing is here.")], "--mode", "umi") as opened:
+        session = await opened.new()
+        assert await opened.ask(session, "What is here?") == "end_turn"
+    assert "I should look." in opened.text(schema.AgentThoughtChunk)
+    assert opened.text() == "Nothing is here."
+
+
+async def test_slash_commands_are_offered_and_run(tmp_path):
+    async with editor(tmp_path, [finish("first"), finish("once more"), finish("a folder")]) as opened:
+        session = await opened.new()
+        await opened.until(lambda: opened.of(schema.AvailableCommandsUpdate))
+        offered = {one.name: one for one in opened.of(schema.AvailableCommandsUpdate)[0].available_commands}
+        assert offered["budget"].input.root.hint == "[SCOPE] [AMOUNT|off]"
+        assert not {"quit", "new", "resume", "clear", "copy"} & offered.keys()
+        for typed, answer in (
+            ("/budget 0.50", "$0.50"),
+            ("/bugdet", "Did you mean /budget?"),
+            ("/budget x", "'x' is not an amount."),
+            ("/new", "Your editor has its own way"),
+        ):
+            opened.told.clear()
+            assert await opened.ask(session, typed) == "end_turn"
+            assert answer in opened.text(), typed
+        await opened.ask(session, "Ask this.")
+        await opened.ask(session, "/retry")
+        assert opened.text().endswith("once more")
+        await opened.ask(session, "/usr/bin is what?")
+        assert [turn.question for turn in started(tmp_path, session)] == ["Ask this.", "Ask this.", "/usr/bin is what?"]
+
+
+async def test_a_cancelled_turn_ends_as_such_and_leaves_nothing_running(tmp_path):
+    async with editor(tmp_path, [*SLEEP, finish("Here I am.")], "--yes") as opened:
+        session = await opened.new()
+        turn = asyncio.create_task(opened.ask(session, "Run a long command."))
+        await process_appears(tmp_path / "home", "sleep 600")
+        with pytest.raises(acp.RequestError, match="A turn is under way"):
+            await opened.ask(session, "And another one?")
+        with pytest.raises(acp.RequestError, match="A turn is under way"):
+            await opened.agent.set_session_mode(mode_id="umi", session_id=session)
+        await opened.agent.cancel(session_id=session)
+        assert await turn == "cancelled"
+        assert not [line for line in processes_of(tmp_path / "home") if "sleep 600" in line]
+        assert opened.calls()['run_command(command="sleep 600")'][-1] == "failed"
+        assert await opened.ask(session, "Are you there?") == "end_turn"
+
+
+async def test_a_turn_is_cancelled_before_it_begins_and_while_permission_is_asked_for(tmp_path):
+    async with editor(tmp_path, [register("write_file"), WRITE, finish("Never.")]) as opened:
+        session = await opened.new()
+        turn = asyncio.create_task(opened.ask(session, "Write."))
+        await asyncio.sleep(0)
+        await opened.agent.cancel(session_id=session)
+        assert await turn == "cancelled"
+        opened.choose = lambda options: asyncio.Event().wait()  # an editor that never answers
+        turn = asyncio.create_task(opened.ask(session, "Write."))
+        await opened.until(lambda: opened.asked)
+        await opened.agent.cancel(session_id=session)
+        assert await turn == "cancelled"
+        await opened.agent.cancel(session_id="nothing")
+        assert not (opened.workspace / "a.txt").exists()
+
+
+async def test_blocks_of_a_prompt_become_attachments(tmp_path):
+    async with editor(tmp_path, [finish("Read."), finish("Read.")]) as opened:
+        (opened.workspace / "notes one.txt").write_text("three\n")
+        (opened.workspace / "plain.txt").write_text("four\n")
+        (tmp_path / "outside.txt").write_text("secret\n")
+        uri = opened.workspace.as_uri()
+        session = await opened.new()
+        image = acp.image_block("aGk=", "image/png")
+        await opened.ask(
+            session,
+            "Compare",
+            acp.resource_link_block("notes", f"{uri}/notes%20one.txt"),
+            "and",
+            acp.resource_link_block("plain", f"{uri}/plain.txt"),
+            acp.resource_link_block("outside", (tmp_path / "outside.txt").as_uri()),
+            acp.resource_link_block("web", "https://example.org/page"),
+            image,
+        )
+        selected = acp.embedded_text_resource(f"{uri}/plain.txt#L1:2", "unsaved\n")
+        long = acp.embedded_text_resource("zed:///rules", "x" * 200_000)
+        await opened.ask(session, "What is this? ", acp.resource_block(selected), acp.resource_block(long))
+    linked, embedded = started(tmp_path, session)
+    files = {one.name: one.text for one in linked.attachments}
+    assert files == {"notes one.txt": "three\n", "plain.txt": "four\n"}
+    assert linked.question.startswith('Compare @"notes one.txt" and @plain.txt file://')
+    assert linked.question.endswith("https://example.org/page")
+    notes = opened.text(schema.AgentThoughtChunk)
+    assert "outside.txt was not attached: it is not in the workspace" in notes
+    assert "What is no text was not attached: image." in notes
+    assert embedded.question == "What is this? plain.txt#L1:2 zed:///rules"
+    texts = {one.name: one.text for one in embedded.attachments}
+    assert texts["plain.txt#L1:2"] == "unsaved\n"
+    assert texts["zed:///rules"].endswith("[cut: the first 100,000 of 200,000 bytes]")
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session(tmp_path, way):
+    pytest.importorskip("mcp")
+    config = tmp_path / "home" / "config"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[mcp.servers.own]\nurl = "http://127.0.0.1:9/mcp"\nenabled = true\n')
+    arguments, server = [str(SUPPORT / "mcp_server.py")], None
+    if way == "http":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        server = subprocess.Popen([sys.executable, *arguments, str(port)], stderr=subprocess.DEVNULL)
+        given = schema.HttpMcpServer(type="http", name="my tools", url=f"http://127.0.0.1:{port}/mcp", headers=[])
+        await _listens(port)
+    else:
+        variable = schema.EnvVariable(name="TOLD", value="by the editor")
+        given = schema.McpServerStdio(name="my tools", command=sys.executable, args=arguments, env=[variable])
+    try:
+        call = say("", "tool_call", name="my-tools.look", arguments={"name": "TOLD"})
+        async with editor(tmp_path, [register("my-tools.look"), call, finish("Seen.")], "--yes") as opened:
+            session = await opened.new(servers=[given])
+            await opened.ask(session, "/mcp my-tools")
+            await opened.ask(session, "/mcp")
+            assert "own" in opened.text()
+            assert await opened.ask(session, "Look it up.") == "end_turn"
+            (call,) = [one for title, one in opened.calls().items() if title.startswith("my-tools.look")]
+            assert call[-1] == "completed"
+            told = str(opened.of(schema.ToolCallProgress)[-1].content)
+            assert ("by the editor" if way == "stdio" else "nothing") in told
+            without = await opened.new()
+            opened.told.clear()
+            await opened.ask(without, "/mcp")
+            assert "my-tools" not in opened.text()
+            with pytest.raises(acp.RequestError, match="reached in a way that is not known"):
+                await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
+    finally:
+        if server is not None:
+            server.kill()
+            server.wait()
+
+
+async def _listens(port):
+    async with asyncio.timeout(LIMIT_S):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+async def test_usage_tells_the_context_the_cost_and_the_caps(tmp_path):
+    priced = finish("Said.", usage={"input": 1000, "output": 100})
+    async with editor(tmp_path, [priced], "--price", "1,2", "--budget", "0.50") as opened:
+        session = await opened.new()
+        await opened.ask(session, "Say.")
+    last = opened.of(schema.UsageUpdate)[-1]
+    assert (last.used, last.size, last.cost.currency) == (1100, 128_000, "USD")
+    assert last.cost.amount == pytest.approx(0.0012)
+    assert last.field_meta["ecoshell"]["caps"] == [
+        {"scope": "session", "unit": "usd", "limit": "0.5", "spent": "0.0012", "held": "0", "left": "0.4988"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "reason", "said"),
+    [("raise", "end_turn", "Said."), ("answer", "end_turn", ""), ("stop", "cancelled", ""), (None, "cancelled", "")],
+)
+async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice, reason, said):
+    lines = [say("Let me see.", "list_files"), finish("Said.")]
+    async with editor(tmp_path, lines, "--price", "1,2", "--budget", "0.0001") as opened:
+        opened.choose = lambda options: choice
+        session = await opened.new()
+        assert await opened.ask(session, "Say.") == reason
+    card, options, before = opened.asked[0]
+    assert options["raise"].startswith("Raise the cap of this session to $")
+    assert [*options][-2:] == ["answer", "stop"]
+    assert card.title == "A cap is reached"
+    assert card.tool_call_id in [one.tool_call_id for one in before if isinstance(one, schema.ToolCallStart)]
+    assert opened.calls()["A cap is reached"] == ["pending", "completed"]
+    assert said in opened.text()
+
+
+async def test_a_turn_that_takes_all_its_steps_says_so(tmp_path):
+    lines = [say("", "list_files"), say("Nothing is here.")]
+    async with editor(tmp_path, lines, "--max-steps", "1") as opened:
+        session = await opened.new()
+        assert await opened.ask(session, "What is here?") == "max_turn_requests"
+    assert opened.text().endswith("Nothing is here.")
+
+
+async def test_a_parallel_plan_is_a_plan_whose_entries_end(tmp_path):
+    lines = [plan(list_files=[], read_file=["list_files"]), SEE, say("", "read_file", path="gone.txt"), *[GONE] * 3]
+    async with editor(tmp_path, lines, "--strategy", "graph") as opened:
+        session = await opened.new()
+        assert await opened.ask(session, "List the files and read gone.txt.") == "end_turn"
+    plans = [[(one.content, one.status) for one in update.entries] for update in opened.of(schema.AgentPlanUpdate)]
+    assert plans[0] == [("list_files", "pending"), ("read_file", "pending")]
+    assert [("list_files", "in_progress"), ("read_file", "pending")] in plans
+    (listed, read) = plans[-1]
+    assert listed == ("list_files", "completed")
+    assert (read[0].startswith("read_file failed"), read[1]) == (True, "completed")
+    assert "[" not in opened.text()  # the plan's own text is no message
+
+
+async def test_instructions_of_a_project_are_asked_about(tmp_path):
+    async with editor(tmp_path, [finish("Yes.")]) as opened:
+        (opened.workspace / "AGENTS.md").write_text("Be brief.\n")
+        opened.choose = lambda options: "yes"
+        session = await opened.new()
+        assert await opened.ask(session, "Are you?") == "end_turn"
+    ((card, options, _),) = opened.asked
+    assert (list(options), "AGENTS.md" in card.title) == (["yes", "no", "later"], True)
+    assert "Be brief." in card.content[0].content.text
+
+
+async def test_sessions_run_side_by_side(tmp_path):
+    answer = asyncio.Event()
+
+    async def later(options):
+        await answer.wait()
+        return "once"
+
+    async with editor(tmp_path, [register("write_file"), WRITE, finish("Written.")]) as opened:
+        (tmp_path / "other").mkdir()
+        first, second = await opened.new(), await opened.new(tmp_path / "other")
+        opened.choose = lambda options: later(options) if len(opened.asked) == 1 else "no"
+        waiting = asyncio.create_task(opened.ask(first, "Write."))
+        await opened.until(lambda: opened.asked)
+        assert await opened.ask(second, "Write.") == "end_turn"
+        assert not waiting.done()
+        await opened.agent.close_session(session_id=second)
+        answer.set()
+        assert await waiting == "end_turn"
+        assert opened.text(session=first).endswith("Written.")
+    assert (opened.workspace / "a.txt").exists()
+    assert not (tmp_path / "other" / "a.txt").exists()
+
+
+async def test_closing_a_session_stops_its_turn(tmp_path):
+    async with editor(tmp_path, SLEEP, "--yes") as opened:
+        session = await opened.new()
+        turn = asyncio.create_task(opened.ask(session, "Run a long command."))
+        await process_appears(tmp_path / "home", "sleep 600")
+        await opened.agent.close_session(session_id=session)
+        assert await turn == "cancelled"
+        assert not [line for line in processes_of(tmp_path / "home") if "sleep 600" in line]
+
+
+async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with editor(tmp_path, []) as opened:
+        for folder, told in ((tmp_path / "nowhere", "is not a folder"), ("relative", "is not an absolute path")):
+            with pytest.raises(acp.RequestError, match=told) as refused:
+                await opened.new(folder)
+            assert refused.value.code == -32602
+        session = await opened.new()
+        with pytest.raises(acp.RequestError, match="The question is empty"):
+            await opened.ask(session, " ")
+        with pytest.raises(acp.RequestError, match="has 0 replies") as spent:
+            await opened.ask(session, "Say.")
+        assert spent.value.code == -32603
+        (tmp_path / "script.jsonl").unlink()
+        with pytest.raises(acp.RequestError, match=r"script\.jsonl"):
+            await opened.new()
+    async with editor(tmp_path, [], "--model", "openai/gpt-4o-mini") as opened:
+        with pytest.raises(acp.RequestError, match="There is no API key for openai/gpt-4o-mini") as locked:
+            await opened.new()
+        assert (locked.value.code, locked.value.data) == (-32000, {"kind": "KeyMissing"})
+
+
+class Raw:
+    """The agent without the SDK: lines that are sent, and lines that come."""
+
+    def __init__(self, home, lines=(), *options):
+        (home / "workspace").mkdir()
+        self.process = subprocess.Popen(
+            command(home, lines, *options), env=environment(home), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def send(self, line):
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def request(self, number, method, **params):
+        self.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode())
+
+    def answer(self, number):
+        """The answer to a request; whatever comes before it has to be a message."""
+        for line in self.process.stdout:
+            message = json.loads(line)
+            assert message["jsonrpc"] == "2.0"
+            if message.get("id", "none") == number:
+                return message
+        raise AssertionError(f"the end came before the answer to {number}")
+
+
+def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
+    raw = Raw(tmp_path)
+    raw.send(b'{"jsonrpc": "2.0", "id": 1, "meth')
+    assert raw.answer(None)["error"]["code"] == -32700
+    raw.send(b"\xff\xfe[")
+    assert raw.answer(None)["error"]["code"] == -32700
+    raw.send(b"[1, 2]")
+    assert raw.answer(None)["error"]["code"] == -32600
+    raw.send(b"")
+    raw.request(2, "session/fly")
+    assert raw.answer(2)["error"]["code"] == -32601
+    raw.request(3, "session/new", cwd=5)
+    assert raw.answer(3)["error"]["code"] == -32602
+    raw.request(4, "session/prompt", sessionId="none", prompt=[])
+    assert raw.answer(4)["error"]["code"] == -32002
+    raw.send(b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}}')
+    raw.request(5, "initialize", protocolVersion=1)
+    assert raw.answer(5)["result"]["protocolVersion"] == 1
+    raw.process.stdin.close()
+    assert raw.process.wait(LIMIT_S) == 0
+
+
+def test_what_programs_print_is_not_among_the_messages(tmp_path):
+    lines = [register("run_command"), say("", "run_command", command="echo hello; cat"), finish("Run.")]
+    raw = Raw(tmp_path, lines, "--yes")
+    raw.request(1, "session/new", cwd=str(tmp_path / "workspace"), mcpServers=[])
+    session = raw.answer(1)["result"]["sessionId"]
+    raw.request(2, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "Run."}])
+    assert raw.answer(2)["result"] == {"stopReason": "end_turn"}
+    raw.process.stdin.close()
+    assert raw.process.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize("ending", ["the input ends", "SIGTERM"])
+def test_at_the_end_everything_that_was_begun_ends(tmp_path, ending):
+    raw = Raw(tmp_path, SLEEP, "--yes")
+    raw.request(1, "session/new", cwd=str(tmp_path / "workspace"), mcpServers=[])
+    session = raw.answer(1)["result"]["sessionId"]
+    raw.request(2, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "Sleep."}])
+    asyncio.run(process_appears(tmp_path / "home", "sleep 600"))
+    if ending == "SIGTERM":
+        raw.process.send_signal(signal.SIGTERM)
+    else:
+        raw.process.stdin.close()
+    raw.process.wait(LIMIT_S)
+    asyncio.run(_all_gone(tmp_path / "home"))
+    (turn,) = started(tmp_path, session)
+    assert turn.question == "Sleep."
+
+
+CLIENT = """
+import json, subprocess, sys, time
+agent = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+def ask(number, method, **params):
+    line = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+    agent.stdin.write(line + b"\\n")
+    agent.stdin.flush()
+
+server = {"name": "tried", "command": sys.executable, "args": [sys.argv[1]], "env": []}
+ask(1, "session/new", cwd=".", mcpServers=[server])
+ask(1, "session/new", cwd=__import__("os").getcwd(), mcpServers=[server])
+for line in agent.stdout:
+    answer = json.loads(line).get("result") or {}
+    if "sessionId" in answer:
+        ask(2, "session/prompt", sessionId=answer["sessionId"], prompt=[{"type": "text", "text": "Sleep."}])
+"""
+
+
+def test_an_editor_that_is_killed_leaves_no_process_behind(tmp_path):
+    pytest.importorskip("mcp")
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, str(SUPPORT / "mcp_server.py"), *command(tmp_path, SLEEP, "--yes")],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+    )
+    asyncio.run(process_appears(tmp_path / "home", "sleep 600"))
+    os.kill(client.pid, signal.SIGKILL)
+    client.wait()
+    asyncio.run(_all_gone(tmp_path / "home"))
+
+
+async def _all_gone(home):
+    async with asyncio.timeout(LIMIT_S):
+        while processes_of(home):
+            await asyncio.sleep(0.05)
+
+
+def test_at_a_terminal_it_says_what_it_is_for(tmp_path):
+    pexpect = pytest.importorskip("pexpect")
+    child = pexpect.spawn(sys.executable, ["-m", "ecoshell", "acp"], env=environment(tmp_path), timeout=LIMIT_S)
+    child.expect("started by an editor")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2
