@@ -69,6 +69,7 @@ _PAGE = 50
 _ELSEWHERE = frozenset({"clear", "copy", "new", "quit", "resume"})
 """Commands of chats for which an editor has its own ways."""
 _COMMAND = re.compile(r"/([a-z]+)(?:\s|$)")
+_WORD = re.compile(r"[\w@]")
 _PLAIN = re.compile(r"[\w./-]*\w")
 """A path that can be mentioned without quotes."""
 
@@ -78,7 +79,7 @@ async def serve(options: Options) -> None:
     agent = EditorAgent(options)
     try:
         transport = _Lines(*_own_streams())
-        # the SDK takes `session/close` for unstable, which it was before schema 1.13
+        # `session/close`, stable in the schema, is among what the SDK calls unstable
         await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
     finally:
         await agent.aclose()
@@ -262,8 +263,12 @@ class EditorAgent:
             settings = _joined(await asyncio.to_thread(load_settings, user_paths()), servers)
             options = replace(self._options, workspace=Path(cwd), resume=resume)
             shell = await assemble(options, person, settings=settings)
-            session = self._sessions[shell.session] = EditorSession(shell, person, self._client)
-            await shell.warm()
+            try:
+                await shell.warm()
+            except BaseException:
+                await shell.aclose()
+                raise
+        session = self._sessions[shell.session] = EditorSession(shell, person, self._client)
         return session
 
     def _soon(self, session: "EditorSession") -> None:
@@ -386,6 +391,7 @@ class EditorSession:
     async def _ask(self, question: str, attachments: Sequence[Attachment]) -> schema.StopReason:
         """Ask, and follow the turn to its last event; raises RequestError for one that ended in an error."""
         choice, failure, finished, stopping = "", None, None, False
+        self._person.forget()
         async with aclosing(self._shell.ask(question, attachments)) as events:
             async for event in events:
                 if self._cancelled and not stopping:  # said before there was a turn to stop
@@ -482,7 +488,7 @@ class _Asked:
                 self.notices.append(f"What is no text was not attached: {block.type}.")
 
     def _add(self, text: str) -> None:
-        apart = self.text and text and not self.text[-1].isspace() and not text[0].isspace()
+        apart = self.text and not self.text[-1].isspace() and _WORD.match(text)
         self.text += f" {text}" if apart else text
 
     def _link(self, uri: str) -> str:

@@ -65,6 +65,10 @@ class EditorPerson:
         """Take note that the editor was told of this."""
         self._told.setdefault(id(event), asyncio.Event()).set()
 
+    def forget(self) -> None:
+        """Drop what the editor was told of in a turn that is over."""
+        self._told.clear()
+
     async def approve(self, wanted: ApprovalWanted) -> Approval:
         try:
             return Approval(_DECISIONS.get(await self._choice(wanted, _APPROVAL), "no"))

@@ -22,6 +22,7 @@ from ecoshell.events import (
     Compacted,
     CostChosen,
     CostWanted,
+    ErrorHappened,
     Event,
     GraphPlanned,
     LimitChosen,
@@ -105,6 +106,7 @@ class Updates:
             ApprovalGiven: self._decided,
             **dict.fromkeys((LimitChosen, CostChosen, TrustGiven), self._chosen),
             CallFinished: self._ended,
+            ErrorHappened: self._failed,
             CommandRan: self._ran,
             GraphPlanned: self._planned,
             NodeChanged: self._changed,
@@ -190,14 +192,17 @@ class Updates:
         if isinstance(event, Answer):
             kind, told = schema.AgentMessageChunk, (schema.AgentMessageChunk, text) in self._said_before()
         else:
-            kind = _chunk_of("thought" if isinstance(event, Rationale) else "reasoning", event.role)
-            told = any(said.startswith(text) for _, said in self._said_before())
+            kind, told = schema.AgentThoughtChunk, any(said.startswith(text) for _, said in self._said_before())
         if text and not told:
             self._said.append((kind, text))
             yield self._chunk(kind, text)
 
     def _said_before(self) -> list[tuple[type[Chunk], str]]:
         return [(kind, said.strip()) for kind, said in self._said]
+
+    def _failed(self, event: ErrorHappened) -> Iterator[Update]:
+        told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
+        yield self.say(told)
 
     def _noted(self, event: Event) -> Iterator[Update]:
         text = event.text if isinstance(event, Notice) else describe(event)
