@@ -252,6 +252,7 @@ async def test_blocks_of_a_prompt_become_attachments(tmp_path):
             acp.resource_link_block("plain", f"{uri}/plain.txt"),
             "?",
             acp.resource_link_block("outside", (tmp_path / "outside.txt").as_uri()),
+            acp.resource_link_block("odd", "file://[/x%00"),
             acp.resource_link_block("web", "https://example.org/page"),
             image,
         )
@@ -307,6 +308,10 @@ async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session
             assert "my-tools" not in opened.text()
             with pytest.raises(acp.RequestError, match="reached in a way that is not known"):
                 await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
+            header = schema.HttpHeader(name="Authorization", value="Bearer secret-of-mine")
+            with pytest.raises(acp.RequestError, match="The server odd cannot be used") as refused:
+                await opened.new(servers=[schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])])
+            assert "secret-of-mine" not in str(refused.value)
     finally:
         if server is not None:
             server.kill()
@@ -492,6 +497,18 @@ def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
     assert raw.answer(5)["result"]["protocolVersion"] == 1
     raw.process.stdin.close()
     assert raw.process.wait(LIMIT_S) == 0
+
+
+def test_requests_are_answered_also_where_the_input_ends_after_them_and_files_are_as_good_as_pipes(tmp_path):
+    asked = [("initialize", {"protocolVersion": 1}), ("session/list", {})]
+    lines = [{"jsonrpc": "2.0", "id": at, "method": name, "params": params} for at, (name, params) in enumerate(asked)]
+    (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with (tmp_path / "asked.jsonl").open("rb") as given, (tmp_path / "told.jsonl").open("wb") as told:
+        subprocess.run(
+            command(tmp_path, []), env=environment(tmp_path), stdin=given, stdout=told, check=True, timeout=LIMIT_S
+        )
+    answers = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
+    assert {answer["id"] for answer in answers if "result" in answer} == {0, 1}
 
 
 def test_what_programs_print_is_not_among_the_messages(tmp_path):

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import acp
 from acp import PROTOCOL_VERSION, RequestError, schema
+from pydantic import ValidationError
 
 from ecoshell import __version__
 from ecoshell.agent.model_set import MODES
@@ -101,12 +102,15 @@ class _Lines:
         self._told = told
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
         self._sending = asyncio.Lock()
+        self._owed: set[str] = set()
+        """Requests without an answer, but for prompts."""
+        self._paid = asyncio.Event()
         self._over = False
         reading = partial(self._read, given, asyncio.get_running_loop())
         threading.Thread(target=reading, name="editor", daemon=True).start()  # a pipe may never end
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message; None at the end."""
+        """The next message; None at the end, once everything asked is answered but prompts, which end with it."""
         while line := await self._arrived.get():
             if not line.strip():
                 continue
@@ -116,8 +120,14 @@ class _Lines:
                 await self._refuse(RequestError.parse_error({"details": str(wrong)}))
                 continue
             if isinstance(message, dict):
-                return cast("dict[str, Any]", message)
+                asked = cast("dict[str, Any]", message)
+                if "id" in asked and asked.get("method") not in (None, "session/prompt"):
+                    self._owed.add(repr(asked["id"]))
+                return asked
             await self._refuse(RequestError.invalid_request({"details": "A message is one JSON object."}))
+        while self._owed and not self._over:
+            self._paid.clear()
+            await self._paid.wait()
         return None
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -131,6 +141,9 @@ class _Lines:
             except OSError:
                 self._over = True
                 self._arrived.put_nowait(b"")
+        if "method" not in message:
+            self._owed.discard(repr(message.get("id")))
+        self._paid.set()
 
     async def close(self) -> None:
         """Write no more."""
@@ -162,6 +175,7 @@ class EditorAgent:
         self._options = options
         self._sessions: dict[str, EditorSession] = {}
         self._later: set[asyncio.Task[None]] = set()
+        self._loading = asyncio.Lock()
 
     def on_connect(self, client: acp.Client) -> None:
         self._client = client
@@ -192,10 +206,11 @@ class EditorAgent:
         self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
     ) -> schema.LoadSessionResponse:
         await _stored(session_id)
-        if (before := self._sessions.get(session_id)) is not None:
-            before.require_free()
-            await self.close_session(session_id)
-        session = await self._open(cwd, mcp_servers or (), resume=session_id)
+        async with self._loading:
+            if (before := self._sessions.get(session_id)) is not None:
+                before.require_free()
+                await self.close_session(session_id)
+            session = await self._open(cwd, mcp_servers or (), resume=session_id)
         await session.replay()
         self._soon(session)
         return schema.LoadSessionResponse(modes=session.modes)
@@ -494,22 +509,25 @@ class _Asked:
     def _link(self, uri: str) -> str:
         path = self._inside(uri)
         if path is None:
-            if urlsplit(uri).scheme == "file":
+            if uri.startswith("file:"):
                 self.notices.append(f"{uri} was not attached: it is not in the workspace.")
             return uri
         return f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
 
     def _name(self, uri: str) -> str:
         """What a text is called: by its path, where it is a file of the workspace, and its lines."""
-        path, lines = self._inside(uri), urlsplit(uri).fragment
+        path, lines = self._inside(uri), uri.partition("#")[2]
         return uri if path is None else f"{path}#{lines}" if lines else path
 
     def _inside(self, uri: str) -> str | None:
         """The path of a file, from the workspace on; None for what is not in it."""
-        parts = urlsplit(uri)
-        if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
+        try:
+            parts = urlsplit(uri)
+            if parts.scheme not in ("", "file") or not parts.path.startswith("/"):
+                return None
+            path = os.path.relpath(os.path.realpath(unquote(parts.path)), self._root)
+        except ValueError:  # no address, or no path
             return None
-        path = os.path.relpath(os.path.realpath(unquote(parts.path)), self._root)
         return None if path == os.pardir or path.startswith(os.pardir + os.sep) else path
 
     def _beginning(self, name: str, text: str) -> str:
@@ -537,8 +555,8 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
                     given[name] = McpServerSettings(command=server.command, args=tuple(server.args), env=env)
                 case _:
                     raise UsageError(f"The server {server.name} is reached in a way that is not known here.")
-        except ValueError as wrong:
-            raise UsageError(f"The server {server.name} cannot be used: {wrong}") from wrong
+        except ValidationError as wrong:
+            raise UsageError(f"The server {server.name} cannot be used: {wrong.errors()[0]['msg']}.") from wrong
     every = {**settings.mcp.servers, **given}
     return settings.model_copy(update={"mcp": settings.mcp.model_copy(update={"servers": every})})
 
