@@ -472,6 +472,7 @@ class Raw:
         for line in self.process.stdout:
             message = json.loads(line)
             assert message["jsonrpc"] == "2.0"
+            json.dumps(message, ensure_ascii=False).encode()  # no half of a surrogate pair is in it
             if message.get("id", "none") == number:
                 return message
         raise AssertionError(f"the end came before the answer to {number}")
@@ -511,14 +512,19 @@ def test_requests_are_answered_also_where_the_input_ends_after_them_and_files_ar
     assert {answer["id"] for answer in answers if "result" in answer} == {0, 1}
 
 
-def test_what_programs_print_is_not_among_the_messages(tmp_path):
-    lines = [register("run_command"), say("", "run_command", command="echo hello; cat"), finish("Run.")]
-    raw = Raw(tmp_path, lines, "--yes")
+def test_what_anything_else_prints_is_not_among_the_messages(tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import atexit, os\natexit.register(os.write, 1, b'printed')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
+    run = say("", "run_command", command="echo hello; cat")
+    odd = say("", "list_files", path="\ud800")
+    raw = Raw(tmp_path, [register("run_command"), run, odd, finish("Run \ud800.")], "--yes")
     raw.request(1, "session/new", cwd=str(tmp_path / "workspace"), mcpServers=[])
     session = raw.answer(1)["result"]["sessionId"]
     raw.request(2, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "Run."}])
     assert raw.answer(2)["result"] == {"stopReason": "end_turn"}
     raw.process.stdin.close()
+    assert raw.process.stdout.read() == b""
     assert raw.process.wait(LIMIT_S) == 0
 
 

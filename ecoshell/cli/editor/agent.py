@@ -132,7 +132,8 @@ class _Lines:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message; when nobody reads any more, that is the end."""
-        line = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"), default=str)
+        line = text.encode("utf-8", "replace") + b"\n"  # half a surrogate pair spoils a message for strict readers
         async with self._sending:
             if self._over:
                 return
