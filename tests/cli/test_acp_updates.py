@@ -63,6 +63,11 @@ def test_what_a_model_reasons_is_a_thought_and_is_told_once(updates):
         ([arrived("It "), arrived("is so."), Answer("It is so.")], "It is so.", ""),
         ([arrived("It", "answer"), Answer("It")], "It", ""),
         ([Answer("It is.", partial=True)], "It is.", ""),
+        (
+            [arrived("It", "answer"), arrived("Hm.", "reasoning"), arrived(" is.", "answer"), Answer("It is.")],
+            "It is.",
+            "Hm.",
+        ),
         ([arrived("Look."), STEP, Answer("Look.")], "Look.Look.", ""),
         ([arrived("I look.", role="planner"), Answer("I look.")], "I look.", "I look."),
         ([arrived('{"name": "x"'), arrived("}"), Answer("It is.")], "It is.", ""),

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -563,22 +563,16 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
 
 
 def _known() -> Sequence[SessionInfo]:
-    store = open_store(user_paths())
-    try:
+    with closing(open_store(user_paths())) as store:
         return store.list(_LISTED)
-    finally:
-        store.close()
 
 
 async def _stored(session: str) -> None:
     """Raise RequestError where there is no session of exactly this name."""
 
     def look() -> None:
-        store = open_store(user_paths())
-        try:
+        with closing(open_store(user_paths())) as store:
             store.info(session)
-        finally:
-            store.close()
 
     with _plainly():
         try:

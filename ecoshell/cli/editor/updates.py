@@ -166,15 +166,16 @@ class Updates:
         """A piece of a reply; nothing of a call that is spelled out, nor of what fills in the calls of a plan."""
         if event.node:
             return
-        key = (event.channel, event.role)
-        text = event.text
+        key, text = (event.channel, event.role), event.text
         if self._open != key:
-            text = text.lstrip()  # models like to begin with a space
+            kind = _chunk_of(event.channel, event.role)
+            if all(said is not kind for said, _ in self._said):
+                text = text.lstrip()  # models like to begin with a space
             if not text:
                 return
             self._open = key
             self._messages += 1
-            self._said.append((_chunk_of(event.channel, event.role), ""))
+            self._said.append((kind, ""))
             self._withheld = event.channel != "reasoning" and text.startswith(CALL_BEGINS)
         if not self._withheld:
             kind, said = self._said[-1]
@@ -190,15 +191,14 @@ class Updates:
         """A text that is complete, unless it was told while it arrived."""
         text = event.text.strip()
         if isinstance(event, Answer):
-            kind, told = schema.AgentMessageChunk, (schema.AgentMessageChunk, text) in self._said_before()
+            kind = schema.AgentMessageChunk
+            said = [said for kind_, said in self._said if kind_ is kind]
+            told = text.split() in [one.split() for one in (*said, "".join(said))]  # a thought may have come in between
         else:
-            kind, told = schema.AgentThoughtChunk, any(said.startswith(text) for _, said in self._said_before())
+            kind, told = schema.AgentThoughtChunk, any(said.strip().startswith(text) for _, said in self._said)
         if text and not told:
             self._said.append((kind, text))
             yield self._chunk(kind, text)
-
-    def _said_before(self) -> list[tuple[type[Chunk], str]]:
-        return [(kind, said.strip()) for kind, said in self._said]
 
     def _failed(self, event: ErrorHappened) -> Iterator[Update]:
         told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
