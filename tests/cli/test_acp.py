@@ -546,7 +546,7 @@ def test_at_the_end_everything_that_was_begun_ends(tmp_path, ending):
 
 
 CLIENT = """
-import json, subprocess, sys, time
+import json, os, subprocess, sys
 agent = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 def ask(number, method, **params):
@@ -555,8 +555,7 @@ def ask(number, method, **params):
     agent.stdin.flush()
 
 server = {"name": "tried", "command": sys.executable, "args": [sys.argv[1]], "env": []}
-ask(1, "session/new", cwd=".", mcpServers=[server])
-ask(1, "session/new", cwd=__import__("os").getcwd(), mcpServers=[server])
+ask(1, "session/new", cwd=os.getcwd(), mcpServers=[server])
 for line in agent.stdout:
     answer = json.loads(line).get("result") or {}
     if "sessionId" in answer:
