@@ -390,7 +390,7 @@ def next_view(
     documents = [catalog.document(name) for name in memory.library.names if name in catalog]
     untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     unseen = [document for document in documents if document.name not in memory.shown.documents]
-    listing = memory.presentation.opening(untold, unseen)
+    listing = memory.presentation.opening(untold, unseen, servers=catalog.servers)
     return View(
         path=Path(question),
         opening=opening_text(listing, question, context=context),

@@ -1,6 +1,6 @@
 """What a turn offers the model: which names, which schemas up front, in which presentation, and why (SPEC §1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -9,7 +9,7 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.mode import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, presentation_of
+from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, listed_parts, presentation_of
 from ecoshell.catalog.registration import (
     FORGOTTEN,
     LITTLE_SHARE,
@@ -27,8 +27,12 @@ from ecoshell.messages import Message, Usage
 from ecoshell.planning.mode_choice import ModeEvidence
 from ecoshell.strategies.base import Path, Tried
 
+_NAMES = 5_000
+"""Tokens that names take at most, however large the context is."""
 _DOCUMENTS_SHARE = 2
 """Documents put up front take at most this part (a half) of a model's context."""
+_CONTEXT = 32_768
+"""What the context of a model is taken to hold, where nobody says."""
 _DOCUMENTS_PART = 4
 """Over a turn they take at most this part (a quarter) of what a cap leaves for it."""
 _TOKENS = 1_000
@@ -55,6 +59,7 @@ class ToolOffer:
     large: bool
     """Whether a name is hidden, or may be later, so that `tool_search` is offered."""
     context_tokens: int
+    """What registered documents weigh, and the names of the other tools; `everything_tokens` is all documents."""
     everything_tokens: int
     exact: bool
     decision: Decision
@@ -117,9 +122,10 @@ def make_offer(
     """
     question = plan.inputs.question
     models, catalog = deps.models.current, deps.catalog
-    name_sizes = dict(zip(catalog.names, models.sizes(f", {name}" for name in catalog.names), strict=True))
-    room = 1 << 30 if models.context is None else int(models.context * deps.settings.names_share)
-    listed = shortlist(question, deps.ranker, name_sizes, room)
+    listed, room = catalog.names, names_room(deps)
+    if names_tokens(deps, listed, models.sizes) > room:
+        alone = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
+        listed = shortlist(question, deps.ranker, alone, room)
     names = tuple(name for name in listed if name in library or name not in plan.hidden)
     whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
@@ -140,18 +146,30 @@ def make_offer(
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
     return ToolOffer(
-        listing=presentation.opening(untold, unseen, large=large, about=about),
+        listing=presentation.opening(untold, unseen, large=large, about=about, servers=catalog.servers),
         listed=listed,
         names=names,
         upfront=skills,
         presentation=presentation,
         large=large,
-        context_tokens=sum(name_sizes[name] for name in names) + registered.tokens,
+        context_tokens=names_tokens(deps, (name for name in names if name not in registered), models.sizes)
+        + registered.tokens,
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
         decision=decision,
         advice=plan.advice(names),
     )
+
+
+def names_room(deps: Dependencies) -> int:
+    """Tokens that names may take in a listing."""
+    context = deps.models.current.context
+    return _NAMES if context is None else min(_NAMES, int(context * deps.settings.names_share))
+
+
+def names_tokens(deps: Dependencies, names: Iterable[str], sizes: Callable[[Iterable[str]], list[int]]) -> int:
+    """What these names take in a listing, by their servers; may block."""
+    return sum(sizes(listed_parts(names, deps.catalog.servers)))
 
 
 def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) -> Policy:
@@ -178,15 +196,15 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     return policy
 
 
-def _documents_room(plan: TurnPlan, deps: Dependencies) -> int | None:
-    """Tokens that documents may take up front, by the context and by the caps; None is no limit."""
+def _documents_room(plan: TurnPlan, deps: Dependencies) -> int:
+    """Tokens that documents may take up front, by the context and by the caps."""
     context, found, price = deps.models.current.context, plan.priced.remaining, deps.models.current.price
-    rooms = [] if context is None else [context // _DOCUMENTS_SHARE]
+    rooms = [(_CONTEXT if context is None else context) // _DOCUMENTS_SHARE]
     if found is not None:
         share = max(0, found.budget) // (_DOCUMENTS_PART * Workload().calls)
         rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
         rooms += [share * _TOKENS // rate] if rate else []
-    return min(rooms, default=None)
+    return min(rooms)
 
 
 def _forgotten(record: ModeEvidence, *, local: bool) -> Decimal:

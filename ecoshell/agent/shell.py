@@ -11,6 +11,7 @@ from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import of_step
+from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget.holds import CapState, Scope
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import Amount
@@ -163,7 +164,7 @@ class Standing:
     used_tokens: int
     tools: tuple[ToolRow, ...]
     context_tokens: int
-    """Tokens of the names and the registered documents."""
+    """Tokens of the registered documents, and of the names of the other tools."""
     everything_tokens: int
     """Tokens every document together would take."""
     exact: bool
@@ -411,7 +412,9 @@ class Shell:
             map(self.conversation.presentation.shown, deps.catalog.documents)
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
-        names_tokens = sum(deps.models.current.sizes_at_hand(f", {name}" for name in deps.catalog.names)[0])
+        named = self.conversation.memory.shown.names or deps.catalog.names
+        listed = (name for name in deps.catalog.names if name in named and name not in library)
+        names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
         tools: list[ToolRow] = []
         for document in deps.catalog.documents:
             name, skill = document.name, library.get(document.name)
@@ -429,7 +432,7 @@ class Shell:
             spent_nano=spent.shown_nano if spent else 0,
             used_tokens=spent.shown_usage.total if spent else 0,
             tools=tuple(tools),
-            context_tokens=names_tokens + library.tokens,
+            context_tokens=min(names, names_room(deps)) + sum(tool.tokens for tool in tools if tool.registered),
             everything_tokens=sum(sizes.values()),
             exact=exact,
             next_nano=ahead.nano,

@@ -18,6 +18,7 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
+from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths
@@ -158,6 +159,12 @@ def tool_options(settings: "Settings") -> ToolOptions:
 def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     """Every tool a session in this workspace knows."""
     return builtin_tools(workspace, options=tool_options(settings))
+
+
+def known_tools(settings: "Settings", paths: Paths, folder: Path) -> list[Tool]:
+    """Every tool of a session in this folder, those of servers as they were listed last; starts nothing."""
+    catalog = Catalog(tools_of(settings, Workspace(folder)), servers_of(settings, paths, folder))
+    return [catalog.tool(name) for name in catalog.names]
 
 
 def tool_named(name: str, tools: Sequence[Tool]) -> Tool:

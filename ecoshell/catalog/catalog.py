@@ -95,6 +95,11 @@ class Catalog:
     def documents(self) -> tuple[ToolDocument, ...]:
         return tuple(self._documents.values())
 
+    @property
+    def servers(self) -> dict[str, str]:
+        """The server of each tool that a server has."""
+        return {name: document.server for name, document in self._documents.items() if document.server}
+
     def tool(self, name: str) -> Tool:
         """The tool of this name; KeyError when unknown."""
         return self._tools[name]

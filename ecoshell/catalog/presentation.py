@@ -14,7 +14,7 @@ A document stands in the context once: in the array or in the text, never in bot
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -82,10 +82,11 @@ class Presentation(Protocol):
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
         """The text that goes with the question: names to register, and documents where the array does not hold them.
 
-        `about` has a few words for names that come with what they do.
+        `about` has a few words for names that come with what they do, `servers` whose the tools are that servers have.
         """
         ...
 
@@ -115,8 +116,9 @@ class Grow:
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
-        return _listing(names, upfront, large, about)
+        return _listing(names, upfront, large, about, servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +146,13 @@ class Stable:
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
         documents = "\n".join(document.as_text() for document in upfront)
-        parts = (_listing(names, upfront, large, about), f"Registered already:\n{documents}" if documents else "")
+        parts = (
+            _listing(names, upfront, large, about, servers),
+            f"Registered already:\n{documents}" if documents else "",
+        )
         return "\n".join(part for part in parts if part)
 
 
@@ -174,10 +180,11 @@ class Direct(Stable):
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
         later = [document for document in upfront if document.name not in self.declared]
         listed = [name for name in names if name not in self.declared]
-        return STABLE.opening(listed, later, large=large, about=about)
+        return STABLE.opening(listed, later, large=large, about=about, servers=servers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +206,7 @@ class Plain(Grow):
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
         return ""
 
@@ -222,6 +230,7 @@ class Text(Stable):
         *,
         large: bool = False,
         about: Mapping[str, str] | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> str:
         documents = "\n".join(document.as_text() for document in upfront)
         return f"Tools:\n{documents}" if documents else ""
@@ -257,13 +266,44 @@ def few_words(document: ToolDocument) -> str:
     return words[:_MOST_CHARACTERS].rstrip(" ,(-")
 
 
+def by_server(names: Iterable[str], servers: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names under their servers, there without the server's; under "" those that no other of a server is beside."""
+    groups: dict[str, list[str]] = {"": []}
+    for name in names:
+        server = servers.get(name, "")
+        groups.setdefault(server if name.startswith(f"{server}.") else "", []).append(name)
+    for server in [server for server, own in groups.items() if server and len(own) == 1]:
+        groups[""] += groups.pop(server)
+    return {server: [name[len(server) + 1 :] if server else name for name in own] for server, own in groups.items()}
+
+
+def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[str]:
+    """What each name, and each server's heading, adds to a listing: what they weigh."""
+    for server, own in by_server(names, servers).items():
+        if server:
+            yield f"\n{server}: "
+        yield from (f", {name}" for name in own)
+
+
 def _listing(
-    names: Sequence[str], upfront: Sequence[ToolDocument], large: bool, about: Mapping[str, str] | None
+    names: Sequence[str],
+    upfront: Sequence[ToolDocument],
+    large: bool,
+    about: Mapping[str, str] | None,
+    servers: Mapping[str, str] | None,
 ) -> str:
     """The names, without those whose documents are there already (EcoAct, "Tool name as informer")."""
     known, about = {document.name for document in upfront}, about or {}
-    told = (f"{name} ({about[name]})" if about.get(name) else name for name in names if name not in known)
-    listed = ", ".join(told)
-    if not listed:
+    groups = by_server((name for name in names if name not in known), servers or {})
+    lines: list[str] = []
+    for server, own in groups.items():
+        full = (f"{server}.{name}" if server else name for name in own)
+        told = (f"{name} ({about[one]})" if about.get(one) else name for name, one in zip(own, full, strict=True))
+        lines.append(f"{server}: {', '.join(told)}" if server else ", ".join(told))
+    if not any(lines):
         return ""
-    return f"Tools to register (tool_search finds more): {listed}" if large else f"Tools to register: {listed}"
+    head = "Tools to register (tool_search finds more)" if large else "Tools to register"
+    if len(lines) == 1:
+        return f"{head}: {lines[0]}"
+    alone = [f"{head}: {lines[0]}", "Of servers, as server.tool:"] if lines[0] else [f"{head}, as server.tool:"]
+    return "\n".join([*alone, *lines[1:]])

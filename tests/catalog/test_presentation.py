@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words
+from ecoshell.catalog.presentation import GROW, PLAIN, STABLE, TEXT, Presentation, few_words, listed_parts
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
 DOCUMENTS = tuple(
@@ -98,6 +98,34 @@ def test_names_may_come_with_a_few_words_of_what_they_do() -> None:
         listing = presentation.opening(NAMES, about=about)
         assert listing.endswith(": read_file (Does read_file), list_files, count_text")
         assert "Does" not in presentation.opening(NAMES)
+
+
+SERVERS = {"git.status": "git", "git.log": "git", "hg.log": "hg", "hg.status": "hg", "time.now": "time"}
+
+
+def test_a_server_stands_once_above_its_tools_and_equal_names_are_told_apart() -> None:
+    names = ("read_file", "git.status", "hg.log", "time.now", "git.log", "hg.status")
+    for presentation in (GROW, STABLE):
+        assert presentation.opening(names, servers=SERVERS, about={"hg.log": "Shows commits"}) == (
+            "Tools to register: read_file, time.now\n"
+            "Of servers, as server.tool:\n"
+            "git: status, log\n"
+            "hg: log (Shows commits), status"
+        )
+        assert presentation.opening(("git.status", "git.log"), servers=SERVERS, large=True) == (
+            "Tools to register (tool_search finds more), as server.tool:\ngit: status, log"
+        )
+
+
+def test_without_several_tools_of_a_server_the_names_are_one_line_as_ever() -> None:
+    names = ("read_file", "time.now", "git.log")
+    assert GROW.opening(names, servers=SERVERS) == GROW.opening(names) == f"Tools to register: {', '.join(names)}"
+
+
+def test_what_a_listing_weighs_is_about_what_it_says() -> None:
+    parts = "".join(listed_parts(("read_file", *SERVERS), SERVERS))
+    listing = GROW.opening(("read_file", *SERVERS), servers=SERVERS)
+    assert 0 < len(listing) - len(parts) < len("Tools to register, as server.tool: Of servers:\n")
 
 
 @given(st.text(max_size=300))

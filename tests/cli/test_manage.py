@@ -16,6 +16,7 @@ from ecoshell.events import Answer, Event, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
+from ecoshell.tools.mcp.servers import CachedList, Server
 
 Shell = Callable[..., str]
 PRICE = Price(Rates(*[Decimal(1)] * 5))
@@ -77,6 +78,20 @@ class TestTools:
     def test_one_tool_is_shown_as_the_model_reads_it(self, shell: Shell) -> None:
         assert json.loads(shell("tools", "read_file"))["name"] == "read_file"
         assert [row["name"] for row in json.loads(shell("tools", "read_file", "--json"))["rows"]] == ["read_file"]
+
+    def test_rows_say_whose_a_tool_is_and_whether_it_is_registered_from_the_start(self, shell: Shell) -> None:
+        server = Server("far", url="http://127.0.0.1:9", cwd=str(Path.cwd()))
+        records = [{"name": "add", "description": "Adds.", "parameters": {}, "read_only": True}]
+        CachedList(user_paths().mcp_folder, server).write(records)
+        for registration, registered in (("names", False), ("all", True)):
+            written(f'[agent]\nregistration = "{registration}"\n[mcp.servers.far]\nurl = "http://127.0.0.1:9"\n')
+            by_name = {row["name"]: row for row in json.loads(shell("tools", "--json"))["rows"]}
+            assert by_name["read_file"]["source"] == "built-in"
+            assert {row["registered"] for row in by_name.values()} == {registered}
+        far = by_name["far.add"]
+        assert (far["source"], far["effects"]) == ("MCP server far", ["network", "read", "write"])
+        assert far["tokens"] > 0
+        assert json.loads(shell("tools", "far.add"))["description"] == "Adds."
 
     def test_an_unknown_tool_is_refused_with_the_nearest(self, shell: Shell) -> None:
         assert "Did you mean read_file" in shell("tools", "read_fil", status=2)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ecoshell.assembly.parts import load_settings, tool_named, tools_of
+from ecoshell.assembly.parts import known_tools, load_settings, tool_named
 from ecoshell.budget.money import counted
 from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
@@ -14,7 +14,7 @@ from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
-from ecoshell.tools.workspace import Workspace, workspace_folder
+from ecoshell.tools.workspace import workspace_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,13 @@ def run(args: argparse.Namespace) -> int:
     """Print all tools, or one tool's document; raises UsageError for an unknown name."""
     name: str | None = args.name
     settings = load_settings(user_paths())
-    tools = tools_of(settings, Workspace(workspace_folder()))
+    tools = known_tools(settings, user_paths(), workspace_folder())
     if name is not None:
         tools = [tool_named(name, tools)]
     tokenizer = tokenizer_of(settings.model)
     if args.json:
-        records = [_record(tool, tokenizer) for tool in tools]
+        at_once = settings.agent.registration in ("all", "all_text")
+        records = [_record(tool, tokenizer, registered=at_once) for tool in tools]
         print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
     elif name is not None:
         print_json(tools[0].document.as_function()["function"])
@@ -63,11 +64,14 @@ def tokenizer_of(model: str) -> Tokenizer:
     return Tokenizer(counter.name, counter.exact, counter.count)
 
 
-def _record(tool: Tool, tokenizer: Tokenizer) -> dict[str, object]:
+def _record(tool: Tool, tokenizer: Tokenizer, *, registered: bool) -> dict[str, object]:
+    """A tool as programs read of it; `registered` says whether sessions begin with every document."""
     document = tool.document
     return {
         "name": document.name,
+        "source": f"MCP server {document.server}" if document.server else "built-in",
         "tokens": tokenizer.count(document.as_text()),
+        "registered": registered,
         "effects": sorted(tool.effects),
         "description": document.description,
         "parameters": document.parameters,

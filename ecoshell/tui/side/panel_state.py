@@ -232,11 +232,12 @@ class PanelState:
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of names and documents in the context now."""
+        """Tokens of documents and of other tools' names in the context now."""
         if self.standing is None:
             return 0
         fresh = (row for row in self.standing.tools if not row.registered and row.name in self._registrations)
-        return self.standing.context_tokens + sum(self._registrations[row.name][0].tokens for row in fresh)
+        registered = sum(self._registrations[row.name][0].tokens for row in fresh)
+        return min(self.standing.context_tokens + registered, self.standing.everything_tokens)
 
     def _state(self, row: "ToolRow") -> ToolState:
         heard = self._registrations.get(row.name)

@@ -1,0 +1,90 @@
+"""Fifty servers of twenty tools: what the model reads of them, and what is shown of the context."""
+
+import pytest
+from agent_play import finish, of, register, turn
+
+from ecoshell.events import CallFinished, ToolRegistered, ToolsOffered
+from ecoshell.models.tokens import counter_for
+from ecoshell.paths import user_paths
+from ecoshell.tools.mcp.servers import CachedList, Server
+
+VERBS = ("create", "list", "search", "update", "delete")
+LONG = [f"{verb}_{thing}" for verb in VERBS for thing in ("pull_request", "issue_comment", "branch", "release_note")]
+SHORT = [f"{verb}{at}" for verb in VERBS for at in range(4)]
+ADDRESS = "http://127.0.0.1:9/{}"
+
+
+@pytest.fixture
+def configured(home):
+    """Writes fifty servers with these tools into the settings, and the lists they gave when they were connected to."""
+
+    def write(tools):
+        file = user_paths().settings_file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        records = [{"name": name, "description": f"To {name}.", "parameters": {"type": "object"}} for name in tools]
+        for at in range(50):
+            CachedList(user_paths().mcp_folder, Server(f"server{at}", url=ADDRESS.format(at), cwd=str(home))).write(
+                records
+            )
+        tables = [f'[mcp.servers.server{at}]\nurl = "{ADDRESS.format(at)}"\n' for at in range(50)]
+        file.write_text("".join(tables))
+
+    return write
+
+
+@pytest.mark.parametrize("tools", [SHORT, LONG], ids=["they fit", "too many"])
+async def test_the_names_of_a_thousand_tools_take_less_than_five_thousand_tokens(play, configured, tools):
+    configured(tools)
+    question = "Search the issue comments of server7 and list its branches."
+    async with play([register("server7.list_branch"), finish("ok")], registration="names") as shell:
+        assert len(shell.deps.catalog) > 1000
+        before = await shell.standing()
+        (offered,) = of(await turn(shell, question), ToolsOffered)
+        after = await shell.standing()
+    told = shell.requests[0].messages[-1].text
+    size = counter_for("openai/gpt-4o").count(told)
+    assert question in told
+    assert told.count("\nserver7: ") == 1
+    assert size < 5_000
+    for standing in (before, after):
+        assert 0 < standing.context_tokens < 6_000 < standing.everything_tokens
+    if tools is SHORT:
+        assert len(offered.names) == len(shell.deps.catalog)
+    else:
+        assert {"server7.list_branch", "server7.search_issue_comment"} <= set(offered.names)
+        assert len(offered.names) < 1000
+
+
+async def test_their_documents_leave_half_of_a_context_that_nobody_knows(play, configured):
+    configured(LONG)
+    async with play([finish("ok")], registration="auto") as shell:
+        await turn(shell, "What is the time?")
+        (request,) = shell.requests
+    sent = [*(tool.as_entry() for tool in request.tools), *(message.text for message in request.messages)]
+    assert counter_for("openai/gpt-4o").count("\n".join(sent)) < 32_768 / 2 + 5_000
+
+
+async def test_tools_of_the_same_name_are_registered_each_by_its_own(play, configured):
+    configured(SHORT)
+    lines = [register("server3.list0"), register("server4.list0"), register("list0"), finish("ok")]
+    async with play(lines, registration="names") as shell:
+        events = await turn(shell)
+    assert [one.name for one in of(events, ToolRegistered)] == ["server3.list0", "server4.list0"]
+    (unknown,) = of(events, CallFinished)
+    assert "server9.list0" in unknown.observation
+
+
+async def test_what_is_in_the_context_is_never_more_than_everything(play):
+    names = ["read_file", "count_text", "write_file"]
+    for registration in ("names", "all", "all_text", "auto"):
+        lines = [*map(register, names), finish("ok"), finish("ok")]
+        async with play(lines if registration == "names" else [finish("ok")] * 2, registration=registration) as shell:
+            events = [*await turn(shell), *await turn(shell)]
+            standing = await shell.standing()
+            assert standing.context_tokens <= standing.everything_tokens
+            for offered in of(events, ToolsOffered):
+                assert offered.context_tokens <= offered.everything_tokens
+            if registration == "names":
+                assert standing.context_tokens < standing.everything_tokens
+            else:
+                assert standing.context_tokens == standing.everything_tokens
