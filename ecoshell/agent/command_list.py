@@ -56,7 +56,6 @@ _PLAN_MODES: Mapping[PlanMode, str] = {
     "question.",
 }
 _SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned": "·"}
-HEAD = ("  tool", "value", "chance", "cost", "bound", "planned", "used", "left", "state", "why")
 
 
 @COMMANDS.add("help", "", "list the commands")
@@ -168,7 +167,8 @@ def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
     new = untried(rows)
     told = [row for row in rows if row.tool not in new]
     more = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
-    lines = [table(HEAD, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
+    head = ("  tool", "value", "chance", "cost" if unit == "usd" else "tokens", "used", "state")
+    lines = [table(head, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
     return "\n".join([*lines, *more])
 
 
@@ -198,16 +198,15 @@ def range_text(plan: PlanChanged) -> str:
 
 
 def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:
-    spread = f" ± {amount(row.spread, unit)}" if row.spread else ""
-    counts = (str(row.bound), str(row.planned), str(row.used), str(row.left))
+    """What fits beside each other on 80 columns; `/plan why` has the rest."""
+    state = state_word(row, enforced=enforced)
     return (
-        f"{_SIGNS[state_word(row, enforced=enforced)]} {row.tool}",
+        f"{_SIGNS[state]} {row.tool}",
         f"{row.value:.2f}",
         f"{row.chance:.2f}",
-        f"{amount(row.cost, unit)}{spread}",
-        *counts,
-        state_word(row, enforced=enforced),
-        why_words(row.why),
+        amount(row.cost, unit).removesuffix(" tokens"),
+        f"{row.used}/{row.planned}",
+        f"{state}: {why_words(row.why)}",
     )
 
 

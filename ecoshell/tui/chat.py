@@ -9,11 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
-from textual.widgets import Footer, TextArea
+from textual.widgets import TextArea
 
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError
 from ecoshell.paths import Paths
+from ecoshell.tui.keys import KeyLine
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import SHELL, Prompt
@@ -94,7 +95,7 @@ class ChatScreen(Screen[None]):
         yield SideLayout(Transcript(), self._paths.state_file)
         yield QuestionSpot()
         yield PromptBar(History(self._paths.history_file), DraftFile(self._paths.draft_file))
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
         """Welcome the person and let them type."""

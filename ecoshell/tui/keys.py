@@ -1,8 +1,15 @@
-"""Keys in the order they were typed."""
+"""Keys in the order they were typed, and the line that tells of them."""
 
+from collections.abc import Iterable
+
+from rich.cells import cell_len
 from textual.events import Key
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Footer, Input
+from textual.widgets._footer import FooterKey
+
+_GO_FIRST = (("f2", "f3", "f4"), ("ctrl+q",), ("ctrl+p",), ("f1",))
+"""Keys that the line leaves out where it is too short, the first ones first: help and palette tell of them."""
 
 
 async def act_at_once(widget: Widget, key: str) -> bool:
@@ -25,3 +32,20 @@ class Field(Input):
         if await act_at_once(self, event.key):
             event.stop()
             event.prevent_default()
+
+
+class KeyLine(Footer):
+    """The keys that do something now; where there is no room for all of them, those of where one is come first."""
+
+    def compose(self) -> Iterable[Widget]:
+        """As many keys as the width has room for."""
+        keys = [key for key in super().compose() if isinstance(key, FooterKey)]
+        for less in _GO_FIRST:
+            if sum(cell_len(f"{key.key_display} {key.description} ") for key in keys) > self.screen.size.width:
+                keys = [key for key in keys if key.key not in less]
+        return keys
+
+    def on_resize(self) -> None:
+        """Have room for other keys; the first frame comes before any."""
+        if self.children:
+            self.refresh(recompose=True)

@@ -46,7 +46,8 @@ def places(screen: Screen[Any]) -> list[Place]:
     app: App[Any] = screen.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     active, focused = screen.active_bindings, screen.focused
     here: list[DOMNode] = [*(focused or screen).ancestors_with_self]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    others: list[DOMNode] = [node for node in screen.walk_children(Widget) if node.display and node not in here]
+    can = (node for node in screen.walk_children(Widget) if node.can_focus or node.can_focus_children)
+    others: list[DOMNode] = [node for node in can if node.display and node not in here]
     found: list[Place] = []
     seen: set[type[DOMNode]] = set()
     for node in [*here, *others]:

@@ -1,0 +1,49 @@
+"""Eighty columns: what stands in one line has room for all of it."""
+
+from collections.abc import Callable
+
+import pytest
+from plan_play import ADVICE, PLANNED, TOKEN_PLAN
+from textual.pilot import Pilot
+from tui_play import COUNTING, FakeShell, eventually
+
+from ecoshell.agent.command_list import plan_table
+from ecoshell.events import PlanChanged
+from ecoshell.tui.app import ChatApp
+from ecoshell.tui.transcript.view import Transcript
+
+MakeApp = Callable[..., ChatApp]
+
+
+def screen(pilot: Pilot[int]) -> list[str]:
+    return ["".join(one.text for one in strip) for strip in pilot.app.screen._compositor.render_strips()]
+
+
+@pytest.mark.parametrize("plan", [PLANNED, TOKEN_PLAN, ADVICE])
+async def test_each_row_of_a_plan_is_one_line(make_app: MakeApp, plan: PlanChanged) -> None:
+    table = plan_table(plan.rows, plan.unit, enforced=plan.enforced)
+    app = make_app(FakeShell(printed={"/plan": table}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: app.chat.controller)
+        await pilot.press(*"/plan", "enter")
+        await eventually(pilot, lambda: "low past success" in app.chat.query_one(Transcript).text)
+        for row in table.splitlines():
+            await eventually(pilot, lambda row=row: any(row in line for line in screen(pilot)))
+
+
+def keys(pilot: Pilot[int]) -> list[str]:
+    """The words of the keys that can be seen whole."""
+    return screen(pilot)[-1].split()
+
+
+async def test_the_keys_of_where_one_is_are_whole_and_those_told_elsewhere_go_first(make_app: MakeApp) -> None:
+    app = make_app(FakeShell(COUNTING))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
+        await pilot.press("shift+tab")
+        await eventually(pilot, lambda: "esc prompt f1 help ^q quit ^p commands" in screen(pilot)[-1])
+        await pilot.press("f2")
+        await eventually(pilot, lambda: "space register / filter f1 help" in screen(pilot)[-1])
+        assert keys(pilot)[-2:] == ["^p", "commands"]
+        await pilot.resize_terminal(120, 36)
+        await eventually(pilot, lambda: "f4 cost ^q quit ^p commands" in screen(pilot)[-1])
