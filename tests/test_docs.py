@@ -16,7 +16,7 @@ from ecoshell.settings.load import read_settings
 from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -85,13 +85,35 @@ def test_every_page_linked_to_is_there():
 
 
 @pytest.mark.skipif(find_spec("llama_cpp") is None, reason="the local extra is not installed")
-def test_the_picture_in_the_readme_shows_what_the_program_shows(tmp_path):
-    subprocess.run([sys.executable, ROOT / "docs" / "screen.py", tmp_path / "screen.svg"], check=True, timeout=600)
-    assert words(tmp_path / "screen.svg") == words(ROOT / "docs" / "screen.svg"), "`make docs` makes it anew"
+def test_the_pictures_show_what_the_program_shows(tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs" / "screen.py", tmp_path], check=True, timeout=600)
+    made = sorted(picture.name for picture in tmp_path.glob("*.svg"))
+    assert made == sorted(picture.name for picture in (ROOT / "docs").glob("*.svg"))
+    for name in made:
+        assert words(tmp_path / name) == words(ROOT / "docs" / name), f"{name}: `make docs` makes it anew"
+
+
+def test_the_reference_is_of_this_program(tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs" / "reference.py", tmp_path], check=True, timeout=600)
+    made = {page.name: page.read_text(encoding="utf-8") for page in tmp_path.iterdir()}
+    kept = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").iterdir()}
+    assert made.keys() == kept.keys()
+    for name, text in made.items():
+        assert text == kept[name], f"{name}: `make docs` makes it anew"
+    assert "| `agent.max_steps` | `24` |" in made["settings.md"]
+    assert "`/budget [SCOPE] [AMOUNT\\|off]`" in made["slash-commands.md"]
+    assert "#### `ecoshell mcp add`" in made["command-line.md"]
+    assert "## turn_finished" in made["events.md"]
+    assert "def cli_commands(" in made["hooks.md"]
+
+
+def test_every_page_is_on_the_site():
+    nav = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert nav == {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
 
 
 def words(picture: Path) -> list[str]:
-    """What a picture says, but for figures, which differ from run to run."""
+    """What a picture says, in no order and but for figures: branches end as they come, and take as long as they do."""
     said = re.findall(r">([^<]+)</text>", picture.read_text(encoding="utf-8"))
     text = re.sub(r"\d[\d.,]*", "0", " ".join(said).replace("&#160;", " "))
-    return re.sub(r"\b0 (ms|min)\b", "0 s", text).replace("█", "░").split()
+    return sorted(re.sub(r"\b0 (ms|min)\b", "0 s", text).replace("█", "░").split())
