@@ -17,7 +17,7 @@ export CXXFLAGS += -U__AMX_INT8__
 # Many tests wait (for a process, a frame, a limit), so that four at a time keep two cores busy.
 WORKERS ?= 4
 
-.PHONY: run test check docs lock clean
+.PHONY: run test check docs dist lock clean
 
 run: $(VENV)/.local
 	@$(BIN)/ecoshell
@@ -38,8 +38,15 @@ docs: $(VENV)/.docs
 	$(BIN)/ecoshell events --schema > docs/events.schema.json
 	$(BIN)/mkdocs build --strict
 
+# The wheel and the source distribution, checked, and the wheel used in an environment of its own.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	$(BIN)/twine check --strict dist/*
+	ECOSHELL_DIST=dist $(BIN)/python -m pytest tests/test_release.py tests/test_wheel.py
+
 # The stamps stand for what is installed: .local for the shell with its embedded model, .dev for that and the
-# tools, .docs for what the site is built with.
+# tools, .docs and .dist for what the site and a release are made with.
 $(VENV)/.local: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing; the first time, compiling llama.cpp takes some minutes."
 	$(PIP) --editable '.[local]'
@@ -54,6 +61,10 @@ $(VENV)/.docs: $(VENV)/.local
 	$(PIP) --editable '.[local,docs]'
 	@touch $@
 
+$(VENV)/.dist: $(VENV)/.dev
+	$(PIP) 'twine>=6.1'
+	@touch $@
+
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "ecoshell needs Python 3.11 or newer, with its venv module; set PYTHON=/path/to/python3." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -62,7 +73,7 @@ $(BIN)/python:
 lock:
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
-	$(VENV)-lock/bin/python -m pip install --quiet '.[dev]'
+	$(VENV)-lock/bin/python -m pip install --quiet '.[dev,docs]'
 	$(VENV)-lock/bin/python -m pip freeze --exclude ecoshell | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt
 	rm -rf $(VENV)-lock
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -92,6 +93,16 @@ def packaged(sources, suffixes=(".py", *DATA)):
     """The modules, or the data, of the program and its plugins, by their places in the wheel."""
     wanted = (name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", PLUGIN)))
     return {name for name in wanted if name.endswith(suffixes)}
+
+
+def test_the_source_distribution_holds_what_git_has_and_nothing_that_lies_about(sources, wheel):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", "source"]
+    subprocess.run(command, cwd=wheel.parent.parent, check=True, capture_output=True)
+    (built,) = (wheel.parent.parent / "source").iterdir()
+    with tarfile.open(built) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()} - {"PKG-INFO"}
+    left_out = {name for name in sources if name.startswith((".ci/", ".pre-commit", ".editorconfig"))}
+    assert names == {*sources} - left_out
 
 
 def test_a_plugin_is_a_package_of_its_own_too(wheel, tmp_path):

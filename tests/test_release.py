@@ -1,0 +1,96 @@
+"""What `make dist` has built, installed as a stranger would, in an environment of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+import pytest
+
+from ecoshell import __version__
+
+ROOT = Path(__file__).parent.parent
+BUILT = os.environ.get("ECOSHELL_DIST", "")
+pytestmark = pytest.mark.skipif(not BUILT, reason="`make dist` builds what this looks at, and says where")
+
+
+@pytest.fixture(scope="module")
+def dist() -> Path:
+    return ROOT / BUILT
+
+
+@pytest.fixture(scope="module")
+def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that has the wheel and what it asks for, and nothing else."""
+    place = tmp_path_factory.mktemp("clean") / "venv"
+    venv.create(place, with_pip=True)
+    programs = place / ("Scripts" if sys.platform == "win32" else "bin")
+    wheel = dist / f"ecoshell-{__version__}-py3-none-any.whl"
+    command = ["-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)]
+    subprocess.run([programs / "python", *command], check=True, timeout=1800)
+    return programs
+
+
+@pytest.fixture
+def ran(installed: Path, tmp_path: Path):
+    """Runs the installed ecoshell in a folder of its own."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("ECOSHELL_", "PYTHON"))}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [installed / "ecoshell", *arguments],
+            cwd=tmp_path, env={**environ, "ECOSHELL_HOME": str(tmp_path / "home")}, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, check=False, timeout=600,
+        )  # fmt: skip
+
+    return run
+
+
+def test_it_tells_its_version(ran) -> None:
+    done = ran("--version")
+    assert (done.returncode, done.stdout) == (0, f"ecoshell {__version__}\n")
+
+
+def test_a_question_is_answered_with_a_tool(ran, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("one\ntwo\n")
+    script = [
+        {"call": {"name": "tool_register", "arguments": {"tool_name": "count_text"}}},
+        {"call": {"name": "count_text", "arguments": {"path": "notes.txt"}}},
+        {"text": "It has 2 lines."},
+    ]
+    (tmp_path / "script.jsonl").write_text("".join(json.dumps(line) + "\n" for line in script))
+    asked = ("--model", "script:script.jsonl", "--registration", "names", "How many lines has notes.txt?")
+    done = ran("ask", "--quiet", *asked)
+    assert (done.returncode, done.stdout) == (0, "It has 2 lines.\n"), done.stderr
+    session = json.loads(ran("sessions", "--json").stdout)["rows"][0]["id"]
+    assert "notes.txt: 2 lines" in ran("sessions", "show", session).stdout
+
+
+def test_doctor_says_what_the_extras_would_bring_and_that_the_rest_is_there(ran) -> None:
+    told = json.loads(ran("doctor", "--json").stdout)
+    checks = {check["name"]: check for check in told["checks"]}
+    assert checks["packages"]["state"] == "ok", checks["packages"]
+    assert checks["extra local"]["state"] == "missing"
+    assert "ecoshell[local]" in checks["extra local"]["fix"]
+
+
+def test_the_screen_can_be_drawn(ran, tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text("")
+    (tmp_path / "home" / "config").mkdir(parents=True)
+    (tmp_path / "home" / "config" / "config.toml").write_text('model = "script:script.jsonl"\n')
+    done = ran("screenshot", "screen.svg")
+    assert done.returncode == 0, done.stderr
+    assert "ecoshell" in (tmp_path / "screen.svg").read_text(encoding="utf-8")
+
+
+def test_the_source_distribution_builds_the_same_wheel(dist: Path, tmp_path: Path) -> None:
+    with tarfile.open(dist / f"ecoshell-{__version__}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "again"]
+    subprocess.run(command, cwd=unpacked, check=True, capture_output=True)
+    (again,) = (unpacked / "again").iterdir()
+    assert again.read_bytes() == (dist / again.name).read_bytes()
