@@ -142,6 +142,8 @@ def make_offer(
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
     skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
     registered = library.including(skills)
+    there = {*registered.names}
+    listed_only = [name for name in names if name not in there]
     untold = [name for name in names if name not in shown.names]
     unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
     about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
@@ -152,8 +154,7 @@ def make_offer(
         upfront=skills,
         presentation=presentation,
         large=large,
-        context_tokens=names_tokens(deps, (name for name in names if name not in registered), models.sizes)
-        + registered.tokens,
+        context_tokens=names_tokens(deps, listed_only, models.sizes) + registered.tokens,
         everything_tokens=sum(sizes.values()),
         exact=models.exact,
         decision=decision,

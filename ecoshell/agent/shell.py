@@ -412,8 +412,8 @@ class Shell:
             map(self.conversation.presentation.shown, deps.catalog.documents)
         )
         sizes = dict(zip(deps.catalog.names, counted, strict=True))
-        named = self.conversation.memory.shown.names or deps.catalog.names
-        listed = (name for name in deps.catalog.names if name in named and name not in library)
+        named = (self.conversation.memory.shown.names or {*deps.catalog.names}) - {*library.names}
+        listed = (name for name in deps.catalog.names if name in named)
         names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
         tools: list[ToolRow] = []
         for document in deps.catalog.documents:

@@ -150,6 +150,12 @@ def test_a_registration_in_the_running_turn_counts_before_the_shell_says_so():
     assert board.context_tokens == READY.context_tokens + 120
 
 
+def test_the_context_is_never_said_to_hold_more_than_everything():
+    near = replace(READY, context_tokens=390, everything_tokens=400)
+    board = looked(STARTED, ToolRegistered("read_file", 120, True, 2, "agent"), standing=near)
+    assert board.context_tokens == 400
+
+
 def test_between_turns_the_shell_knows_what_is_registered():
     board = heard(*TURN)
     rows = tuple(replace(row, registered=False, by="") for row in READY.tools)
