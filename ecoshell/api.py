@@ -41,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 EVERY_TOOL = ("*",)
-"""All built-in tools."""
+"""All tools that a shell has with these settings: built-in ones, and those of servers and plugins."""
 _SECONDS = Limits().seconds
 
 
@@ -109,7 +109,8 @@ class Agent:
     ) -> None:
         """`model` is a name as for `--model`, a model of one's own, which its owner closes, or None for the settings'.
 
-        `tools` are tools, and names of built-in ones (`read_file`, `*`). `cap` is the session's (`0.50`, `20000tok`).
+        `tools` are tools, and names of built-in ones (`read_file`, `*_file`); without them there are all that a shell
+        has, those of its servers and plugins, too. `cap` is the session's (`0.50`, `20000tok`).
         Settings and all that is kept are below the folder `home`; None is where the user's shells have theirs. `user`
         decides what the rules ask about; without one nothing of that runs, and at a limit the answer comes from what
         there is. `options` are those of the command line, such as the workspace.
@@ -129,6 +130,7 @@ class Agent:
 
     async def __aenter__(self) -> Self:
         from ecoshell.assembly.model_factory import lending
+        from ecoshell.assembly.parts import tools_of
         from ecoshell.assembly.shell import assemble
 
         self._shell = await assemble(
@@ -136,7 +138,7 @@ class Agent:
             self._user,
             paths=self._paths,
             model_factory=lending(self._own_model),
-            tools=self._tools_of,
+            tools=tools_of if self._tools == EVERY_TOOL else self._tools_of,
         )
         self.outcome.session = self._shell.session
         await self._shell.warm()

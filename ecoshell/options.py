@@ -9,7 +9,6 @@ from typing import Literal
 Registration = Literal["auto", "names", "all", "all_text"]
 Presentation = Literal["auto", "grow", "stable"]
 ModeName = Literal["single", "umi", "auto"]
-StrategyName = Literal["react", "dfsdt", "tot", "graph"]
 RoleName = Literal["planner", "caller", "summarizer"]
 
 ROLES: Mapping[RoleName, str] = {
@@ -84,4 +83,4 @@ class Options:
     mode: ModeName | None = None
     roles: RoleModels = ALL_ONE
     """Models of single roles; SESSIONS where the settings' is to give way to the session's."""
-    strategy: StrategyName | None = None
+    strategy: str | None = None

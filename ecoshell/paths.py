@@ -32,6 +32,11 @@ class Paths:
         return self.config / "AGENTS.md"
 
     @property
+    def plugins_folder(self) -> Path:
+        """Where a user's own plugins are looked for."""
+        return self.config / "plugins"
+
+    @property
     def ledger_file(self) -> Path:
         return self.data / "ledger.sqlite"
 

@@ -1,37 +1,54 @@
-"""Plugins: what another package can add to ecoshell, on one page.
+"""Plugins: what other code can add to ecoshell, on one page.
 
-A plugin is a module with functions that are marked `@hookimpl`, and a package that names it in its pyproject.toml:
+A plugin is a module with functions that are marked `@hookimpl`, each named like one of `Hooks`:
+
+    # ecoshell_greet.py
+    from ecoshell import tool
+    from ecoshell.plugins import hookimpl
+
+    @tool
+    def greet(name: str) -> str:
+        \"\"\"Greet somebody by name.\"\"\"
+        return f"Hello, {name}!"
+
+    @hookimpl
+    def tools():
+        return [greet]
+
+It is found as a file or a package in the folder `plugins` beside the user's settings, or by what an installed package
+says in its pyproject.toml:
 
     [project.entry-points.ecoshell]
     greet = "ecoshell_greet"
 
-    # ecoshell_greet.py
-    from ecoshell.plugins import Command, hookimpl
-
-    @hookimpl
-    def cli_commands():
-        return [Command("greet", "say hello", add_arguments, run)]
-
-`Hooks` has every hook there is. The benchmarks, plugins/ecoshell_bench, are such a package. Plugins are looked for when
-the command line names a command that is not ecoshell's own, and for `ecoshell --help`: nothing else waits for them.
+It is imported when a session begins; for its commands, when the command line names one that is not ecoshell's own, and
+for `ecoshell --help`. What fails in it is told with its name, and it is left out. plugins/README.md is a tutorial,
+`ecoshell plugins new NAME` writes a plugin to begin with, and the packages in plugins/ are examples to copy.
 """
 
 import argparse
-from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import pluggy
+if TYPE_CHECKING:  # a plugin imports what it uses
+    from ecoshell.agent.commands import Command as SlashCommand
+    from ecoshell.agent.shell import Shell
+    from ecoshell.budget.price import Price
+    from ecoshell.models.base import Model
+    from ecoshell.strategies.base import StrategySpec
+    from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
+    from ecoshell.tools.workspace import Workspace
 
-from ecoshell.untrusted import visible_line
+F = TypeVar("F", bound=Callable[..., Any])
+MARK = "ecoshell_impl"
 
-GROUP = "ecoshell"
-"""Of the entry points, and the name of the project to pluggy."""
 
-hookspec = pluggy.HookspecMarker(GROUP)
-hookimpl = pluggy.HookimplMarker(GROUP)
+def hookimpl(function: F) -> F:
+    """Mark a function of a plugin's module as one of `Hooks`."""
+    setattr(function, MARK, True)
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +65,37 @@ class Command:
 
 
 class Hooks(Protocol):
-    """The hooks a plugin may implement, each a function of this name in its module."""
+    """The hooks a plugin may implement: each a function of this name, with as many of these arguments as it needs.
 
-    @hookspec
-    def cli_commands(self) -> Iterable[Command]:
-        """Commands to add to the command line; names that are there already are refused."""
+    What has a name needs one that is not taken.
+    """
+
+    def tools(self, workspace: "Workspace", options: "ToolOptions") -> "Iterable[Tool | ToolProvider]":
+        """Tools for a session in this workspace: functions with `@ecoshell.tool`, other objects with the interface of
+        `tools.base.Tool`, and providers (`tools.base.ToolProvider`), whose tools come and go."""
         ...
 
+    def strategies(self) -> "Iterable[StrategySpec]":
+        """Strategies (`strategies.base`), chosen by `/strategy`, `--strategy` and `[agent] strategy`."""
+        ...
 
-class Plugins:
-    """The plugins that are installed. One that fails, to load or in a hook, is named to `warn` and left out."""
+    def models(self) -> "Mapping[str, Callable[[str, Price | None], Model]]":
+        """For a beginning of names, such as `echo:`, what makes the model (`models.base`) of a whole name; it is given
+        the price that is set for the name, too."""
+        ...
 
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        self._warn = warn
-        self._manager = pluggy.PluginManager(GROUP)
-        self._manager.add_hookspecs(Hooks)
-        found = {
-            (entry.name, entry.value): entry for entry in entry_points(group=GROUP)
-        }  # a package may lie there twice
-        for name, value in sorted(found):
-            with self._fence(name):
-                self._manager.register(found[name, value].load(), name)
+    def prices(self) -> "Mapping[str, Price]":
+        """Prices by the names of models (`budget.price`); those of the settings win."""
+        ...
 
-    def commands(self, taken: Collection[str]) -> dict[str, tuple[str, Command]]:
-        """The commands of all plugins by their names, each with its plugin's; none of them has a name that is taken."""
-        commands: dict[str, tuple[str, Command]] = {}
-        for name, plugin in self._manager.list_name_plugin():
-            others = [other for other in self._manager.get_plugins() if other is not plugin]
-            with self._fence(name):
-                told = self._manager.subset_hook_caller("cli_commands", others)()
-                own = {command.name: (name, command) for added in told for command in added}
-                for again in own.keys() & {*taken, *commands}:
-                    raise ValueError(f"there is a command {again} already")
-                commands |= own
-        return commands
+    def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":
+        """Commands of the chats (`agent.commands`)."""
+        ...
 
-    @contextmanager
-    def _fence(self, name: str) -> Generator[None]:
-        try:
-            yield
-        except (Exception, SystemExit) as failure:  # noqa: BLE001 - whatever a stranger's code does, the shell goes on
-            self._warn(f"The plugin {name} is left out: {visible_line(f'{type(failure).__name__}: {failure}')}")
+    def cli_commands(self) -> Iterable[Command]:
+        """Commands of the command line."""
+        ...
+
+    def themes(self) -> Path:
+        """A folder of themes, TOML files as in docs/configuration.md; the user's own win."""
+        ...

@@ -19,7 +19,7 @@ from ecoshell.agent.commands import (
     table,
 )
 from ecoshell.agent.conversation import Stopped
-from ecoshell.agent.dependencies import Dependencies, PlanMode
+from ecoshell.agent.dependencies import Dependencies, PlanMode, no_strategy
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.mode import unpriced
 from ecoshell.agent.model_set import AUTO, MODES
@@ -60,7 +60,7 @@ _SIGNS = {"planned": "√", "blocked": "×", "advised against": "!", "unplanned"
 
 @COMMANDS.add("help", "", "list the commands")
 async def _help(shell: Shell, argument: str) -> Printed:
-    return Printed(table(("command", "what it does"), COMMANDS.overview()))
+    return Printed(table(("command", "what it does"), shell.overview()))
 
 
 @COMMANDS.add("budget", "[SCOPE] [AMOUNT|off]", "show or set a spending cap", lambda _: (*SCOPES, "off"))
@@ -360,8 +360,7 @@ async def _strategy(shell: Shell, argument: str) -> Printed:
     deps = shell.deps
     if argument:
         if argument not in deps.strategies:
-            names = ", ".join(deps.strategies)
-            raise UsageError(f"There is no strategy called {argument!r}.", fix=f"There are {names}.")
+            raise no_strategy(argument, deps.strategies)
         shell.conversation.require_free()
         deps.settings.strategy = argument
     rows = [("›" if spec is deps.strategy else "", spec.name, spec.about) for spec in deps.strategies.values()]

@@ -70,6 +70,14 @@ class CommandTable(Generic[Host]):
 
         return added
 
+    def including(self, commands: Iterable[Command[Host]]) -> "CommandTable[Host]":
+        """The table with more commands after its own."""
+        return CommandTable((*self._commands.values(), *commands))
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._commands)
+
     def knows(self, line: str) -> bool:
         """Whether a line is one of these commands, with or without an argument."""
         return line.strip().removeprefix("/").partition(" ")[0].lower() in self._commands

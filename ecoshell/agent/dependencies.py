@@ -1,6 +1,6 @@
 """What conversations work with: parts that never change while a shell runs, and what a person may change."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -17,6 +17,7 @@ from ecoshell.budget.holds import Account, CapState, Scope
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
+from ecoshell.errors import UsageError
 from ecoshell.options import Presentation, Registration, RoleModels
 from ecoshell.planning.catp.costs import ALPHA, CostTable
 from ecoshell.sessions.store import EventLog
@@ -127,6 +128,11 @@ class Profiles:
     """What the time and memory of one run of a profiled tool are worth, in nano-dollars; unlike its price, unpaid."""
     costs: Callable[[], CostTable] = CostTable
     """What tools cost by the size of what they are given; may block."""
+
+
+def no_strategy(name: str, known: Iterable[str]) -> UsageError:
+    """The error for a strategy that is not there."""
+    return UsageError(f"There is no strategy called {name!r}.", fix=f"There are {', '.join(known)}.")
 
 
 @dataclass(frozen=True, slots=True)

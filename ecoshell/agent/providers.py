@@ -17,9 +17,11 @@ _NAMED = 6
 
 
 class ProviderFollower:
-    """Keeps the catalog and what ranks it up to date; a provider that fails is told of once."""
+    """Keeps the catalog and what ranks it up to date; a provider that fails is told of once, and so is a plugin."""
 
-    def __init__(self, catalog: Catalog, ranker: Ranker) -> None:
+    def __init__(self, catalog: Catalog, ranker: Ranker, complaints: list[str] | None = None) -> None:
+        """`complaints` of plugins are told with the next turn, and taken out."""
+        self._complaints = [] if complaints is None else complaints
         self._catalog = catalog
         self._ranker = ranker
         self._asked: dict[str, asyncio.Task[None]] = {}
@@ -45,8 +47,9 @@ class ProviderFollower:
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
             if late := [name for name, task in waiting.items() if not task.done()]:
                 emit(Notice(f"This goes on without {', '.join(late)}, which may be there for the next question."))
-        for notice in self._failures():
+        for notice in (*self._complaints, *self._failures()):
             emit(Notice(notice))
+        self._complaints.clear()
         for said in _said(self.take_up(kept)):
             emit(Notice(said))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import is_trusted
@@ -21,6 +22,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import ONE_FOR_ALL, THREE, Roles
 from ecoshell.options import ALL_ONE, ROLES, Options, RoleModels, RoleName
 from ecoshell.paths import Paths
+from ecoshell.plugin_host import Plugins
 from ecoshell.tools.base import LASTING
 
 if TYPE_CHECKING:  # loaded with the first model, or the first question, that needs it
@@ -39,6 +41,9 @@ SCRIPT = "script:"
 class ConfiguredModelFactory:
     """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
 
+    prices: Mapping[str, Price] = MappingProxyType({})
+    """Where neither this run nor the settings say what a model costs."""
+
     def __init__(
         self,
         settings: "Settings",
@@ -54,7 +59,7 @@ class ConfiguredModelFactory:
         self._ranker = ranker
         self._session_budget = session_budget
         self._models_folder = paths.models_folder
-        self._book = price_book(settings, _told_price(settings, options))
+        self._book = price_book(settings, _told_price(settings, options), self.prices)
         self._process: RemoteProcess | None = None
         self._ask_servers = settings.local.ask_servers
 
@@ -276,6 +281,22 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
             return super()._metered(name, there)
 
     return Lending
+
+
+def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[ConfiguredModelFactory]:
+    """What makes casts of the models of plugins, too, and knows the prices they bring."""
+    makers, more = plugins.models(), plugins.prices()
+    if not makers and not more:
+        return factory
+
+    class Extended(factory):
+        prices = more
+
+        def _model(self, name: str) -> Model:
+            make = next((makers[prefix] for prefix in makers if name.startswith(prefix)), None)
+            return super()._model(name) if make is None else make(name, self._book.given(name))
+
+    return Extended
 
 
 def _asked_stepwise(model: MeteredModel) -> bool:

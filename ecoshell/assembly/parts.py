@@ -18,13 +18,13 @@ from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
 from ecoshell.budget.price import Price, Rates
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.catalog.catalog import Catalog
 from ecoshell.errors import StoreError, UsageError, nearest
 from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
 from ecoshell.planning.catp.costs import ProfileStore, cost_table
+from ecoshell.plugin_host import Plugins, find
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool, ToolOptions
@@ -110,8 +110,10 @@ def _role_models(given: "RoleSettings") -> RoleModels:
     return RoleModels(given.planner, given.caller, given.summarizer)
 
 
-def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) -> PriceBook:
-    """Prices by model name: those told for this run win over the settings', and the settings' over the packaged."""
+def price_book(
+    settings: "Settings", told: Mapping[str, Price] | None = None, more: Mapping[str, Price] | None = None
+) -> PriceBook:
+    """Prices by model name: those told for this run win over the settings', which win over more, and the packaged."""
     given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
 
     def here(name: str) -> bool:
@@ -120,7 +122,7 @@ def price_book(settings: "Settings", told: Mapping[str, Price] | None = None) ->
 
         return is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
 
-    return PriceBook({**given, **(told or {})}, here=here)
+    return PriceBook({**(more or {}), **given, **(told or {})}, here=here)
 
 
 def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
@@ -161,10 +163,31 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
     return builtin_tools(workspace, options=tool_options(settings))
 
 
-def known_tools(settings: "Settings", paths: Paths, folder: Path) -> list[Tool]:
-    """Every tool of a session in this folder, those of servers as they were listed last; starts nothing."""
-    catalog = Catalog(tools_of(settings, Workspace(folder)), servers_of(settings, paths, folder))
-    return [catalog.tool(name) for name in catalog.names]
+def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) -> Plugins:
+    """The plugins of this user; `warn` is told of those that fail."""
+    found = find(paths.plugins_folder, enabled=settings.plugins.enabled, disabled=settings.plugins.disabled)
+    return Plugins([one for one in found if one.state == "on"], warn)
+
+
+def sources_of(
+    settings: "Settings", paths: Paths, workspace: Workspace, warn: Callable[[str], None]
+) -> list[tuple[str, Tool]]:
+    """Every tool of a session in this workspace, each with where it comes from; those of servers as they were listed
+    last, and none is started.
+    """
+    built_in = {tool.document.name: tool for tool in tools_of(settings, workspace)}
+    added, providers = plugins_of(settings, paths, warn).tools(workspace, tool_options(settings), built_in)
+    found = [
+        *(("built-in", tool) for tool in built_in.values()),
+        *((f"plugin {plugin}", tool) for plugin, tool in added.values()),
+        *((f"plugin {one.name}", tool) for one in providers for tool in one.tools),
+        *(
+            (f"MCP server {one.name}", tool)
+            for one in servers_of(settings, paths, workspace.root)
+            for tool in one.tools
+        ),
+    ]
+    return [*{tool.document.name: (source, tool) for source, tool in reversed(found)}.values()][::-1]
 
 
 def tool_named(name: str, tools: Sequence[Tool]) -> Tool:

@@ -2,15 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.dependencies import Dependencies, SessionBudget
+from ecoshell.agent.dependencies import Dependencies, SessionBudget, SessionSettings, no_strategy
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.judging import Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
@@ -18,12 +19,13 @@ from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.shell import Shell
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
 from ecoshell.agent.workspace import WorkspaceService
-from ecoshell.assembly.model_factory import ConfiguredModelFactory
+from ecoshell.assembly.model_factory import ConfiguredModelFactory, extended
 from ecoshell.assembly.parts import (
     experience_of,
     load_settings,
     open_ledger,
     open_store,
+    plugins_of,
     priced,
     profiles_of,
     project_rules,
@@ -40,13 +42,14 @@ from ecoshell.budget.holds import SCOPES
 from ecoshell.budget.money import parse_amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ModelBroken, ModelMissing, UsageError
+from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, UsageError
 from ecoshell.options import ALL_ONE, LATEST, ROLES, SESSIONS, Options, RoleModels
 from ecoshell.paths import Paths, user_paths
+from ecoshell.plugin_host import Plugins
 from ecoshell.secrecy import begin
 from ecoshell.sessions.store import EventLog
 from ecoshell.strategies.base import StrategySpec
-from ecoshell.tools.base import Tool
+from ecoshell.tools.base import Tool, ToolProvider
 from ecoshell.tools.measuring import keep_measuring
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
@@ -56,20 +59,29 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
 
 
 class Strategies(Mapping[str, StrategySpec]):
-    """Strategies by name, each in its module as `module:NAME`, which is imported when the strategy is chosen."""
+    """Strategies by name, each in its module as `module:NAME`, which is imported when the strategy is chosen; after
+    them those of plugins.
+    """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
+    def __init__(self, places: Mapping[str, str], more: Mapping[str, StrategySpec] | None = None) -> None:
         self._places = places
+        self._more = more or {}
 
     def __getitem__(self, name: str) -> StrategySpec:
+        if name in self._more:
+            return self._more[name]
         module, _, attribute = self._places[name].partition(":")
         return getattr(import_module(module), attribute)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter((*self._places, *self._more))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._places) + len(self._more)
+
+    def including(self, more: Mapping[str, StrategySpec]) -> "Strategies":
+        """These and more."""
+        return Strategies(self._places, more)
 
 
 STRATEGIES = Strategies(
@@ -168,24 +180,32 @@ def build(
     undo = undo_log(paths)
     undo.sweep()
     ground = Workspace(workspace, undo=undo)
-    servers = servers_of(settings, paths, workspace) if tools is tools_of else ()
-    catalog = Catalog(priced(tools(settings, ground), settings), servers)
+    complaints: list[str] = []
+    usual = tools is tools_of
+    plugins = plugins_of(settings, paths, complaints.append) if usual else Plugins((), complaints.append)
+    servers = servers_of(settings, paths, workspace) if usual else ()
+    with _telling(complaints):
+        catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
     ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     log = EventLog(store)
     budget = SessionBudget(Gate(ledger, logged=log.flush))
     projects, user = project_rules(paths), person or NonInteractive()
-    models = ActiveModels(
-        model_factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
-        options.model or settings.model,
-        mode=_mode(options, settings),
-        roles=roles_of(settings, options),
-    )
-    chosen = session_settings(settings, options)
+    factory = extended(model_factory, plugins)
+    with _telling(complaints):
+        models = ActiveModels(
+            factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
+            options.model or settings.model,
+            mode=_mode(options, settings),
+            roles=roles_of(settings, options),
+        )
+        chosen = session_settings(settings, options)
+        strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
+        _require_strategy(chosen, strategies, options, complaints)
     deps = Dependencies(
         catalog=catalog,
         ranker=ranker,
-        providers=ProviderFollower(catalog, ranker),
+        providers=ProviderFollower(catalog, ranker, complaints),
         budget=budget,
         log=log,
         approvals=Approvals(
@@ -194,7 +214,7 @@ def build(
             granted=projects.rules(workspace),
             remember=lambda grant: projects.allow(workspace, grant),
         ),
-        strategies=STRATEGIES,
+        strategies=strategies,
         user=user,
         workspace=WorkspaceService(ground, undo=undo, options=tool_options(settings)),
         environment=Environment(
@@ -210,14 +230,52 @@ def build(
         models=models,
         settings=chosen,
     )
-    return Shell(deps, store=store, ledger=ledger, workspace=str(workspace), commands=_commands)
+    return Shell(
+        deps, store=store, ledger=ledger, workspace=str(workspace), commands=cache(partial(_commands, plugins))
+    )
 
 
-def _commands() -> "CommandTable[Shell]":
+def _catalog(
+    tools: Sequence[Tool],
+    servers: Sequence[ToolProvider],
+    plugins: Plugins,
+    settings: "Settings",
+    workspace: Workspace,
+) -> Catalog:
+    """The tools of a session with those of plugins."""
+    taken = {*(tool.document.name for tool in tools), *(server.name for server in servers)}
+    added, providers = plugins.tools(workspace, tool_options(settings), taken)
+    known = [*tools, *(tool for _, tool in added.values())]
+    return Catalog(priced(known, settings), (*servers, *providers))
+
+
+@contextmanager
+def _telling(complaints: Sequence[str]) -> Generator[None]:
+    """Have an error say which plugins were left out: it may come of that."""
+    try:
+        yield
+    except EcoshellError as error:
+        error.kept = " ".join(filter(None, (error.kept, *complaints)))
+        raise
+
+
+def _require_strategy(
+    chosen: SessionSettings, strategies: Mapping[str, StrategySpec], options: Options, complaints: list[str]
+) -> None:
+    """Have a strategy that is there: what the settings name may be of a plugin that was left out."""
+    if chosen.strategy not in strategies:
+        unknown = no_strategy(chosen.strategy, strategies)
+        if options.strategy is not None:
+            raise unknown
+        complaints.append(f"{unknown.message} This goes on with react.")
+        chosen.strategy = "react"
+
+
+def _commands(plugins: Plugins) -> "CommandTable[Shell]":
     """The slash commands, loaded once one is typed."""
     from ecoshell.agent.command_list import COMMANDS
 
-    return COMMANDS
+    return COMMANDS.including(plugins.slash_commands(COMMANDS.names))
 
 
 def _mode(options: Options, settings: "Settings") -> str:

@@ -36,9 +36,9 @@ def add_shared_options(parser: argparse.ArgumentParser) -> None:
     add("--price", metavar="IN,OUT", type=_price, help="the model's price in dollars per million tokens")
     modes = ("single", "umi", "auto")
     add("--mode", choices=modes, help="agent mode: one model; planner, caller and summarizer; or as experience says")
-    choices = ("react", "dfsdt", "tot", "graph")
     add("--role", metavar="ROLE=MODEL", action=_GiveRole, type=_role, help="a role's model in the mode umi; repeatable")
-    add("--strategy", choices=choices, help="one path, a search that backtracks, or a parallel plan")
+    how = "react (one path), dfsdt, tot (they backtrack), graph (a parallel plan), or a plugin's"
+    add("--strategy", metavar="NAME", help=how)
 
 
 def options_from(args: argparse.Namespace) -> Options:

@@ -90,10 +90,19 @@ def _roles(prefix: str, before: list[str]) -> Iterable[str]:
 
 
 def _tools(prefix: str, before: list[str]) -> Iterable[str]:
-    from ecoshell.assembly.parts import load_settings, tools_of
+    from ecoshell.assembly.parts import load_settings, sources_of
     from ecoshell.tools.workspace import Workspace, workspace_folder
 
-    return [tool.document.name for tool in tools_of(load_settings(user_paths()), Workspace(workspace_folder()))]
+    ground, paths = Workspace(workspace_folder()), user_paths()
+    return [tool.document.name for _, tool in sources_of(load_settings(paths), paths, ground, lambda _: None)]
+
+
+def _strategies(prefix: str, before: list[str]) -> Iterable[str]:
+    from ecoshell.assembly.parts import load_settings, plugins_of
+    from ecoshell.assembly.shell import STRATEGIES
+
+    paths = user_paths()
+    return [*STRATEGIES, *plugins_of(load_settings(paths), paths, lambda _: None).strategies(STRATEGIES)]
 
 
 def _settings(prefix: str, before: list[str]) -> Iterable[str]:
@@ -114,6 +123,7 @@ def _settings(prefix: str, before: list[str]) -> Iterable[str]:
 _CANDIDATES: tuple[tuple[set[str], Candidates], ...] = (
     ({"--model"}, _models),
     ({"--role"}, _roles),
+    ({"--strategy"}, _strategies),
     ({"--resume", "--session", "sessions id"}, _sessions),
     ({"tools name", "profile tool", "--tool"}, _tools),
     ({"config pairs"}, _settings),

@@ -1,12 +1,10 @@
 """From words to a command. Each command is a module: its arguments, and what it loads, come when it is named."""
 
 import argparse
-import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ecoshell import __version__
 from ecoshell.cli.arguments import add_shared_options
 from ecoshell.errors import EcoshellError, UsageError, nearest
-from ecoshell.files import NO_ROOM
 
 if TYPE_CHECKING:
     from ecoshell.plugins import Command
@@ -30,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "screenshot": ("ecoshell.cli.screenshot", "what the chat's screen shows, as an SVG file"),
     "tools": ("ecoshell.cli.manage.tools", "the tools, their effects and what their schemas cost"),
     "mcp": ("ecoshell.cli.manage.mcp", "servers (MCP) whose tools the agent may use"),
+    "plugins": ("ecoshell.cli.manage.plugins", "what other packages add; `plugins new` writes one"),
     "profile": ("ecoshell.cli.manage.profile", "the time and memory a tool takes on growing inputs"),
     "sessions": ("ecoshell.cli.manage.sessions", "list, show, export sessions"),
     "experience": ("ecoshell.cli.manage.experience", "what was learned from uses of tools, and of modes"),
@@ -147,12 +145,13 @@ class CommandLine(Parser):
 
     def _add_plugins(self) -> None:
         """Add the commands of plugins."""
-        from ecoshell.plugins import Plugins
-
         if self._has_plugins:
             return
         self._has_plugins = True
-        for name, (plugin, command) in Plugins(_warn).commands(self.commands.choices).items():
+        from ecoshell.paths import user_paths
+        from ecoshell.plugin_host import Plugins, find_for
+
+        for name, (plugin, command) in Plugins(find_for(user_paths()), warn).commands(self.commands.choices).items():
             parser = self.commands.add_parser(name, help=command.about)
             parser.set_defaults(run=partial(_run_of_plugin, plugin, command))
             parser.fill = partial(_fill_of_plugin, plugin, command)
@@ -187,36 +186,22 @@ def _nearest(word: str, known: list[str]) -> str:
     return f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
+    """Tell something on standard error that keeps no command from going on."""
     from ecoshell.cli.fence import told
 
     print(told(EcoshellError(message)), file=sys.stderr)
 
 
 def _fill_of_plugin(plugin: str, command: "Command", parser: Parser) -> None:
-    with _in_plugin(plugin):
+    from ecoshell.plugin_host import blaming
+
+    with blaming(plugin):
         command.add_arguments(parser)
 
 
 def _run_of_plugin(plugin: str, command: "Command", args: argparse.Namespace) -> int:
-    with _in_plugin(plugin):
+    from ecoshell.plugin_host import blaming
+
+    with blaming(plugin):
         return command.run(args)
-
-
-@contextmanager
-def _in_plugin(plugin: str) -> Generator[None]:
-    """A stranger's code at work: a fault in it is told with its place and the plugin's name, and not as one of ours."""
-    try:
-        yield
-    except EcoshellError:
-        raise
-    except Exception as fault:
-        if isinstance(fault, OSError) and fault.errno in {*NO_ROOM, errno.EIO, errno.EPIPE}:
-            raise
-        import traceback
-
-        place = traceback.extract_tb(fault.__traceback__)[-1]
-        raise EcoshellError(
-            f"The plugin {plugin} failed: {type(fault).__name__}: {fault} ({place.filename}, line {place.lineno}).",
-            fix="It is a fault of the plugin; whoever made it should be told.",
-        ) from fault

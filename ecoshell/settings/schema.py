@@ -83,6 +83,12 @@ def _temperature(value: Any) -> float | Literal["auto"]:
     return number
 
 
+def _strategy(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("must be the name of a strategy, such as react")
+    return value.strip()
+
+
 def _address(value: str) -> str:
     try:
         parts = urlsplit(value)
@@ -156,8 +162,9 @@ class AgentSettings(Section):
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
     mode: Literal["single", "umi", "auto"] = "single"
     """Who thinks: one model, a planner, a caller and a summarizer (umi), or what experience says (auto)."""
-    strategy: Literal["react", "dfsdt", "tot", "graph"] = "react"
-    """In which order it thinks: one path, a search that goes back (dfsdt, tot), or branches side by side (graph)."""
+    strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, PlainValidator(_strategy)] = "react"
+    """In which order it thinks: one path, a search that goes back (dfsdt, tot), branches side by side (graph), or as a
+    plugin's strategy has it."""
     max_steps: Whole = 24
     """Thoughts and calls after which a turn has to end in an answer."""
     max_output_tokens: Whole = 1024
@@ -258,6 +265,15 @@ class ToolsSettings(Section):
     """Time limit of run_command and run_python."""
     prices: Mapping[str, Dollars] = Field(default_factory=dict[str, str])
     """What one use of a tool costs, by the tool's name, as where somebody else's service is paid for behind it."""
+
+
+class PluginsSettings(Section):
+    """Which plugins are asked for what they add."""
+
+    enabled: tuple[Said, ...] = ()
+    """Plugins that come with ecoshell and are to be asked for more than commands, such as `git` for its tools."""
+    disabled: tuple[Said, ...] = ()
+    """Plugins that are not even loaded."""
 
 
 def _env_text(value: Any) -> Any:
@@ -404,6 +420,7 @@ class Settings(Section):
     approval: ApprovalSettings = ApprovalSettings()
     tools: ToolsSettings = ToolsSettings()
     mcp: McpSettings = McpSettings()
+    plugins: PluginsSettings = PluginsSettings()
     modes: ModesSettings = ModesSettings()
     models: Mapping[str, ModelSettings] = Field(default_factory=dict[str, ModelSettings])
     tui: TuiSettings = TuiSettings()
@@ -498,6 +515,8 @@ def _kind(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:
         return "choice", tuple(map(str, get_args(annotation)))
     if annotation is tuple or get_origin(annotation) is tuple:
         return "list", ()
+    if str in inner and (named := next((part for part in inner if get_origin(part) is Literal), None)):
+        return "choice", tuple(map(str, get_args(named)))  # which a plugin may add to
     bare = [get_args(part)[0] if get_origin(part) not in (None, Literal) else part for part in inner or [annotation]]
     if bare == [bool]:
         return "switch", ("true", "false")

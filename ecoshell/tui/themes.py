@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,7 +170,7 @@ def load_themes(paths: Paths) -> Themes:
     """All themes, the user's read last so that they win, and the one the settings choose."""
     found: dict[str, Look] = {}
     broken: list[Broken] = []
-    for folder in _folders(paths):
+    for folder in reversed([*_folders(paths)]):
         for file in sorted(folder.glob("*.toml")):
             try:
                 found[file.stem] = read_theme(file)
@@ -190,7 +190,7 @@ def load_theme(paths: Paths, name: str) -> Look:
     Nothing is said about what is wrong: `load_themes` does that.
     """
     if name == Path(name).name:  # a path is no name
-        for folder in reversed(_folders(paths)):
+        for folder in _folders(paths):
             with suppress(OSError, ValueError):
                 return read_theme(folder / f"{name}.toml")
     return read_theme(_ours() / f"{DEFAULT}.toml")
@@ -225,8 +225,13 @@ def wanted_theme(paths: Paths) -> str:
     return str(cast("dict[str, Any]", section).get("theme", DEFAULT)) if isinstance(section, dict) else DEFAULT
 
 
-def _folders(paths: Paths) -> tuple[Path, Path]:
-    return _ours(), paths.config / "themes"
+def _folders(paths: Paths) -> Iterator[Path]:
+    """Where themes are, the first that has one of a name wins; plugins are only loaded for one that is not before."""
+    yield paths.config / "themes"
+    yield _ours()
+    from ecoshell.plugin_host import Plugins, find_for
+
+    yield from Plugins(find_for(paths), lambda _: None).theme_folders()
 
 
 def _ours() -> Path:

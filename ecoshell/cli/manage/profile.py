@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ecoshell.assembly.parts import load_settings, rules_of, tool_named, tools_of
+from ecoshell.assembly.parts import load_settings, rules_of, sources_of, tool_named
 from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import warn
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Call, Footprint, Observation, ToolDocument
 from ecoshell.options import Options
@@ -67,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
     """Profile one tool and keep what it took; raises UsageError and StoreError."""
     _check_count("--repeat", args.repeat, _MOST_REPEATS)
     settings = load_settings(user_paths())
-    tool = tool_named(args.tool, tools_of(settings, Workspace(workspace_folder())))
+    sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
+    tool = tool_named(args.tool, [tool for _, tool in sources])
     inputs = _inputs(args.inputs, tool.document, args.into, _given(args.set))
     _require_leave(tool, inputs, rules_of(settings, Options(yes=args.yes), user_paths()))
     rows = asyncio.run(_measure(tool, inputs, args.repeat))

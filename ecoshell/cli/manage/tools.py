@@ -4,17 +4,18 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ecoshell.assembly.parts import known_tools, load_settings, tool_named
+from ecoshell.assembly.parts import load_settings, sources_of, tool_named
 from ecoshell.budget.money import counted
 from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.cli.parser import warn
 from ecoshell.errors import ModelError
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
 from ecoshell.models.tokens import TiktokenCounter, counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
-from ecoshell.tools.workspace import workspace_folder
+from ecoshell.tools.workspace import Workspace, workspace_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,19 @@ def run(args: argparse.Namespace) -> int:
     """Print all tools, or one tool's document; raises UsageError for an unknown name."""
     name: str | None = args.name
     settings = load_settings(user_paths())
-    tools = known_tools(settings, user_paths(), workspace_folder())
+    sources = sources_of(settings, user_paths(), Workspace(workspace_folder()), warn)
     if name is not None:
-        tools = [tool_named(name, tools)]
+        wanted = tool_named(name, [tool for _, tool in sources])
+        sources = [one for one in sources if one[1] is wanted]
     tokenizer = tokenizer_of(settings.model)
     if args.json:
         at_once = settings.agent.registration in ("all", "all_text")
-        records = [_record(tool, tokenizer, registered=at_once) for tool in tools]
+        records = [_record(tool, tokenizer, source, registered=at_once) for source, tool in sources]
         print_json({"rows": records, "tokenizer": tokenizer.name, "exact": tokenizer.exact})
     elif name is not None:
-        print_json(tools[0].document.as_function()["function"])
+        print_json(sources[0][1].document.as_function()["function"])
     else:
-        _print_tools(tools, tokenizer)
+        _print_tools([tool for _, tool in sources], tokenizer)
     return 0
 
 
@@ -64,12 +66,12 @@ def tokenizer_of(model: str) -> Tokenizer:
     return Tokenizer(counter.name, counter.exact, counter.count)
 
 
-def _record(tool: Tool, tokenizer: Tokenizer, *, registered: bool) -> dict[str, object]:
+def _record(tool: Tool, tokenizer: Tokenizer, source: str, *, registered: bool) -> dict[str, object]:
     """A tool as programs read of it; `registered` says whether sessions begin with every document."""
     document = tool.document
     return {
         "name": document.name,
-        "source": f"MCP server {document.server}" if document.server else "built-in",
+        "source": source,
         "tokens": tokenizer.count(document.as_text()),
         "registered": registered,
         "effects": sorted(tool.effects),

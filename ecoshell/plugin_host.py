@@ -1,0 +1,425 @@
+"""The host of plugins: finds them, asks them for what they add, and leaves out those that fail."""
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+from ecoshell.errors import EcoshellError, ToolError, nearest
+from ecoshell.files import NO_ROOM
+from ecoshell.messages import META_TOOLS, ToolDocument
+from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
+from ecoshell.untrusted import visible_line
+
+if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
+    from importlib.metadata import Distribution
+
+    from ecoshell.agent.commands import Command as SlashCommand
+    from ecoshell.agent.shell import Shell
+    from ecoshell.budget.price import Price
+    from ecoshell.models.base import Model
+    from ecoshell.paths import Paths
+    from ecoshell.plugins import Command
+    from ecoshell.strategies.base import StrategySpec, Thinking
+    from ecoshell.tools.workspace import Workspace
+
+T = TypeVar("T")
+State = Literal["on", "commands", "off"]
+"""`commands`: it comes with ecoshell, and gives nothing but commands of the command line until the settings name it."""
+
+GROUP = "ecoshell"
+"""Of the entry points."""
+HOOKS: Mapping[str, str] = {
+    "tools": "tool",
+    "strategies": "strategy",
+    "models": "model",
+    "prices": "price",
+    "slash_commands": "slash command",
+    "cli_commands": "command",
+    "themes": "theme",
+}
+"""Every hook, and what one thing is called that it gives."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_TOOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_PREFIX = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}[:/]")
+_OURS = ("local:", "hf:", "script:")
+"""How the names of models begin that are ecoshell's own."""
+
+
+@dataclass(slots=True)
+class Plugin:
+    """A plugin that was found; its module is imported when it is first asked for something."""
+
+    name: str
+    place: "Path | str"
+    """Its file or folder, or what an entry point names."""
+    state: State = "on"
+    package: "Distribution | None" = None
+    """What was installed, where that has the entry point."""
+    fault: str = ""
+    """Why it is left out."""
+    _hooks: Mapping[str, Callable[..., Any]] | None = None
+
+    @property
+    def hooks(self) -> Mapping[str, Callable[..., Any]]:
+        """Its hooks by name; raises whatever its module raises."""
+        if self._hooks is None:
+            from ecoshell.plugins import MARK
+
+            module = _imported(self.place)
+            members: dict[str, Any] = {name: getattr(module, name, None) for name in dir(module)}
+            found = {name: one for name, one in members.items() if getattr(one, MARK, None) is True}
+            if strange := next((name for name in found if name not in HOOKS), ""):
+                raise TypeError(f"there is no hook {strange}; did you mean {nearest(strange, HOOKS) or 'tools'}?")
+            self._hooks = found
+        return self._hooks
+
+    def give(self, hook: str, offered: Mapping[str, Any]) -> Any:
+        """What a hook gives, nothing where the plugin has no such hook; raises whatever it raises."""
+        if hook not in self.hooks:
+            return ()
+        import inspect
+
+        wanted = inspect.signature(self.hooks[hook]).parameters
+        if strange := next((name for name in wanted if name not in offered), ""):
+            raise TypeError(f"{hook}() is given {' and '.join(offered) or 'nothing'}, but asks for {strange}")
+        return self.hooks[hook](**{name: offered[name] for name in wanted})
+
+
+class Plugins:
+    """What plugins add. One that fails, when it is imported or in a hook, is named to `warn` once and left out."""
+
+    def __init__(self, found: Sequence[Plugin], warn: Callable[[str], None]) -> None:
+        self.found = found
+        self._warn = warn
+
+    def commands(self, taken: Collection[str]) -> "dict[str, tuple[str, Command]]":
+        """The commands of all plugins by their names, each with its plugin's; none of them has a name that is taken."""
+
+        def read(given: Any) -> "Iterator[tuple[str, Command]]":
+            from ecoshell.plugins import Command
+
+            return _each(given, Command)
+
+        return self._gathered("cli_commands", read, taken)
+
+    def tools(
+        self, workspace: "Workspace", options: ToolOptions, taken: Collection[str]
+    ) -> "tuple[dict[str, tuple[str, Tool]], list[ToolProvider]]":
+        """Tools by name, each with its plugin's, and providers."""
+        offered = {"workspace": workspace, "options": options}
+        found = self._gathered("tools", _tools, {*taken, *META_TOOLS}, offered)
+        tools = {name: (plugin, one) for name, (plugin, one) in found.items() if not isinstance(one, _Provider)}
+        return tools, [one for _, one in found.values() if isinstance(one, _Provider)]
+
+    def strategies(self, taken: Collection[str]) -> "dict[str, StrategySpec]":
+        """Strategies by name."""
+
+        def read(given: Any) -> "Iterator[tuple[str, StrategySpec]]":
+            from ecoshell.strategies.base import StrategySpec
+
+            return _each(given, StrategySpec)
+
+        found = self._gathered("strategies", read, taken)
+        return {name: _blamed_strategy(*one) for name, one in found.items()}
+
+    def models(self) -> "dict[str, Callable[[str, Price | None], Model]]":
+        """What makes models, by the beginning of their names."""
+
+        def read(given: Any) -> "Iterator[tuple[str, Callable[[str, Price | None], Model]]]":
+            for prefix, make in dict(given).items():
+                if not _PREFIX.fullmatch(prefix):
+                    raise ValueError(f"{prefix!r} is no beginning of a model's name, such as 'echo:'")
+                yield prefix, make
+
+        found = self._gathered("models", read, _OURS)
+        return {prefix: _blamed_model(*one) for prefix, one in found.items()}
+
+    def prices(self) -> "dict[str, Price]":
+        """Prices by the names of models."""
+
+        def read(given: Any) -> "Iterator[tuple[str, Price]]":
+            from ecoshell.budget.price import Price
+
+            for name, price in dict(given).items():
+                if not isinstance(price, Price):
+                    raise TypeError(f"{name}: {price!r:.60} is no Price")
+                yield str(name), price
+
+        return {name: price for name, (_, price) in self._gathered("prices", read).items()}
+
+    def slash_commands(self, taken: Collection[str]) -> "list[SlashCommand[Shell]]":
+        """Commands of the chats."""
+
+        def read(given: Any) -> "Iterator[tuple[str, SlashCommand[Shell]]]":
+            from ecoshell.agent.commands import Command as SlashCommand
+
+            kind: type[SlashCommand[Shell]] = SlashCommand
+            return _each(given, kind)
+
+        found = self._gathered("slash_commands", read, taken)
+        return [_blamed_command(*one) for one in found.values()]
+
+    def theme_folders(self) -> list[Path]:
+        """Folders of themes."""
+
+        def read(given: Any) -> Iterator[tuple[str, Path]]:
+            if given != ():
+                if not Path(given).is_dir():
+                    raise ValueError(f"there is no folder {given}")
+                yield str(given), Path(given)
+
+        return [folder for _, folder in self._gathered("themes", read).values()]
+
+    def _gathered(
+        self,
+        hook: str,
+        read: Callable[[Any], Iterator[tuple[str, T]]],
+        taken: Collection[str] = (),
+        offered: Mapping[str, Any] | None = None,
+    ) -> dict[str, tuple[str, T]]:
+        """What all plugins give by a hook, by name and each with its plugin's; of a plugin all or nothing."""
+        found: dict[str, tuple[str, T]] = {}
+        for plugin in self.found:
+            if plugin.fault or plugin.state == "off" or (plugin.state == "commands" and hook != "cli_commands"):
+                continue
+            with self._fence(plugin):
+                own: dict[str, tuple[str, T]] = {}
+                for name, one in read(plugin.give(hook, offered or {})):
+                    if name in taken or name in found or name in own:
+                        raise ValueError(f"there is a {HOOKS[hook]} {name} already")
+                    own[name] = plugin.name, one
+                found |= own
+        return found
+
+    @contextmanager
+    def _fence(self, plugin: Plugin) -> Generator[None]:
+        try:
+            yield
+        except (Exception, SystemExit) as failure:  # noqa: BLE001 - whatever a stranger's code does, the shell goes on
+            plugin.fault = visible_line(f"{type(failure).__name__}: {failure}")
+            self._warn(f"The plugin {plugin.name} is left out: {plugin.fault}")
+
+
+# -- finding them
+
+
+def find(folder: Path, *, enabled: Collection[str], disabled: Collection[str]) -> list[Plugin]:
+    """The plugins there are: of installed packages, then those in the user's folder; none is imported."""
+    found: dict[str, Plugin] = {}
+    for plugin in (*_installed(), *_in_folder(folder)):
+        if plugin.name in disabled:
+            plugin.state = "off"
+        elif plugin.name in enabled:
+            plugin.state = "on"
+        found.setdefault(plugin.name, plugin)
+    return [*found.values()]
+
+
+def find_for(paths: "Paths") -> list[Plugin]:
+    """The same, as the settings have it: read before they are checked, which whoever asks for help does not wait for.
+
+    What is wrong with them is told elsewhere.
+    """
+    import tomllib
+
+    texts = {key: os.environ.get(f"ECOSHELL_PLUGINS_{key.upper()}", "").strip() for key in ("enabled", "disabled")}
+    told = "".join(f"{key} = {text}\n" for key, text in texts.items() if text)
+    named: dict[str, list[Any]] = {}
+    with suppress(OSError, ValueError, RecursionError):
+        file = paths.settings_file
+        tables = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
+        both: dict[str, Any] = {**tables.get("plugins", {}), **tomllib.loads(told)}
+        named = {key: value for key, value in both.items() if isinstance(value, list)}
+    return find(paths.plugins_folder, enabled=named.get("enabled", ()), disabled=named.get("disabled", ()))
+
+
+def _installed() -> Iterator[Plugin]:
+    """Those of installed packages; of one that lies on the path twice, the first."""
+    from importlib.metadata import distributions
+
+    seen: set[str] = set()
+    for one in distributions():
+        with suppress(Exception):  # a fence: a package that cannot be read has no plugin
+            if f"[{GROUP}]" in (one.read_text("entry_points.txt") or "") and one.name not in seen:
+                seen.add(one.name)
+                state: State = "commands" if one.name == GROUP else "on"
+                for entry in sorted(one.entry_points):
+                    if entry.group == GROUP:
+                        yield Plugin(entry.name, entry.value, state, one)
+
+
+def _in_folder(folder: Path) -> Iterator[Plugin]:
+    """Files and packages of a folder, by name."""
+    with suppress(OSError):
+        for entry in sorted(folder.iterdir()):
+            package = (entry / "__init__.py").is_file()
+            if not entry.name.startswith((".", "_")) and (package or entry.suffix == ".py"):
+                yield Plugin(entry.name if package else entry.stem, entry)
+
+
+def _imported(place: "Path | str") -> Any:
+    """The module of a file or a package, or what an entry point names."""
+    if isinstance(place, str):
+        from importlib.metadata import EntryPoint
+
+        return EntryPoint("", place, GROUP).load()
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name, file = (place.name, place / "__init__.py") if place.is_dir() else (place.stem, place)
+    if name in sys.modules or name in sys.stdlib_module_names:
+        raise ImportError(f"there is a module {name} already; give {place} another name")
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be imported")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+# -- what they give
+
+
+def _each(given: Iterable[Any], kind: type[T]) -> Iterator[tuple[str, T]]:
+    """Things of a kind with their names; raises for what is none, and for a name that cannot be typed."""
+    for one in given:
+        if not isinstance(one, kind):
+            raise TypeError(f"{one!r:.60} is no {kind.__module__}.{kind.__name__}")
+        name: Any = getattr(one, "name", None)
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r:.60} is no name: it takes small letters, digits, - and _")
+        yield name, one
+
+
+def _tools(given: Iterable[Any]) -> "Iterator[tuple[str, Tool | _Provider]]":
+    """Tools by the names in their documents, and providers by theirs."""
+    for one in given:
+        if isinstance(one, Tool):
+            yield _name_of(one), one
+        elif hasattr(one, "connect"):
+            yield str(one.name), _Provider(one)
+        else:
+            mark = ": mark it with @ecoshell.tool" if callable(one) else ""
+            raise TypeError(f"{getattr(one, '__name__', None) or repr(one)[:60]} is no tool{mark}")
+
+
+def _name_of(tool: Tool) -> str:
+    """The name of a tool that models can be shown; raises whatever its document raises, and ValueError."""
+    import json
+
+    document: Any = tool.document
+    if not isinstance(document, ToolDocument) or not _TOOL.fullmatch(document.name):
+        raise ValueError(f"{getattr(document, 'name', None)!r:.80} is no name of a tool")
+    json.dumps(dict(document.parameters))
+    return document.name
+
+
+class _Provider:
+    """A plugin's provider of tools, which raises nothing that it must not raise."""
+
+    def __init__(self, provider: ToolProvider) -> None:
+        self.name = str(provider.name)
+        self._provider = provider
+        self._fault = ""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return self._told(lambda: [one for one in self._provider.tools if _name_of(one)], [])
+
+    @property
+    def known(self) -> bool:
+        return self._told(lambda: bool(self._provider.known), True)
+
+    @property
+    def status(self) -> str:
+        status = self._told(lambda: str(self._provider.status), "")
+        return f"failed: {self._fault}" if self._fault else status
+
+    async def connect(self) -> None:
+        """Connect it; raises ToolError."""
+        try:
+            await self._provider.connect()
+        except ToolError:
+            raise
+        except Exception as failure:
+            self._fault = visible_line(f"{type(failure).__name__}: {failure}")
+            raise ToolError(f"{self.name} failed: {self._fault}.") from failure
+
+    async def aclose(self) -> None:
+        with suppress(Exception):  # a fence: the shell ends all the same
+            await self._provider.aclose()
+
+    def _told(self, ask: Callable[[], T], otherwise: T) -> T:
+        try:
+            return ask()
+        except Exception as failure:  # noqa: BLE001 - a fence: a stranger's provider fails, and the session goes on
+            self._fault = visible_line(f"{type(failure).__name__}: {failure}")
+            return otherwise
+
+
+def _blamed_strategy(plugin: str, spec: "StrategySpec") -> "StrategySpec":
+    def strategy(question: str, max_steps: int) -> "Thinking":
+        with blaming(plugin):
+            return (yield from spec.strategy(question, max_steps))
+
+    return replace(spec, strategy=strategy)
+
+
+def _blamed_model(plugin: str, make: "Callable[[str, Price | None], Model]") -> "Callable[[str, Price | None], Model]":
+    def made(name: str, price: "Price | None") -> "Model":
+        from ecoshell.models.base import Model
+
+        with blaming(plugin):
+            model = make(name, price)
+            if not isinstance(cast("object", model), Model):
+                raise TypeError(f"{model!r:.60} is no model")
+            return model
+
+    return made
+
+
+def _blamed_command(plugin: str, command: "SlashCommand[Shell]") -> "SlashCommand[Shell]":
+    from ecoshell.agent.commands import Printed
+
+    async def run(shell: "Shell", argument: str) -> Printed:
+        with blaming(plugin):
+            printed = await command.run(shell, argument)
+            if not isinstance(cast("object", printed), Printed):
+                raise TypeError(f"/{command.name} gave {type(printed).__name__} in the place of Printed")
+            return printed
+
+    def choices(shell: "Shell") -> Sequence[str]:
+        try:
+            return [str(one) for one in command.choices(shell)]
+        except Exception:  # noqa: BLE001 - a fence: what cannot be offered keeps nobody from typing
+            return []
+
+    return replace(command, run=run, choices=choices)
+
+
+@contextmanager
+def blaming(plugin: str) -> Generator[None]:
+    """A stranger's code at work: a fault in it is told with its place and the plugin's name, and not as one of ours."""
+    try:
+        yield
+    except EcoshellError:
+        raise
+    except Exception as fault:
+        if isinstance(fault, OSError) and fault.errno in {*NO_ROOM, errno.EIO, errno.EPIPE}:
+            raise
+        import traceback
+
+        place = traceback.extract_tb(fault.__traceback__)[-1]
+        raise EcoshellError(
+            f"The plugin {plugin} failed: {type(fault).__name__}: {fault} ({place.filename}, line {place.lineno}).",
+            fix="It is a fault of the plugin; whoever made it should be told.",
+        ) from fault
