@@ -260,7 +260,7 @@ def _in_folder(folder: Path) -> Iterator[Plugin]:
         for entry in sorted(folder.iterdir()):
             package = (entry / "__init__.py").is_file()
             if not entry.name.startswith((".", "_")) and (package or entry.suffix == ".py"):
-                yield Plugin(entry.name if package else entry.stem, entry)
+                yield Plugin((entry.name if package else entry.stem).removeprefix("ecoshell_"), entry)
 
 
 def _imported(place: "Path | str") -> Any:

@@ -20,9 +20,9 @@ MOST = 20_000
 _CLOSED = CLOSED | {"venv", "env", "dist", "build", "target", "site-packages"}
 _LISTING_SECONDS = 5.0
 _FILES = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-_QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
+QUIET = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 """A repository may name programs there; a look at it must not run them."""
-_ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
+ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_TERMINAL_PROMPT": "0"}
 """No hook runs where no index is written, and nothing that is missing is fetched."""
 _SETTINGS = ("config", "--show-scope", "--includes", "--name-only", "--list")
 _STATUS = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=dirty", "--", ".")
@@ -129,8 +129,8 @@ async def git(root: Path, *arguments: str, seconds: float) -> str | None:
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         process = await asyncio.create_subprocess_exec(
-            "git", *_QUIET, *arguments,
-            cwd=root, stdin=nothing, stdout=pipe, stderr=nothing, env={**os.environ, **_ENVIRONMENT},
+            "git", *QUIET, *arguments,
+            cwd=root, stdin=nothing, stdout=pipe, stderr=nothing, env={**os.environ, **ENVIRONMENT},
         )  # fmt: skip
     except OSError:
         return None

@@ -1,0 +1,185 @@
+"""`ecoshell plugins`: what other packages and the user's own files add to ecoshell, and a plugin to begin with."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from ecoshell.cli.arguments import add_actions
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import UsageError, nearest
+from ecoshell.paths import user_paths
+from ecoshell.plugin_host import HOOKS, Plugin, Plugins, find_for
+from ecoshell.tools.base import ToolOptions
+from ecoshell.tools.builtin import builtin_tools
+from ecoshell.tools.workspace import Workspace, workspace_folder
+from ecoshell.untrusted import visible_line
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
+_PROJECT = """\
+[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "ecoshell-NAME"
+version = "0.1.0"
+description = "A plugin for ecoshell."
+requires-python = ">=3.11"
+dependencies = ["ecoshell"]
+
+[project.entry-points.ecoshell]
+NAME = "ecoshell_NAME"
+
+[tool.hatch.build.targets.wheel]
+packages = ["ecoshell_NAME"]
+"""
+_MODULE = '''\
+"""What this package adds to ecoshell: the tool NAME_count."""
+
+from typing import Annotated
+
+from ecoshell import tool
+from ecoshell.plugins import hookimpl
+
+
+@tool
+def NAME_count(text: Annotated[str, "Any text."]) -> int:
+    """Count the words in a text."""
+    return len(text.split())
+
+
+@hookimpl
+def tools():
+    return [NAME_count]
+'''
+_TEST = """\
+from ecoshell_NAME import NAME_count
+
+
+def test_words_are_counted():
+    assert NAME_count("one two  three") == 3
+"""
+_FILES = {
+    "pyproject.toml": _PROJECT,
+    "ecoshell_NAME/__init__.py": _MODULE,
+    "test_NAME.py": _TEST,
+}
+"""What `plugins new` writes; NAME stands for the plugin's."""
+_STATES = {"on": "on", "commands": "commands only", "off": "off"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The actions and what they take."""
+    add = add_actions(parser, "list")
+    add("list", "every plugin, where it comes from and what it brings (default)")
+    add("info", "all that is known of one plugin").add_argument("name", help="the plugin")
+    new = add("new", "write a small plugin with a tool and a test, to begin with")
+    new.add_argument("name", help="small letters, digits and _; its package is called ecoshell_NAME")
+    new.add_argument("folder", nargs="?", type=Path, help="where to (default: ecoshell_NAME in this folder)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List plugins, tell of one, or write one; raises UsageError."""
+    if args.action == "new":
+        return _new(args.name, args.folder or Path(f"ecoshell_{args.name}"), as_json=args.json)
+    found = find_for(user_paths())
+    if args.action == "info":
+        known = [plugin.name for plugin in found]
+        if args.name not in known:
+            near = nearest(args.name, known)
+            fix = f"Did you mean {near}?" if near else f"There are {', '.join(known) or 'none'}."
+            raise UsageError(f"There is no plugin {args.name!r}.", fix=fix)
+        found = [plugin for plugin in found if plugin.name == args.name]
+    records = [_record(plugin) for plugin in found]
+    if args.json:
+        print_json(records[0] if args.action == "info" else {"rows": records})
+    elif args.action == "info":
+        _tell(records[0])
+    elif not records:
+        print("There is no plugin. `ecoshell plugins new NAME` writes one; plugins/README.md says more.")
+    else:
+        cells = [(one["name"], one["version"] or "", _state(one), _brings(one), one["source"]) for one in records]
+        print_table(("plugin", "version", "", "brings", "from"), cells)
+    return 0
+
+
+def _record(plugin: Plugin) -> dict[str, Any]:
+    """What is known of a plugin; one that is not switched off is loaded, and asked for what it brings."""
+    state, brings = plugin.state, dict[str, list[str]]()
+    if state != "off":
+        plugin.state = "on"
+        brings = _asked(Plugins([plugin], lambda _: None))
+    version = plugin.package.version if plugin.package else None
+    return {
+        "name": plugin.name,
+        "version": version,
+        "source": str(plugin.place) if plugin.package is None else f"{plugin.package.name}: {plugin.place}",
+        "state": "failed" if plugin.fault else state,
+        "brings": brings,
+        "error": plugin.fault or None,
+    }
+
+
+def _asked(plugins: Plugins) -> dict[str, list[str]]:
+    """What the plugins give by each hook they have, by name."""
+    from ecoshell.agent.command_list import COMMANDS
+    from ecoshell.assembly.shell import STRATEGIES
+    from ecoshell.cli.parser import COMMANDS as OURS
+
+    workspace = Workspace(workspace_folder())
+    taken = [tool.document.name for tool in builtin_tools(workspace)]
+    tools, providers = plugins.tools(workspace, ToolOptions(), taken)
+    given = {
+        "tools": [*tools, *(provider.name for provider in providers)],
+        "strategies": [*plugins.strategies(STRATEGIES)],
+        "models": [*plugins.models()],
+        "prices": [*plugins.prices()],
+        "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.names)],
+        "cli_commands": [*plugins.commands(OURS)],
+        "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],
+    }
+    return {hook: names for hook, names in given.items() if names}
+
+
+def _state(record: dict[str, Any]) -> str:
+    return _STATES.get(record["state"], f"failed: {record['error']}")
+
+
+def _brings(record: dict[str, Any]) -> str:
+    brings: dict[str, list[str]] = record["brings"]
+    return "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in brings.items()) or "-"
+
+
+def _tell(record: dict[str, Any]) -> None:
+    print(visible_line(f"{record['name']} {record['version'] or ''}: {_state(record)}"))
+    print(f"  from {visible_line(record['source'])}")
+    for hook in HOOKS:
+        for name in record["brings"].get(hook, ()):
+            print(f"  {HOOKS[hook]} {visible_line(name)}")
+    if record["state"] == "commands":
+        print(f"It comes with ecoshell. `ecoshell config set plugins.enabled {record['name']}` switches on the rest.")
+
+
+def _new(name: str, folder: Path, *, as_json: bool) -> int:
+    if not _NAME.fullmatch(name) or f"ecoshell_{name}" in sys.modules:
+        raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
+    if folder.exists():
+        raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
+    files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
+    try:
+        for file, text in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written ({error.strerror}).", fix="Name another folder.") from error
+    if as_json:
+        print_json({"name": name, "files": [str(file) for file in files]})
+        return 0
+    kept = user_paths().plugins_folder
+    print(f"{folder} has a plugin with the tool {name}_count, and a test. To have it in ecoshell, install it:\n")
+    print(f"  pip install -e {folder}\n\nor put its package into the folder of your own plugins:\n")
+    print(f"  mkdir -p {kept} && cp -r {folder / f'ecoshell_{name}'} {kept}\n")
+    print(f"`ecoshell plugins info {name}` says then what it brings.")
+    return 0
