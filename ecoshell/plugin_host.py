@@ -272,7 +272,10 @@ def _imported(place: "Path | str") -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
     name, file = (place.name, place / "__init__.py") if place.is_dir() else (place.stem, place)
-    if name in sys.modules or name in sys.stdlib_module_names:
+    loaded = sys.modules.get(name)
+    if loaded is not None and loaded.__file__ == str(file):
+        return loaded
+    if loaded is not None or name in sys.stdlib_module_names:
         raise ImportError(f"there is a module {name} already; give {place} another name")
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

@@ -37,15 +37,19 @@ FAILING = {
     ),
     "gives no commands": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands():\n    return [3]\n",
-        "AttributeError",
+        "TypeError: 3 is no ecoshell.plugins.Command",
     ),
     "asks for what the hook does not give": (
         "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_commands(shell):\n    return []\n",
-        "PluginValidationError",
+        "TypeError: cli_commands() is given nothing, but asks for shell",
     ),
     "has a command that is there": (
         GREET.replace('"greet"', '"ask"'),
         "ValueError: there is a command ask already",
+    ),
+    "has a hook that is none": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef cli_comands():\n    return []\n",
+        "TypeError: there is no hook cli_comands; did you mean cli_commands?",
     ),
 }
 

@@ -21,6 +21,8 @@ from ecoshell.tools.workspace import Workspace
 
 _READING = (*QUIET, "-c", "core.hooksPath=/dev/null", "-c", "diff.autoRefreshIndex=false", "--literal-pathspecs")
 _PLAIN = ("--no-color", "--no-ext-diff", "--no-textconv")
+_AUTHOR = frozenset({"GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"})
+"""Variables whose names only look like those of secrets."""
 _MOST = 100
 """Commits that are listed at once."""
 _SECONDS = 5.0
@@ -119,7 +121,7 @@ class GitTools:
         finished = await run_process(
             ["git", *words],
             folder=self._workspace.root,
-            environment=safe_environment(environ, self._options.keep_variables) | ENVIRONMENT,
+            environment=safe_environment(environ, self._options.keep_variables | _AUTHOR) | ENVIRONMENT,
             seconds=self._options.command_seconds,
             window=self._options.output_characters - 200,  # room for a mark
         )

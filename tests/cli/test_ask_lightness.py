@@ -42,6 +42,7 @@ SPARED = (
     "ecoshell.assembly.inventory",
     "ecoshell.cli.render",
     "ecoshell.models.hub",
+    "ecoshell.plugins",
     "ecoshell.sessions.export",
     "ecoshell.strategies.dfsdt",
     "ecoshell.tui",

@@ -1,0 +1,314 @@
+"""What plugins bring to a session, from packages and the user's own folder, and what becomes of those that fail."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_play import Command, Ended, commands
+
+from ecoshell import Agent
+from ecoshell.events import CallFinished
+from ecoshell.options import Options
+from ecoshell.paths import Paths
+from ecoshell.tui.themes import load_theme, load_themes
+
+EVERYTHING = '''
+from decimal import Decimal
+from pathlib import Path
+
+from ecoshell import tool
+from ecoshell.agent.commands import Command, Printed
+from ecoshell.budget.price import Price, Rates
+from ecoshell.models.script import ScriptModel
+from ecoshell.plugins import hookimpl
+from ecoshell.strategies.base import Outcome, Path as Way, StrategySpec
+
+@tool
+def twice(number: int) -> int:
+    """Double a whole number."""
+    return 2 * number
+
+@tool
+def broken() -> str:
+    """Break."""
+    raise ZeroDivisionError("on purpose")
+
+@hookimpl
+def tools(workspace):
+    assert workspace.root.is_dir()
+    return [twice, broken]
+
+def parrot(question, max_steps):
+    if question == "fail":
+        raise LookupError("no parrot")
+    return Outcome("answered", question.upper(), Way(question))
+    yield
+
+@hookimpl
+def strategies():
+    return [StrategySpec("parrot", parrot, "says it loudly")]
+
+@hookimpl
+def models():
+    return {"canned:": lambda name, price: ScriptModel(Path(name.removeprefix("canned:")), name=name, price=price)}
+
+@hookimpl
+def prices():
+    return {"canned:dear.jsonl": Price(Rates(*[Decimal(1000)] * 5), source="the plugin")}
+
+async def shout(shell, argument):
+    if not argument:
+        raise LookupError("nothing to shout")
+    return Printed(argument.upper())
+
+@hookimpl
+def slash_commands():
+    return [Command("shout", "TEXT", "say it loudly", shout)]
+
+@hookimpl
+def themes():
+    return Path(__file__).parent / "looks"
+'''
+FAILING = {
+    "cannot be imported": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "raises in a hook": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef tools():\n    raise OSError('no disk')\n",
+        "OSError: no disk",
+    ),
+    "gives a function as it is": (
+        "from ecoshell.plugins import hookimpl\ndef f(): ...\n@hookimpl\ndef tools():\n    return [f]\n",
+        "TypeError: f is no tool: mark it with @ecoshell.tool",
+    ),
+    "has a tool that is there": (
+        "from ecoshell import tool\nfrom ecoshell.plugins import hookimpl\n@tool\ndef read_file() -> str: ...\n"
+        "@hookimpl\ndef tools():\n    return [read_file]\n",
+        "ValueError: there is a tool read_file already",
+    ),
+    "has a tool of another kind": (
+        "from ecoshell import tool\nfrom ecoshell.plugins import hookimpl\n@tool\ndef f(*words) -> str: ...\n"
+        "@hookimpl\ndef tools():\n    return [f]\n",
+        "TypeError: f: a tool takes arguments by name, so not *words",
+    ),
+    "has a strategy that is there": (
+        "from ecoshell.plugins import hookimpl\nfrom ecoshell.strategies.react import REACT\n"
+        "@hookimpl\ndef strategies():\n    return [REACT]\n",
+        "ValueError: there is a strategy react already",
+    ),
+    "takes over our models": (
+        "from ecoshell.plugins import hookimpl\n@hookimpl\ndef models():\n    return {'script:': print}\n",
+        "ValueError: there is a model script: already",
+    ),
+}
+PROVIDER = '''
+from ecoshell import tool
+from ecoshell.plugins import hookimpl
+
+@tool
+def tide() -> str:
+    """Tell the tide."""
+    return "high"
+
+class Harbour:
+    name, known, status = "harbour", False, "at anchor"
+    tools = ()
+
+    async def connect(self):
+        self.tools, self.known = (tide,), True
+
+    async def aclose(self):
+        raise OSError("sunk")
+
+class Wreck(Harbour):
+    name, known = "wreck", True
+
+    @property
+    def tools(self):
+        raise LookupError("all hands lost")
+
+@hookimpl
+def tools():
+    return [Harbour(), Wreck()]
+'''
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return commands(tmp_path, monkeypatch, capsys)
+
+
+def own(place: Path, name: str, code: str) -> Path:
+    """Put a plugin into the user's folder, as a file or, where the name has no suffix, as a package."""
+    file = place / "home" / "config" / "plugins" / (name if name.endswith(".py") else f"{name}/__init__.py")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(code)
+    return file
+
+
+def settings(place: Path, text: str) -> None:
+    (place / "home" / "config").mkdir(parents=True, exist_ok=True)
+    (place / "home" / "config" / "config.toml").write_text(text)
+
+
+def asked(command: Command, place: Path, *replies: dict[str, object], options: tuple[str, ...] = ()) -> Ended:
+    (place / "script.jsonl").write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
+    return command("ask", "--model", f"script:{place / 'script.jsonl'}", *options, "--json", "twice 21")
+
+
+def events(done: Ended) -> list[dict[str, object]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def notices(done: Ended) -> list[object]:
+    return [one["text"] for one in events(done) if one["type"] == "notice"]
+
+
+def observations(done: Ended) -> list[object]:
+    return [one["observation"] for one in events(done) if one["type"] == "call_finished"]
+
+
+def call(name: str, **arguments: object) -> dict[str, object]:
+    return {"call": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize("name", ["first_own.py", "second_own"])
+def test_a_tool_of_the_users_folder_is_called_and_one_that_fails_is_an_observation(
+    name: str, command: Command, tmp_path: Path
+) -> None:
+    own(tmp_path, name, EVERYTHING)
+    replies = (call("twice", number=21), call("broken"), {"text": "42"})
+    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    assert observations(done) == ["42", "broken failed: ZeroDivisionError: on purpose"]
+    assert (done.returncode, notices(done), events(done)[-1]["answer"]) == (0, [], "42")
+    again = asked(command, tmp_path, {"text": "42"})  # in the same process, where it is loaded by now
+    assert notices(again) == []
+
+
+def test_a_strategy_of_a_plugin_is_chosen_by_option_and_by_the_settings(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "third_own.py", EVERYTHING)
+    assert events(asked(command, tmp_path, options=("--strategy", "parrot")))[-1]["answer"] == "TWICE 21"
+    assert command("config", "set", "agent.strategy", "parrot").returncode == 0
+    assert events(asked(command, tmp_path))[-1]["answer"] == "TWICE 21"
+    failed = command("ask", "--model", f"script:{tmp_path / 'script.jsonl'}", "fail")
+    assert failed.returncode == 1
+    assert "The plugin third_own failed: LookupError: no parrot (" in failed.stderr
+
+
+def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_settings(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    refused = command("ask", "--model", f"script:{tmp_path / 'empty.jsonl'}", "--strategy", "parot", "hello")
+    assert refused.returncode == 2
+    assert "There is no strategy called 'parot'.\nThere are react, dfsdt, tot, graph." in refused.stderr
+    settings(tmp_path, '[agent]\nstrategy = "parrot"\n')
+    done = asked(command, tmp_path, {"text": "42"})
+    assert notices(done) == ["There is no strategy called 'parrot'. This goes on with react."]
+    assert events(done)[-1]["answer"] == "42"
+
+
+def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "fourth_own.py", EVERYTHING)
+    (tmp_path / "workspace").mkdir()
+    for name in ("cheap", "dear"):
+        (tmp_path / "workspace" / f"{name}.jsonl").write_text('{"text": "from a can"}\n')
+    free = command("ask", "--model", "canned:cheap.jsonl", "--budget", "0.001", "hello")
+    assert (free.returncode, free.stdout) == (0, "from a can\n")
+    dear = command("ask", "--model", "canned:dear.jsonl", "--budget", "0.001", "hello")
+    assert dear.returncode == 3
+
+
+async def test_slash_commands_of_a_plugin_run_are_offered_and_fail_under_its_name(tmp_path: Path) -> None:
+    from ecoshell.assembly.shell import assemble
+    from ecoshell.errors import EcoshellError
+
+    own(tmp_path, "fifth_own.py", EVERYTHING)
+    (tmp_path / "script.jsonl").write_text("")
+    options = Options(model=f"script:{tmp_path / 'script.jsonl'}", workspace=tmp_path)
+    shell = await assemble(options, paths=Paths.under(tmp_path / "home"))
+    try:
+        assert (await shell.command("/shout hello")).text == "HELLO"
+        assert ("/shout TEXT", "say it loudly") in shell.overview()
+        assert "/shout TEXT" in (await shell.command("/help")).text
+        assert [one.text for one in shell.complete("/sho")] == ["/shout"]
+        with pytest.raises(EcoshellError, match="The plugin fifth_own failed: LookupError: nothing to shout"):
+            await shell.command("/shout")
+    finally:
+        await shell.aclose()
+
+
+def test_themes_of_a_plugin_are_there_and_the_users_own_win(tmp_path: Path) -> None:
+    paths = Paths.under(tmp_path / "home")
+    looks = own(tmp_path, "sixth_own", EVERYTHING).parent / "looks"
+    looks.mkdir()
+    (looks / "plum.toml").write_text('[colors]\nprimary = "#aa00aa"\n')
+    assert load_theme(paths, "plum").primary == "#AA00AA"
+    (paths.config / "themes").mkdir()
+    (paths.config / "themes" / "plum.toml").write_text('[colors]\nprimary = "#0000ff"\n')
+    assert {theme.name: theme.primary for theme in load_themes(paths).all}["plum"] == "#0000FF"
+
+
+def test_tools_of_a_providers_come_once_it_is_connected_and_one_that_fails_harms_nobody(
+    command: Command, tmp_path: Path
+) -> None:
+    own(tmp_path, "seventh_own.py", PROVIDER)
+    done = asked(command, tmp_path, call("tide"), {"text": "high"}, options=("--registration", "all"))
+    assert observations(done) == ["high"]
+    assert "Tools can be used now: tide." in notices(done)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("what", FAILING)
+def test_a_plugin_that_fails_is_named_once_and_the_session_goes_on(what: str, command: Command, tmp_path: Path) -> None:
+    code, reason = FAILING[what]
+    name = f"bad_{what.replace(' ', '_')}"
+    own(tmp_path, f"{name}.py", code)
+    own(tmp_path, f"good_{name}.py", EVERYTHING.replace('"parrot"', '"other"'))
+    replies = (call("twice", number=21), {"text": "42"})
+    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    assert notices(done) == [f"The plugin {name} is left out: {reason}"]
+    assert observations(done) == ["42"]
+    assert done.returncode == 0
+    row = json.loads(command("plugins", "info", name, "--json").stdout)
+    assert (row["state"], row["error"], row["brings"]) == ("failed", reason, {})
+
+
+def test_an_error_that_may_come_of_a_plugin_that_was_left_out_says_so(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "eighth_own.py", "import no_such_module")
+    done = command("ask", "--strategy", "parrot", "--model", "script:x", "hello")
+    assert "The plugin eighth_own is left out: ModuleNotFoundError" in done.stderr
+
+
+def test_a_plugin_that_is_switched_off_is_not_even_loaded(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "ninth_own.py", f"open({str(tmp_path / 'mark')!r}, 'w')")
+    settings(tmp_path, '[plugins]\ndisabled = ["ninth_own"]\n')
+    assert notices(asked(command, tmp_path, {"text": "42"})) == []
+    assert command("no-such-command").returncode == 2
+    (row,) = [one for one in json.loads(command("plugins", "--json").stdout)["rows"] if one["name"] == "ninth_own"]
+    assert (row["state"], row["brings"], row["source"]) == (
+        "off",
+        {},
+        str(tmp_path / "home/config/plugins/ninth_own.py"),
+    )
+    assert not (tmp_path / "mark").exists()
+
+
+def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_plugin(
+    command: Command, tmp_path: Path
+) -> None:
+    def sources() -> dict[str, str]:
+        return {one["name"]: one["source"] for one in json.loads(command("tools", "--json").stdout)["rows"]}
+
+    assert set(sources().values()) == {"built-in"}
+    assert command("config", "set", "plugins.enabled", "git").returncode == 0
+    assert {name for name, source in sources().items() if source == "git"} == {
+        f"git_{name}" for name in ("status", "diff", "log", "show", "blame", "commit")
+    }
+
+
+async def test_a_program_that_names_its_tools_has_none_of_plugins(tmp_path: Path) -> None:
+    own(tmp_path, "tenth_own.py", EVERYTHING)
+    (tmp_path / "script.jsonl").write_text('{"call": {"name": "twice", "arguments": {"number": 1}}}\n{"text": "?"}\n')
+    model, home = f"script:{tmp_path / 'script.jsonl'}", tmp_path / "home"
+    async with Agent(model, tools=["calculate"], home=home, options=Options(workspace=tmp_path)) as agent:
+        finished = [event async for event in agent.stream("hello") if isinstance(event, CallFinished)]
+    assert [(event.name, event.ok) for event in finished] == [("twice", False)]

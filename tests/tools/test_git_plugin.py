@@ -1,0 +1,167 @@
+"""The tools of ecoshell_git: what they tell, what they refuse, and that a repository has nothing run by them."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ecoshell.messages import Observation
+from ecoshell.tools.base import Tool, ToolOptions
+from ecoshell.tools.workspace import Workspace
+from ecoshell_git import tools
+
+READING = ("git_status", "git_diff", "git_log", "git_show", "git_blame")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, value in {"AUTHOR": "Ann", "COMMITTER": "Ann"}.items():
+        monkeypatch.setenv(f"GIT_{name}_NAME", value)
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "ann@example.org")
+    folder = tmp_path / "repository"
+    (folder / "sub").mkdir(parents=True)
+    git(folder, "init", "-b", "main")
+    (folder / "a.txt").write_text("one\ntwo\n")
+    (folder / "sub" / "b.txt").write_text("below\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-m", "The first one")
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+async def run(folder: Path, name: str, **arguments: Any) -> Observation:
+    return await tool(folder, name).run(arguments)
+
+
+def tool(folder: Path, name: str, **options: Any) -> Tool:
+    return {one.document.name: one for one in tools(Workspace(folder), ToolOptions(**options))}[name]
+
+
+def arguments(name: str) -> dict[str, Any]:
+    return {"path": "a.txt"} if name == "git_blame" else {}
+
+
+async def test_what_has_changed_is_told(repository: Path) -> None:
+    (repository / "a.txt").write_text("one\nTWO\n")
+    (repository / "new.txt").write_text("new\n")
+    git(repository, "add", "new.txt")
+    assert (await run(repository, "git_status")).text == "## main\n M a.txt\nA  new.txt"
+    assert "-two\n+TWO" in (await run(repository, "git_diff")).text
+    assert "+new" in (await run(repository, "git_diff", staged=True)).text
+    assert (await run(repository, "git_diff", path="sub")).text == "There is nothing to show."
+
+
+async def test_the_past_is_told(repository: Path) -> None:
+    (repository / "a.txt").write_text("one\nTWO\n")
+    git(repository, "commit", "-am", "The second one")
+    log = (await run(repository, "git_log")).text.splitlines()
+    assert [line.partition(" Ann: ")[2] for line in log] == ["The second one", "The first one"]
+    assert len((await run(repository, "git_log", count=1)).text.splitlines()) == 1
+    shown = (await run(repository, "git_show", revision="HEAD~1")).text
+    assert "The first one" in shown
+    assert "+two" in shown
+    blamed = (await run(repository, "git_blame", path="a.txt", first=2)).text
+    assert "2) TWO" in blamed
+    assert "one" not in blamed
+
+
+async def test_a_commit_takes_the_files_named_and_no_others(repository: Path) -> None:
+    (repository / "a.txt").write_text("changed\n")
+    (repository / "new.txt").write_text("new\n")
+    (repository / "other.txt").write_text("other\n")
+    git(repository, "add", "other.txt")
+    done = await run(repository, "git_commit", message="Add new", paths=["new.txt"])
+    assert done.ok
+    assert git(repository, "show", "--name-only", "--format=%s").split("\n")[:3] == ["Add new", "", "new.txt"]
+    assert git(repository, "status", "--short") == " M a.txt\nA  other.txt\n"
+
+
+def test_only_the_commit_has_to_be_approved(repository: Path) -> None:
+    assert all(tool(repository, name).effects == {"read"} for name in READING)
+    assert tool(repository, "git_commit").effects == {"read", "write", "execute"}
+
+
+@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize(
+    "key", ["core.fsmonitor", "filter.own.clean", "diff.own.textconv", "diff.external", "core.pager", "gpg.program"]
+)
+async def test_nothing_that_the_repository_names_is_run(name: str, key: str, repository: Path, tmp_path: Path) -> None:
+    mark, program = tmp_path / "ran", tmp_path / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\ncat\n")
+    program.chmod(0o755)
+    git(repository, "config", key, str(program))
+    git(repository, "config", "log.showSignature", "true")
+    (repository / ".gitattributes").write_text("* filter=own diff=own\n")
+    (repository / "a.txt").write_text("one\nTWO\n")
+    seen = await run(repository, name, **arguments(name))
+    assert not mark.exists()
+    assert not seen.ok
+    assert f"{name.replace('_', ' ')} was not run: the repository's own setting" in seen.text
+
+
+@pytest.mark.parametrize("name", READING)
+async def test_no_hook_runs_and_the_index_stays_as_it_is(name: str, repository: Path, tmp_path: Path) -> None:
+    hook = repository / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path / 'ran'}\n")
+    hook.chmod(0o755)
+    (repository / "sub" / "b.txt").write_text("changed\n")
+    os.utime(repository / "a.txt", (1, 1))
+    index = (repository / ".git" / "index").read_bytes()
+    seen = await run(repository, name, **arguments(name))
+    assert seen.ok
+    assert (repository / ".git" / "index").read_bytes() == index
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "why"),
+    [
+        ("git_diff", {"path": "../other"}, "outside the workspace"),
+        ("git_blame", {"path": "/etc/passwd"}, "outside the workspace"),
+        ("git_commit", {"message": "m", "paths": ["../other"]}, "outside the workspace"),
+        ("git_commit", {"message": " "}, "The commit message is empty."),
+        ("git_show", {"revision": "HEAD:a.txt"}, "is no revision"),
+        ("git_log", {"revision": "--output=stolen"}, "--output=stolen"),
+        ("git_diff", {"revision": "--output=stolen"}, "--output=stolen"),
+        ("git_show", {"revision": "--output=stolen"}, "--output=stolen"),
+    ],
+)
+async def test_paths_outside_and_options_are_refused(
+    name: str, given: dict[str, Any], why: str, repository: Path
+) -> None:
+    seen = await run(repository, name, **given)
+    assert (seen.ok, why in seen.text) == (False, True), seen.text
+    assert "stolen" not in git(repository, "status", "--short")
+
+
+async def test_a_workspace_within_a_repository_sees_what_is_in_it(repository: Path) -> None:
+    (repository / "a.txt").write_text("secret\n")
+    (repository / "sub" / "b.txt").write_text("mine\n")
+    seen = [(await run(repository / "sub", name)).text for name in ("git_status", "git_diff", "git_show")]
+    assert "mine" in seen[1]
+    assert not any("a.txt" in text or "secret" in text for text in seen)
+
+
+async def test_a_repository_kept_elsewhere_is_read_only_where_it_knows_the_folder(
+    repository: Path, tmp_path: Path
+) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert (await run(tmp_path / "tree", "git_status")).text == "## tree"
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    (stranger / ".git").write_text(f"gitdir: {repository / '.git'}\n")
+    assert "is kept elsewhere" in (await run(stranger, "git_log")).text
+    assert "in no git repository" in (await run(tmp_path, "git_log")).text
+
+
+async def test_what_is_said_is_bounded(repository: Path) -> None:
+    (repository / "a.txt").write_text("changed\n" * 10_000)
+    seen = await tool(repository, "git_diff", output_characters=2_000).run({})
+    assert seen.truncated
+    assert len(seen.text) <= 2_000
