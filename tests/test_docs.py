@@ -16,7 +16,7 @@ from ecoshell.settings.load import read_settings
 from ecoshell.tui.commands import CHAT_COMMANDS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "plugins" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def blocks(page: Path, language: str) -> list[str]:

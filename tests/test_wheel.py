@@ -15,8 +15,15 @@ from ecoshell import __version__
 ROOT = Path(__file__).parent.parent
 DATA = (".md", ".tcss", ".jsonl")
 TYPED = "ecoshell/py.typed"
-PLUGIN = "plugins/ecoshell_bench/"
-STRAY = (".env", "ecoshell/.env", f"{PLUGIN}.env", "ecoshell/modes/.env", "themes/.env", "ecoshell/__pycache__/old.pyc")
+PLUGINS = ("ecoshell_bench", "ecoshell_git")
+STRAY = (
+    ".env",
+    "ecoshell/.env",
+    "plugins/ecoshell_bench/.env",
+    "ecoshell/modes/.env",
+    "themes/.env",
+    "ecoshell/__pycache__/old.pyc",
+)
 """What may lie about in a checkout; git ignores all of it."""
 METADATA = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
 READ_EVERYTHING = """
@@ -84,15 +91,15 @@ def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_n
     themes = {f"ecoshell/_{name}" for name in sources if name.startswith("themes/") and name.endswith(".toml")}
     metadata = {f"ecoshell-{__version__}.dist-info/{name}" for name in METADATA}
     assert {"ecoshell/_themes/dark.toml", "ecoshell/_themes/light.toml"} <= themes
-    assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py"} <= package
+    assert {"ecoshell/plugins.py", "ecoshell_bench/plugin.py", "ecoshell_git/__init__.py"} <= package
     assert {Path(name).suffix for name in package} == {".py", ".typed", *DATA}
     assert sorted(zipfile.ZipFile(wheel).namelist()) == sorted(package | themes | metadata)
 
 
 def packaged(sources, suffixes=(".py", *DATA)):
     """The modules, or the data, of the program and its plugins, by their places in the wheel."""
-    wanted = (name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", PLUGIN)))
-    return {name for name in wanted if name.endswith(suffixes)}
+    wanted = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
+    return {name for name in wanted if name.endswith(suffixes) and "/" in name}
 
 
 def test_the_source_distribution_holds_what_git_has_and_nothing_that_lies_about(sources, wheel):
@@ -105,17 +112,19 @@ def test_the_source_distribution_holds_what_git_has_and_nothing_that_lies_about(
     assert names == {*sources} - left_out
 
 
-def test_a_plugin_is_a_package_of_its_own_too(wheel, tmp_path):
-    folder = wheel.parent.parent / PLUGIN
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_a_plugin_is_a_package_of_its_own_too(plugin, wheel, tmp_path):
+    folder = wheel.parent.parent / "plugins" / plugin
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     (own,) = map(zipfile.ZipFile, tmp_path.iterdir())
     both = zipfile.ZipFile(wheel)
     assert {name for name in own.namelist() if "dist-info" not in name} == {
-        name for name in both.namelist() if name.startswith("ecoshell_bench/")
+        name for name in both.namelist() if name.startswith(f"{plugin}/")
     }
     (entry,) = (own.read(name) for name in own.namelist() if name.endswith("entry_points.txt"))
-    assert entry.strip() in both.read(f"ecoshell-{__version__}.dist-info/entry_points.txt")
+    of_both = both.read(f"ecoshell-{__version__}.dist-info/entry_points.txt").splitlines()
+    assert {*entry.split(b"\n")} - {b""} <= {*of_both}
 
 
 def test_the_wheel_prints_its_version_away_from_the_checkout(unpacked):

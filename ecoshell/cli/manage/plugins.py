@@ -2,7 +2,7 @@
 
 import argparse
 import re
-import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,7 @@ def _tell(record: dict[str, Any]) -> None:
 
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
-    if not _NAME.fullmatch(name) or f"ecoshell_{name}" in sys.modules:
+    if not _NAME.fullmatch(name) or find_spec(f"ecoshell_{name}"):
         raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
     if folder.exists():
         raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
