@@ -204,6 +204,11 @@ def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_
     done = asked(command, tmp_path, {"text": "42"})
     assert notices(done) == ["There is no strategy called 'parrot'. This goes on with react."]
     assert events(done)[-1]["answer"] == "42"
+    checked = command("config", "check")
+    assert checked.returncode == 2
+    assert "config.toml line 2: agent.strategy is 'parrot', and there is no such strategy." in checked.stderr
+    own(tmp_path, "with_parrot.py", EVERYTHING)
+    assert command("config", "check").returncode == 0
 
 
 def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, tmp_path: Path) -> None:

@@ -6,17 +6,18 @@ API keys are no settings and never shown.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.fence import told
 from ecoshell.cli.manage.show import print_json, print_table
-from ecoshell.errors import UsageError
+from ecoshell.cli.parser import warn
+from ecoshell.errors import SettingsError, UsageError, nearest
 from ecoshell.paths import user_paths
 from ecoshell.settings.edit import REMOVED, Changes, write_settings
 from ecoshell.settings.keys import dotted, parted
-from ecoshell.settings.load import load_settings, read_settings, variables
+from ecoshell.settings.load import DEFAULT, Loaded, load_settings, read_settings, variables
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,9 +84,24 @@ def _write(changes: Changes, *, as_json: bool) -> int:
     for key, name in hidden.items():
         print(f"{name} is set and wins over the file for {key}.", file=sys.stderr)
     loaded, _ = read_settings(file, os.environ)
-    for note in loaded.without_effect if loaded else ():
+    for note in (*loaded.without_effect, *map(told, _unknown(loaded))) if loaded else ():
         print(note, file=sys.stderr)
     return 0
+
+
+def _unknown(loaded: Loaded) -> Iterator[SettingsError]:
+    """What is wrong that only shows beside the plugins there are."""
+    from ecoshell.assembly.parts import plugins_of
+    from ecoshell.assembly.shell import STRATEGIES
+
+    name, key = loaded.settings.agent.strategy, ("agent", "strategy")
+    if name not in STRATEGIES:
+        known = [*STRATEGIES, *plugins_of(loaded.settings, user_paths(), warn).strategies(STRATEGIES)]
+        if name not in known:
+            near = nearest(name, known)
+            fix = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
+            place = loaded.origins.get(key, DEFAULT)
+            yield SettingsError(f"{place}: {dotted(key)} is {name!r}, and there is no such strategy.", fix=fix)
 
 
 def _pairs(words: Sequence[str]) -> Changes:
@@ -107,6 +123,7 @@ def _check(*, as_json: bool) -> int:
     file = user_paths().settings_file
     loaded, problems = read_settings(file, os.environ)
     notes = loaded.without_effect if loaded else ()
+    problems = (*problems, *_unknown(loaded)) if loaded else problems
     if as_json:
         found = [{"message": one.message, "fix": one.fix} for one in problems]
         print_json({"file": str(file), "problems": found, "notes": notes})
