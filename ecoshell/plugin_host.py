@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, nearest
 from ecoshell.files import NO_ROOM
-from ecoshell.messages import META_TOOLS, ToolDocument
+from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument
 from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
 from ecoshell.untrusted import visible_line
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # not loaded where there is no plugin that gives such a thing
     from ecoshell.tools.workspace import Workspace
 
 T = TypeVar("T")
+P = ParamSpec("P")
 State = Literal["on", "commands", "off"]
 """`commands`: it comes with ecoshell, and gives nothing but commands of the command line until the settings name it."""
 
@@ -39,6 +40,7 @@ HOOKS: Mapping[str, str] = {
     "strategies": "strategy",
     "models": "model",
     "prices": "price",
+    "judges": "judge",
     "slash_commands": "slash command",
     "cli_commands": "command",
     "themes": "theme",
@@ -152,6 +154,18 @@ class Plugins:
                 yield str(name), price
 
         return {name: price for name, (_, price) in self._gathered("prices", read).items()}
+
+    def judges(self, taken: Collection[str]) -> "dict[str, Callable[[str, Call, Observation], bool | None]]":
+        """What says whether a result helped, by name."""
+
+        def read(given: Any) -> "Iterator[tuple[str, Callable[[str, Call, Observation], bool | None]]]":
+            judges: dict[str, Callable[[str, Call, Observation], bool | None]] = dict(given)
+            for name, judge in judges.items():
+                if not _NAME.fullmatch(name) or not callable(judge):
+                    raise ValueError(f"{name!r:.60}: {judge!r:.60} is no judge and its name")
+                yield name, judge
+
+        return {name: _blamed(*one) for name, one in self._gathered("judges", read, taken).items()}
 
     def slash_commands(self, taken: Collection[str]) -> "list[SlashCommand[Shell]]":
         """Commands of the chats."""
@@ -388,6 +402,14 @@ def _blamed_model(plugin: str, make: "Callable[[str, Price | None], Model]") -> 
             return model
 
     return made
+
+
+def _blamed(plugin: str, function: Callable[P, T]) -> Callable[P, T]:
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        with blaming(plugin):
+            return function(*args, **kwargs)
+
+    return called
 
 
 def _blamed_command(plugin: str, command: "SlashCommand[Shell]") -> "SlashCommand[Shell]":

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # a plugin imports what it uses
     from ecoshell.agent.commands import Command as SlashCommand
     from ecoshell.agent.shell import Shell
     from ecoshell.budget.price import Price
+    from ecoshell.messages import Call, Observation
     from ecoshell.models.base import Model
     from ecoshell.strategies.base import StrategySpec
     from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
@@ -86,6 +87,11 @@ class Hooks(Protocol):
 
     def prices(self) -> "Mapping[str, Price]":
         """Prices by the names of models (`budget.price`); those of the settings win."""
+        ...
+
+    def judges(self) -> "Mapping[str, Callable[[str, Call, Observation], bool | None]]":
+        """What says by a question, a call and its observation (`messages`) whether the result helped, by the name that
+        `[plan] judge` chooses; None is that it cannot tell. It is called in a thread."""
         ...
 
     def slash_commands(self) -> "Iterable[SlashCommand[Shell]]":

@@ -65,6 +65,16 @@ async def shout(shell, argument):
 def slash_commands():
     return [Command("shout", "TEXT", "say it loudly", shout)]
 
+def strict(question, call, observation):
+    assert question
+    if call.name == "broken":
+        raise LookupError("no judge")
+    return observation.text == "42"
+
+@hookimpl
+def judges():
+    return {"strict": strict}
+
 @hookimpl
 def themes():
     return Path(__file__).parent / "looks"
@@ -209,6 +219,18 @@ def test_a_strategy_that_nobody_brings_is_refused_by_option_and_replaced_in_the_
     assert "config.toml line 2: agent.strategy is 'parrot', and there is no such strategy." in checked.stderr
     own(tmp_path, "with_parrot.py", EVERYTHING)
     assert command("config", "check").returncode == 0
+
+
+def test_a_judge_of_a_plugin_judges_and_where_it_fails_rules_do(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "judging_own.py", EVERYTHING)
+    assert command("config", "set", "plan.judge", "strict").returncode == 0
+    calls = (call("twice", number=21), call("twice", number=2))
+    done = asked(command, tmp_path, *calls, {"text": "42"}, options=("--registration", "all"))
+    judged = [(one["helpful"], one["by"]) for one in events(done) if one["type"] == "call_judged"]
+    assert (judged, notices(done)) == ([(True, "plugin"), (False, "plugin")], [])
+    settings(tmp_path, '[plan]\njudge = "lenient"\n')
+    done = asked(command, tmp_path, calls[0], {"text": "42"}, options=("--registration", "all"))
+    assert notices(done) == ["There is no judge called 'lenient'. This goes on with rules."]
 
 
 def test_a_model_of_a_plugin_answers_at_the_price_that_is_set(command: Command, tmp_path: Path) -> None:

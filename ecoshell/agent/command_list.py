@@ -19,7 +19,7 @@ from ecoshell.agent.commands import (
     table,
 )
 from ecoshell.agent.conversation import Stopped
-from ecoshell.agent.dependencies import Dependencies, PlanMode, no_strategy
+from ecoshell.agent.dependencies import Dependencies, PlanMode
 from ecoshell.agent.memory import PastTurn
 from ecoshell.agent.mode import unpriced
 from ecoshell.agent.model_set import AUTO, MODES
@@ -359,8 +359,7 @@ async def _mode(shell: Shell, argument: str) -> Printed:
 async def _strategy(shell: Shell, argument: str) -> Printed:
     deps = shell.deps
     if argument:
-        if argument not in deps.strategies:
-            raise no_strategy(argument, deps.strategies)
+        deps.require("strategy", argument)
         shell.conversation.require_free()
         deps.settings.strategy = argument
     rows = [("›" if spec is deps.strategy else "", spec.name, spec.about) for spec in deps.strategies.values()]

@@ -7,7 +7,7 @@ from typing import Literal
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.experience import Experience
-from ecoshell.agent.judging import Judge, JudgeKind
+from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.user_interface import UserInterface
@@ -52,7 +52,7 @@ class SessionSettings:
     is refused only where it would leave the answer or a better use unpaid, or where the tool's record is bad."""
     earned: bool = field(default=True, metadata={"key": "plan.earned_uses"})
     """Whether a use that helped earns the tool a further one in its turn."""
-    judge: JudgeKind = field(default="rules", metadata={"key": "plan.judge"})
+    judge: str = field(default="rules", metadata={"key": "plan.judge"})
     hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
     """What an hour of waiting is worth; None is nothing."""
     recording: bool = field(default=True, metadata={"key": "experience.record"})
@@ -70,7 +70,7 @@ class SessionSettings:
     """Models beside the session's that were named to the person before they read the conversation."""
 
     @property
-    def judged_by(self) -> JudgeKind:
+    def judged_by(self) -> str:
         """Who judges results; without a plan nothing depends on it, so nobody is paid for it."""
         return "rules" if self.plan == "off" and self.judge == "model" else self.judge
 
@@ -130,9 +130,9 @@ class Profiles:
     """What tools cost by the size of what they are given; may block."""
 
 
-def no_strategy(name: str, known: Iterable[str]) -> UsageError:
-    """The error for a strategy that is not there."""
-    return UsageError(f"There is no strategy called {name!r}.", fix=f"There are {', '.join(known)}.")
+def no_such(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a strategy or a judge that is not there."""
+    return UsageError(f"There is no {what} called {name!r}.", fix=f"There are {', '.join(known)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,12 @@ class Dependencies:
     profiles: Profiles
     models: ActiveModels
     settings: SessionSettings
+
+    def require(self, name: str, value: object) -> None:
+        """Raise UsageError for a value of SessionSettings that names what no plugin brought."""
+        known = {"strategy": tuple(self.strategies), "judge": (*JUDGES, *self.judge.more)}.get(name)
+        if known is not None and value not in known:
+            raise no_such(name, str(value), known)
 
     @property
     def strategy(self) -> StrategySpec:

@@ -7,14 +7,14 @@ verdict stands, and the turn goes on.
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ecoshell.agent.model_set import ModelSet
-from ecoshell.errors import BudgetError, ModelBroken, ModelError, StoreError, UsageError
+from ecoshell.errors import EcoshellError, ModelBroken
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
 from ecoshell.models.base import Request, ScoreRequest
@@ -26,7 +26,10 @@ from ecoshell.untrusted import visible_line
 if TYPE_CHECKING:
     from ecoshell.planning.classifier import Classifier
 
-JudgeKind = Literal["rules", "classifier", "model"]
+JUDGES = ("rules", "classifier", "model")
+"""Those that come with ecoshell; plugins may bring others."""
+JudgeFunction = Callable[[str, Call, Observation], bool | None]
+"""Takes a question, a call and its observation, and says whether the result helped; None is that it cannot tell."""
 ROLE = "judge"
 MAX_TOKENS = 16
 _QUESTION = 800
@@ -39,9 +42,19 @@ _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
 class Judge:
-    """Judges as `kind` says at the moment, with the model that leads (`models`) or the classifier in `file`."""
+    """Judges as `kind` says at the moment: with the model that leads (`models`), the classifier in `file`, or a
+    plugin's judge of this name (`more`).
+    """
 
-    def __init__(self, *, kind: Callable[[], JudgeKind], models: Callable[[], ModelSet], file: Path) -> None:
+    def __init__(
+        self,
+        *,
+        kind: Callable[[], str],
+        models: Callable[[], ModelSet],
+        file: Path,
+        more: Mapping[str, JudgeFunction] | None = None,
+    ) -> None:
+        self.more = more or {}
         self._kind = kind
         self._models = models
         self._file = file
@@ -58,13 +71,17 @@ class Judge:
         try:
             if kind == "classifier" and judgeable(ruled):
                 return await asyncio.to_thread(lambda: self._classifier().judge(query, call, observation))
+            if kind in self.more and judgeable(ruled):
+                helped = await asyncio.to_thread(self.more[kind], query, call, observation)
+                said = "helped" if helped else "did not help"
+                return ruled if helped is None else Verdict(bool(helped), "plugin", f"{kind} says that it {said}")
             if kind == "model" and not ruled.sure:
                 model = self._models().model
                 ask = _scored if model.traits.small and model.can_score else _answered
                 helpful = await ask(model, query, call, observation, emit)
                 said = "helped" if helpful else "did not help"
                 return Verdict(helpful, "model", f"{model.traits.name} says that it {said}")
-        except (BudgetError, ModelError, StoreError, UsageError) as error:
+        except EcoshellError as error:
             if type(error).__name__ not in self._told:
                 self._told.add(type(error).__name__)
                 emit(Notice(f"Results are judged by rules: {visible_line(str(error))}"))

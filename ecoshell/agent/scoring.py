@@ -21,7 +21,7 @@ from ecoshell.untrusted import visible_line
 
 _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
 """How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""
-_JUDGES = ("you", "checker", "agent", "model", "classifier", "rules")
+_JUDGES = ("you", "checker", "agent", "model", "plugin", "classifier", "rules")
 """Who may judge, in the order in which they are named."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.dependencies import SETTING_KEYS, Dependencies, no_strategy
+from ecoshell.agent.dependencies import SETTING_KEYS, Dependencies
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly.parts import presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget.holds import SCOPES, Scope
@@ -43,8 +43,7 @@ async def apply(shell: Shell, settings: "Settings", path: Path, options: Options
             return await _cast(shell, settings, path)
         case _ if name := SETTING_KEYS.get(".".join(path)):
             value = getattr(session_settings(settings, Options()), name)
-            if name == "strategy" and value not in deps.strategies:
-                raise no_strategy(value, deps.strategies)
+            deps.require(name, value)
             setattr(deps.settings, name, value)
         case ("budget", scope):
             return await _cap(shell, settings, scope)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ecoshell.agent.approval import Approvals
-from ecoshell.agent.dependencies import Dependencies, SessionBudget, SessionSettings, no_strategy
+from ecoshell.agent.dependencies import Dependencies, SessionBudget, SessionSettings, no_such
 from ecoshell.agent.environment import Environment
-from ecoshell.agent.judging import Judge
+from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import MODES, ActiveModels
 from ecoshell.agent.providers import ProviderFollower
 from ecoshell.agent.shell import Shell
@@ -201,7 +201,10 @@ def build(
         )
         chosen = session_settings(settings, options)
         strategies = STRATEGIES.including(plugins.strategies(STRATEGIES))
-        _require_strategy(chosen, strategies, options, complaints)
+        judges = plugins.judges(JUDGES)
+        if options.strategy is not None and options.strategy not in strategies:
+            raise no_such("strategy", options.strategy, strategies)
+    complaints += _replaced(chosen, strategies, (*JUDGES, *judges))
     deps = Dependencies(
         catalog=catalog,
         ranker=ranker,
@@ -225,7 +228,7 @@ def build(
             instructions="trust" if options.trust_project else settings.agent.instructions,
         ),
         experience=experience_of(paths),
-        judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file),
+        judge=Judge(kind=lambda: chosen.judged_by, models=lambda: models.current, file=paths.judge_file, more=judges),
         profiles=profiles_of(settings, paths),
         models=models,
         settings=chosen,
@@ -259,16 +262,12 @@ def _telling(complaints: Sequence[str]) -> Generator[None]:
         raise
 
 
-def _require_strategy(
-    chosen: SessionSettings, strategies: Mapping[str, StrategySpec], options: Options, complaints: list[str]
-) -> None:
-    """Have a strategy that is there: what the settings name may be of a plugin that was left out."""
-    if chosen.strategy not in strategies:
-        unknown = no_strategy(chosen.strategy, strategies)
-        if options.strategy is not None:
-            raise unknown
-        complaints.append(f"{unknown.message} This goes on with react.")
-        chosen.strategy = "react"
+def _replaced(chosen: SessionSettings, strategies: Collection[str], judges: Collection[str]) -> Iterator[str]:
+    """What is put in the place of settings that name what is not there, as of a plugin that was left out."""
+    for name, known, usual in (("strategy", strategies, "react"), ("judge", judges, "rules")):
+        if (told := getattr(chosen, name)) not in known:
+            setattr(chosen, name, usual)
+            yield f"{no_such(name, told, known).message} This goes on with {usual}."
 
 
 def _commands(plugins: Plugins) -> "CommandTable[Shell]":

@@ -536,7 +536,7 @@ class CallJudged(Event):
     helpful: bool | None
     """None when nobody could tell."""
     by: str
-    """`rules`, `classifier` or `model`; empty when nobody judged."""
+    """`rules`, `classifier`, `model` or `plugin`; empty when nobody judged."""
     reason: str = ""
     note: str = ""
     """What the model reads after the result: what may not be used any more, and what is left."""

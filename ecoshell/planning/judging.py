@@ -322,7 +322,7 @@ class Verdict:
 
     helpful: bool | None
     by: str
-    """`rules`, `classifier` or `model`; empty when nobody judged."""
+    """`rules`, `classifier`, `model` or `plugin`; empty when nobody judged."""
     reason: str
     """In a few words; what a tool said in them is data."""
     sure: bool = True

@@ -83,9 +83,9 @@ def _temperature(value: Any) -> float | Literal["auto"]:
     return number
 
 
-def _strategy(value: Any) -> str:
+def _name(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be the name of a strategy, such as react")
+        raise ValueError("must be a name")
     return value.strip()
 
 
@@ -162,7 +162,7 @@ class AgentSettings(Section):
     """Whether registered documents grow into the context, or it stays as a provider has it cached."""
     mode: Literal["single", "umi", "auto"] = "single"
     """Who thinks: one model, a planner, a caller and a summarizer (umi), or what experience says (auto)."""
-    strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, PlainValidator(_strategy)] = "react"
+    strategy: Annotated[Literal["react", "dfsdt", "tot", "graph"] | str, PlainValidator(_name)] = "react"
     """In which order it thinks: one path, a search that goes back (dfsdt, tot), branches side by side (graph), or as a
     plugin's strategy has it."""
     max_steps: Whole = 24
@@ -195,9 +195,9 @@ class PlanSettings(Section):
     that did not help."""
     earned_uses: Flag = True
     """Whether a use that helped earns the tool a further one in the same turn, as long as the budget has room."""
-    judge: Literal["rules", "classifier", "model"] = "rules"
-    """Who says whether a result helped: rules, the classifier of `ecoshell experience train`, or the model, which
-    costs a call each time."""
+    judge: Annotated[Literal["rules", "classifier", "model"] | str, PlainValidator(_name)] = "rules"
+    """Who says whether a result helped: rules, the classifier of `ecoshell experience train`, the model, which costs a
+    call each time, or a plugin's judge."""
     time_price: DollarsOrOff = "off"
     """What an hour of waiting is worth in dollars, counted into the cost of each tool."""
     resource_price: DollarsOrOff = "off"

@@ -91,17 +91,20 @@ def _write(changes: Changes, *, as_json: bool) -> int:
 
 def _unknown(loaded: Loaded) -> Iterator[SettingsError]:
     """What is wrong that only shows beside the plugins there are."""
+    from ecoshell.agent.judging import JUDGES
     from ecoshell.assembly.parts import plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
-    name, key = loaded.settings.agent.strategy, ("agent", "strategy")
-    if name not in STRATEGIES:
-        known = [*STRATEGIES, *plugins_of(loaded.settings, user_paths(), warn).strategies(STRATEGIES)]
-        if name not in known:
+    settings, plugins = loaded.settings, plugins_of(loaded.settings, user_paths(), warn)
+    for key, name, ours, more in (
+        (("agent", "strategy"), settings.agent.strategy, STRATEGIES, plugins.strategies),
+        (("plan", "judge"), settings.plan.judge, JUDGES, plugins.judges),
+    ):
+        if name not in ours and name not in (known := [*ours, *more(ours)]):
             near = nearest(name, known)
             fix = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
             place = loaded.origins.get(key, DEFAULT)
-            yield SettingsError(f"{place}: {dotted(key)} is {name!r}, and there is no such strategy.", fix=fix)
+            yield SettingsError(f"{place}: {dotted(key)} is {name!r}, and there is no such {key[1]}.", fix=fix)
 
 
 def _pairs(words: Sequence[str]) -> Changes:

@@ -125,6 +125,7 @@ def _record(plugin: Plugin) -> dict[str, Any]:
 def _asked(plugins: Plugins) -> dict[str, list[str]]:
     """What the plugins give by each hook they have, by name."""
     from ecoshell.agent.command_list import COMMANDS
+    from ecoshell.agent.judging import JUDGES
     from ecoshell.assembly.shell import STRATEGIES
     from ecoshell.cli.parser import COMMANDS as OURS
 
@@ -136,6 +137,7 @@ def _asked(plugins: Plugins) -> dict[str, list[str]]:
         "strategies": [*plugins.strategies(STRATEGIES)],
         "models": [*plugins.models()],
         "prices": [*plugins.prices()],
+        "judges": [*plugins.judges(JUDGES)],
         "slash_commands": [command.name for command in plugins.slash_commands(COMMANDS.names)],
         "cli_commands": [*plugins.commands(OURS)],
         "themes": [file.stem for folder in plugins.theme_folders() for file in sorted(folder.glob("*.toml"))],

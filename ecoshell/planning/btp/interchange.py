@@ -12,7 +12,7 @@ from ecoshell.planning.btp.experience import Attempt, Experienced, Use
 FORMAT = "ecoshell-experience/1"
 _MOST = 2**63 - 1
 _HIGHEST_LEVEL = 3
-_JUDGES = ("", "rules", "classifier", "model", "you")
+_JUDGES = ("", "rules", "classifier", "model", "plugin", "you")
 _OUTCOMES = ("answered", "gave_up", "limit")
 
 _KINDS: Mapping[str, tuple[type[Experienced], str, tuple[str, ...]]] = {
