@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +164,10 @@ def _tell(record: dict[str, Any]) -> None:
 
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:
-    if not _NAME.fullmatch(name) or find_spec(f"ecoshell_{name}"):
+    if not _NAME.fullmatch(name):
         raise UsageError(f"A plugin cannot be called {name!r}.", fix="Give small letters, digits and _, such as words.")
+    if name in (plugin.name for plugin in find_for(user_paths())):
+        raise UsageError(f"There is a plugin {name} already.", fix="Give another name.")
     if folder.exists():
         raise UsageError(f"{folder} is there already.", fix="Name another folder after the plugin's name.")
     files = {folder / file.replace("NAME", name): text.replace("NAME", name) for file, text in _FILES.items()}
