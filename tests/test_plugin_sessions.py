@@ -1,6 +1,8 @@
 """What plugins bring to a session, from packages and the user's own folder, and what becomes of those that fail."""
 
 import json
+import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -330,6 +332,25 @@ def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_pl
     assert {name for name, source in sources().items() if source == "git"} == {
         f"git_{name}" for name in ("status", "diff", "log", "show", "blame", "commit")
     }
+
+
+def test_the_agent_reads_a_repository_unasked_and_commits_only_once_that_is_allowed(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.setenv(name, "ann@example.org")
+    settings(tmp_path, '[plugins]\nenabled = ["git"]\n')
+    (tmp_path / "workspace").mkdir()
+    git = partial(subprocess.run, cwd=tmp_path / "workspace", check=True, capture_output=True, text=True)
+    git(["git", "init", "-b", "main"])
+    (tmp_path / "workspace" / "a.txt").write_text("one\n")
+    replies = (call("git_status"), call("git_commit", message="Add a", paths=["a.txt"]), {"text": "done"})
+    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    status, commit = observations(done)
+    assert status == "## No commits yet on main\n?? a.txt"
+    assert "git_commit was not run: it was not approved." in str(commit)
+    assert asked(command, tmp_path, *replies, options=("--registration", "all", "--yes")).returncode == 0
+    assert git(["git", "log", "--format=%s"]).stdout == "Add a\n"
 
 
 async def test_a_program_that_names_its_tools_has_none_of_plugins(tmp_path: Path) -> None:
