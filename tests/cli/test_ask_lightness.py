@@ -35,7 +35,7 @@ sys.setprofile(None)
 print(json.dumps({"status": status, "modules": sorted(loaded), "calls": len(names)}))
 """
 MODULES = 123
-CALLS = 4_150
+CALLS = 4_400
 SPARED = (
     "ecoshell.agent.command_list",
     "ecoshell.agent.parallel",
