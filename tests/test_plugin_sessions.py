@@ -329,7 +329,7 @@ def test_tools_that_come_with_ecoshell_are_there_once_the_settings_name_their_pl
 
     assert set(sources().values()) == {"built-in"}
     assert command("config", "set", "plugins.enabled", "git").returncode == 0
-    assert {name for name, source in sources().items() if source == "git"} == {
+    assert {name for name, source in sources().items() if source == "plugin git"} == {
         f"git_{name}" for name in ("status", "diff", "log", "show", "blame", "commit")
     }
 

@@ -42,7 +42,7 @@ def test_what_the_tutorial_shows_is_written_tested_listed_and_called(command: Co
     brings = {"tools": ["words_count", "words_in_file"], "slash_commands": ["words"]}
     assert rows(command, "plugins")["words"]["brings"] == brings
     found = rows(command, "tools")
-    assert [found[name]["source"] for name in brings["tools"]] == ["words", "words"]
+    assert [found[name]["source"] for name in brings["tools"]] == ["plugin words"] * 2
     assert (found["words_in_file"]["effects"], found["words_count"]["effects"]) == (["read"], [])
 
     (script,) = fences("json")
