@@ -64,6 +64,11 @@ class Paths:
         return self.cache / "mcp"
 
     @property
+    def files_folder(self) -> Path:
+        """What came with results and is no text, such as images, by session."""
+        return self.data / "files"
+
+    @property
     def approvals_file(self) -> Path:
         return self.data / "approvals.json"
 

@@ -243,6 +243,24 @@ class Approvals:
             if not fault:
                 return approval, request.call
 
+    async def fill_in(self, wanted: ApprovalWanted, document: ToolDocument, emit: Emit) -> Approval:
+        """The person's word on something beside a call, no rule asked; what they make of its arguments is valid."""
+        from ecoshell.models.protocol import call_fault
+
+        async with self._asking:
+            while True:
+                emit(wanted)
+                approval = await self._person.approve(wanted)
+                given = wanted.arguments if approval.arguments is None else approval.arguments
+                call, fault = Call(document.name, given), ""
+                if approval.decision != "no":
+                    fault = await asyncio.to_thread(call_fault, call, [document])
+                if not fault:
+                    by = "nobody" if isinstance(self._person, NonInteractive) else "person"
+                    emit(ApprovalGiven(wanted.id, approval.decision, by))
+                    return replace(approval, arguments=given)
+                wanted = replace(wanted, arguments=given, fault=fault)
+
     async def _settle(
         self, request: ApprovalRequest, judged: Judgement, approval: Approval, call: Call, emit: Emit
     ) -> ApprovalDecision:

@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import Branching, branchings
 from ecoshell.tools.builtin.files import RESTORABLE
+from ecoshell.tools.mcp.servers import Prompt
 from ecoshell.tools.restore import Changed
 from ecoshell.untrusted import visible, visible_line
 
@@ -45,6 +46,8 @@ COMMANDS: CommandTable[Shell] = CommandTable()
 _UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."
 _ROLES_OF_UMI = "Only the mode umi has these roles: /mode umi."
 _BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
+_RESOURCES = 6
+"""Resources of a server that are named."""
 _NAMED = 60
 """Characters of a question by which a turn is named."""
 _BINDS = "where a cap stands, calls are refused that would leave the answer or a better use unpaid"
@@ -249,9 +252,24 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         if not shell.conversation.busy:
             shell.deps.providers.take_up(shell.conversation.library)
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
-        return Printed(f"{table(('tool', 'what it does'), tools)}\n\n{argument} is {providers[argument].status}.")
-    rows = [(one.name, str(len(one.tools)) if one.known else "?", one.status) for one in providers.values()]
-    return Printed(table(("server", "tools", ""), rows))
+        parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
+        server = shell.deps.providers.servers.get(argument)
+        if server is not None and server.resources:
+            some = ", ".join(f"@{argument}:{address}" for address in server.resources[:_RESOURCES])
+            parts.insert(1, f"{counted(len(server.resources), 'resource')}, such as {some}")
+        prompts = [(f"{name} {' '.join(one.arguments)}", one.description) for name, one in _prompts(shell, argument)]
+        if prompts:
+            parts.insert(1, table(("prompt", "what it asks"), prompts))
+        return Printed("\n\n".join(parts))
+    rows = [
+        (one.name, str(len(one.tools)) if one.known else "?", str(len([*_prompts(shell, one.name)])), one.status)
+        for one in providers.values()
+    ]
+    return Printed(table(("server", "tools", "prompts", ""), rows))
+
+
+def _prompts(shell: Shell, server: str) -> Iterator[tuple[str, Prompt]]:
+    return ((name, one) for name, one in shell.deps.providers.prompt_names() if name.startswith(f"/{server}:"))
 
 
 @COMMANDS.add(

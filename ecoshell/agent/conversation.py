@@ -7,6 +7,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecoshell.agent.asking import Callers
 from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import (
@@ -107,6 +108,7 @@ class Conversation:
         """Why experience cannot be read, as far as the person has been told."""
         self._deps = deps
         self._spending = SpendApproval(deps)
+        self._callers = Callers(deps)
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
@@ -493,7 +495,7 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: ToolExecutor = Logged(Paid(Runner(deps.catalog), deps), deps)
+        row: ToolExecutor = Logged(Paid(Runner(deps.catalog, caller_of=self._callers.of), deps), deps)
         row = Affordable(Approved(row, deps), deps, self._ask_for_money)
         planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
         row = Announced(Known(Repeated(planned, deps), deps), deps)

@@ -28,7 +28,7 @@ from ecoshell.planning.catp.costs import TABLE_B2
 from ecoshell.planning.judging import Verdict
 from ecoshell.secrecy import environ, masked
 from ecoshell.strategies.base import Path, Step, same
-from ecoshell.tools.base import LASTING, UNSTATED, Limits, Warming, limits_of
+from ecoshell.tools.base import LASTING, UNSTATED, Caller, Limits, Warming, caller, limits_of
 from ecoshell.tools.running import clip, contained, failed
 
 _MADE_BEFORE = "This call was made before with the same arguments, and nothing has changed since."
@@ -280,19 +280,29 @@ class Paid(Guard):
 class Runner:
     """The end of the row: the tool runs, within its limits whatever it is; keys in what comes of it are masked."""
 
-    def __init__(self, catalog: Catalog, *, unstated: Limits = UNSTATED) -> None:
-        """`unstated` holds for tools that state no limits of their own."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        unstated: Limits = UNSTATED,
+        caller_of: Callable[[Call, Emit], Caller | None] = lambda call, emit: None,
+    ) -> None:
+        """`unstated` holds for tools that state no limits of their own; `caller_of` a call is whom its tool may ask."""
         self._catalog = catalog
         self._unstated = unstated
+        self._caller_of = caller_of
 
     async def execute(self, call: Call, context: CallContext) -> Observation:
         context.bill.made = call
         start = time.monotonic()
+        token = caller.set(self._caller_of(call, context.emit))
         try:
             tool = self._catalog.tool(call.name)
             return masked(await contained(tool, call.arguments, limits_of(tool, self._unstated)))
         except (Exception, BaseExceptionGroup) as failure:  # noqa: BLE001 - a tool may be anybody's code; the model reads how it failed
             return masked(replace(failed(call.name, failure, self._unstated), seconds=time.monotonic() - start))
+        finally:
+            caller.reset(token)
 
 
 def _unaffordable(call: Call, limit: LimitReached) -> Observation:

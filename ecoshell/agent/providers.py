@@ -1,17 +1,32 @@
 """What comes and goes with the providers of tools, taken up between turns."""
 
 import asyncio
-from collections.abc import Container, Iterator, Sequence
+import re
+import shlex
+import shutil
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
+from ecoshell.agent.workspace import FILE_BYTES, Mentioned, without_code
 from ecoshell.catalog.catalog import Catalog, CatalogNews
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import ToolError
+from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
+from ecoshell.messages import Attachment
 from ecoshell.tools.base import ToolProvider
+from ecoshell.tools.mcp.provider import McpServer
+from ecoshell.tools.mcp.servers import Prompt
+from ecoshell.tools.running import clip
+from ecoshell.untrusted import visible_line
 
 FIRST_CONNECTION = 30.0
 """Seconds a turn waits for providers that have never said which tools they have; what comes later is for later ones."""
+_RESOURCE = re.compile(
+    r"(?<![\w@/.+-])@(?:\"(?P<quoted_server>[\w-]+):(?P<quoted>[^\"\n]+)\"|(?P<server>[\w-]+):(?P<plain>[^\s\"]+))"
+)
+_TRAILING = ".,;:!?)]}'"
+"""Signs that end a sentence more often than an address."""
 _NAMED = 6
 """Tools that are named where some have come or gone."""
 
@@ -19,8 +34,11 @@ _NAMED = 6
 class ProviderFollower:
     """Keeps the catalog and what ranks it up to date; a provider that fails is told of once, and so is a plugin."""
 
-    def __init__(self, catalog: Catalog, ranker: Ranker, complaints: list[str] | None = None) -> None:
-        """`complaints` of plugins are told with the next turn, and taken out."""
+    def __init__(self, catalog: Catalog, ranker: Ranker, files: Path, complaints: list[str] | None = None) -> None:
+        """In `files` each session has a folder for what came with results and is no text; `complaints` of plugins are
+        told with the next turn, and taken out.
+        """
+        self._files = files
         self._complaints = [] if complaints is None else complaints
         self._catalog = catalog
         self._ranker = ranker
@@ -60,6 +78,69 @@ class ProviderFollower:
             self._ranker.follow(self._catalog.documents)
         return news
 
+    @property
+    def servers(self) -> Mapping[str, McpServer]:
+        """Those that may have resources and prompts, by name."""
+        return {one.name: one for one in self.all if isinstance(one, McpServer)}
+
+    def mentions(self, question: str) -> Sequence[re.Match[str]]:
+        """Where the question has the resource of a server: `@server:address`."""
+        found = _RESOURCE.finditer(without_code(question)) if "@" in question else ()
+        return [one for one in found if (one["server"] or one["quoted_server"]) in self.servers]
+
+    async def attach(self, question: str) -> Mentioned:
+        """Read the resources the question mentions, each once."""
+        found = Mentioned()
+        for match in self.mentions(question):
+            server = match["server"] or match["quoted_server"]
+            address = match["quoted"] or match["plain"]
+            if address not in self.servers[server].resources:
+                address = match["quoted"] or address.rstrip(_TRAILING)
+            name = f"{server}:{address}"
+            if any(one.name.startswith(f"{name} ") for one in found.attachments):
+                continue
+            try:
+                seen = await self.servers[server].read(address)
+                if not seen.ok:
+                    raise ToolError(seen.text)
+            except ToolError as failure:
+                found.notices.append(f"@{name} was not attached: {visible_line(failure.message)}")
+                continue
+            text, cut = clip(seen.text, FILE_BYTES)
+            if cut:
+                found.notices.append(f"@{name} was cut: the first {FILE_BYTES:,} characters are attached.")
+            found.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
+        return found
+
+    def prompt_names(self) -> Iterator[tuple[str, Prompt]]:
+        """The questions that servers have ready, as they are asked: `/server:prompt`."""
+        for server in self.servers.values():
+            for prompt in server.prompts:
+                yield f"/{server.name}:{prompt.name}", prompt
+
+    async def prompted(self, line: str) -> str | None:
+        """The question that `/server:prompt arguments` stands for; None for a line that is none.
+
+        Raises UsageError and ToolError.
+        """
+        called, _, rest = line.strip().partition(" ")
+        server, colon, name = called.removeprefix("/").partition(":")
+        if not colon or server not in self.servers:
+            return None
+        if not self.servers[server].known:
+            await self.servers[server].connect()
+        prompt = dict(self.prompt_names()).get(called)
+        if prompt is None:
+            raise UsageError(f"{server} has no prompt {name!r}.", fix=f"/mcp {server} shows what it has.")
+        seen = await self.servers[server].prompt(name, _arguments(called, prompt, rest))
+        if not seen.ok or not seen.text.strip():
+            raise ToolError(f"{server} gave no question: {visible_line(seen.text) or 'it is empty'}")
+        return seen.text
+
+    def forget_session(self, session: str) -> None:
+        """Remove the files of a session; may block."""
+        shutil.rmtree(self._files / session, ignore_errors=True)
+
     async def aclose(self) -> None:
         """Close all providers."""
         for task in self._asked.values():
@@ -73,6 +154,28 @@ class ProviderFollower:
             if task is not None and task.done() and not one.known and one.name not in self._told:
                 self._told.add(one.name)
                 yield f"{one.name} {one.status}. This goes on without its tools; /mcp {one.name} tries it again."
+
+
+def _arguments(called: str, prompt: Prompt, typed: str) -> dict[str, str]:
+    """What was typed for a prompt, as `name=value` or in order; the last one takes the rest. Raises UsageError."""
+    try:
+        words = shlex.split(typed)
+    except ValueError as wrong:
+        raise UsageError(f"{typed!r} cannot be read: {wrong}.", fix="Close the quotes.") from wrong
+    given: dict[str, str] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        free = [one for one in prompt.arguments if one not in given]
+        if sign and name in prompt.arguments:
+            given[name] = value
+        elif free:
+            given[free[0]] = word
+        elif given:
+            given[[*given][-1]] += f" {word}"
+    usage = " ".join([called, *(f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())])
+    if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
+        raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {usage}.")
+    return given
 
 
 async def _connect(provider: ToolProvider) -> None:

@@ -32,7 +32,7 @@ from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
 from ecoshell.models.base import ModelRow
 from ecoshell.sessions.store import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
-from ecoshell.tools.undo import UndoLog
+from ecoshell.untrusted import visible_line
 from ecoshell.worker import warm_worker
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
@@ -55,10 +55,13 @@ class SessionRow:
 class Archive:
     """All sessions of the user; `current` gives the id of the one being talked in. Raises StoreError and UsageError."""
 
-    def __init__(self, store: SessionStore, ledger: Ledger, *, undo: UndoLog, current: Callable[[], str]) -> None:
+    def __init__(
+        self, store: SessionStore, ledger: Ledger, *, forget: Callable[[str], None], current: Callable[[], str]
+    ) -> None:
+        """`forget` removes what else is kept of a session, and may block."""
         self._store = store
         self._ledger = ledger
-        self._undo = undo
+        self._forget = forget
         self._current = current
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
@@ -74,7 +77,7 @@ class Archive:
         if session == self._current():
             raise UsageError("This is the session you are in.", fix="Begin or resume another one, then delete it.")
         await asyncio.to_thread(self._store.delete, session)
-        await asyncio.to_thread(self._undo.forget_session, session)
+        await asyncio.to_thread(self._forget, session)
 
     async def export(self, session: str, file: Path, *, running: bool = False) -> None:
         """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
@@ -201,7 +204,7 @@ class Shell:
         self.deps = deps
         self.store = store
         self.ledger = ledger
-        self.archive = Archive(store, ledger, undo=deps.workspace.undo, current=lambda: self.session)
+        self.archive = Archive(store, ledger, forget=self._forget, current=lambda: self.session)
         self.workspace = workspace
         self._commands = commands
         self._conversation: Conversation | None = None
@@ -209,6 +212,10 @@ class Shell:
         self._past: Sequence[Event] = ()
         self.resumed: Notice | None = None
         """With what a session goes on that was there before."""
+
+    def _forget(self, session: str) -> None:
+        self.deps.workspace.undo.forget_session(session)
+        self.deps.providers.forget_session(session)
 
     @property
     def conversation(self) -> Conversation:
@@ -281,7 +288,7 @@ class Shell:
             await self.deps.models.current.warm()
 
     async def ask(self, question: str, attachments: Sequence[Attachment] = ()) -> AsyncGenerator[Event]:
-        """One turn; see Conversation.ask. Files that the question mentions with `@` go along with it.
+        """One turn; see Conversation.ask. Files and resources of servers that it mentions with `@` go along with it.
 
         When another session is opened meanwhile, the stream ends there. Raises StoreError, and nothing is asked, while
         the shell only reads.
@@ -290,10 +297,19 @@ class Shell:
             raise unwritable
         conversation = self.conversation
         conversation.require_ready(question)
-        found = await self.deps.workspace.mentioned(question, attachments)
+        given, notices, rest = tuple(attachments), list[str](), question
+        if mentions := self.deps.providers.mentions(question):
+            try:
+                taken = await conversation.alone(self.deps.providers.attach(question))
+            except Stopped:
+                return
+            given, notices = (*taken.attachments, *given), taken.notices
+            for match in mentions:  # else they would be looked for among the files
+                rest = f"{rest[: match.start()]}{' ' * len(match[0])}{rest[match.end() :]}"
+        found = await self.deps.workspace.mentioned(rest, given)
         if conversation is not self._conversation:
             return
-        turn = conversation.ask(question, (*found.attachments, *attachments), found.notices)
+        turn = conversation.ask(question, (*found.attachments, *given), (*found.notices, *notices))
         async with aclosing(turn) as events:
             async for event in events:
                 if conversation is not self._conversation:
@@ -323,6 +339,11 @@ class Shell:
         """Files and folders (these end in a slash) of the workspace, for completing a mention."""
         return await self.deps.workspace.files()
 
+    async def mentionable(self) -> list[str]:
+        """The same, and the resources that servers have listed, as `server:address`."""
+        servers = self.deps.providers.servers.values()
+        return [*await self.files(), *(f"{one.name}:{address}" for one in servers for address in one.resources)]
+
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
         await self.conversation.stop()
@@ -330,11 +351,18 @@ class Shell:
     async def command(self, line: str) -> Printed:
         """Carry out a slash command, after those sent before it; raises EcoshellError."""
         async with self._in_order:
+            if (question := await self.deps.providers.prompted(line)) is not None:
+                return Printed("", "ask", question)
             return await self._commands().run(self, line)
 
     def complete(self, text: str) -> list[Completion]:
         """What a line that begins with a slash could become."""
-        return self._commands().complete(self, text)
+        prompts = [
+            Completion(name, visible_line(one.description))
+            for name, one in self.deps.providers.prompt_names()
+            if name.startswith(text)
+        ]
+        return [*self._commands().complete(self, text), *prompts]
 
     def overview(self) -> list[tuple[str, str]]:
         """Each slash command as it is typed, and what it does."""

@@ -117,7 +117,12 @@ def without_marks(question: str) -> str:
 
 def _matches(question: str) -> Iterator[re.Match[str]]:
     """What follows an `@`, code left out: there it is a decorator."""
-    return _MENTION.finditer(_CODE.sub(lambda code: " " * len(code.group()), question))
+    return _MENTION.finditer(without_code(question))
+
+
+def without_code(question: str) -> str:
+    """The question with blanks in the place of code."""
+    return _CODE.sub(lambda code: " " * len(code.group()), question)
 
 
 def _listing(workspace: Workspace, path: str) -> str:

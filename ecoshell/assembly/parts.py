@@ -183,7 +183,7 @@ def sources_of(
         *((f"plugin {one.name}", tool) for one in providers for tool in one.tools),
         *(
             (f"MCP server {one.name}", tool)
-            for one in servers_of(settings, paths, workspace.root)
+            for one in servers_of(settings, paths, workspace.root, lambda: paths.files_folder)
             for tool in one.tools
         ),
     ]
@@ -234,11 +234,14 @@ def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
     return Profiles(unit, {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}, costs)
 
 
-def servers_of(settings: "Settings", paths: Paths, workspace: Path) -> list[McpServer]:
-    """The servers of the settings that are switched on; they run in the workspace unless the settings say where."""
+def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Callable[[], Path]) -> list[McpServer]:
+    """The servers of the settings that are switched on; they run in the workspace unless the settings say where.
+
+    `files` gives the folder in which images and the like are kept now.
+    """
     characters = tool_options(settings).output_characters
     return [
-        McpServer(server_of(name, given, workspace), folder=paths.mcp_folder, characters=characters)
+        McpServer(server_of(name, given, workspace), folder=paths.mcp_folder, characters=characters, files=files)
         for name, given in settings.mcp.servers.items()
         if given.enabled
     ]
@@ -255,6 +258,9 @@ def server_of(name: str, given: "McpServerSettings", workspace: Path) -> Server:
         headers=given.headers,
         trusted=given.trusted,
         seconds=given.seconds,
+        sampling=given.sampling,
+        workspace=str(workspace),
+        oauth=given.oauth,
     )
 
 

@@ -183,13 +183,14 @@ def build(
     complaints: list[str] = []
     usual = tools is tools_of
     plugins = plugins_of(settings, paths, complaints.append) if usual else Plugins((), complaints.append)
-    servers = servers_of(settings, paths, workspace) if usual else ()
-    with _telling(complaints):
-        catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
-    ranker = Ranker(catalog.documents)
     ledger, store = open_ledger(paths), open_store(paths)
     log = EventLog(store)
     budget = SessionBudget(Gate(ledger, logged=log.flush))
+    kept = paths.files_folder
+    servers = servers_of(settings, paths, workspace, lambda: kept / budget.account().session) if usual else ()
+    with _telling(complaints):
+        catalog = _catalog(tools(settings, ground), servers, plugins, settings, ground)
+    ranker = Ranker(catalog.documents)
     projects, user = project_rules(paths), person or NonInteractive()
     factory = extended(model_factory, plugins)
     with _telling(complaints):
@@ -208,7 +209,7 @@ def build(
     deps = Dependencies(
         catalog=catalog,
         ranker=ranker,
-        providers=ProviderFollower(catalog, ranker, complaints),
+        providers=ProviderFollower(catalog, ranker, kept, complaints),
         budget=budget,
         log=log,
         approvals=Approvals(

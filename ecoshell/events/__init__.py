@@ -503,6 +503,16 @@ class CallStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class CallProgressed(Event):
+    """How far a running call has come, in the words of its tool."""
+
+    type: ClassVar[str] = "call_progressed"
+    id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallFinished(Event):
     """What a call came to."""
 

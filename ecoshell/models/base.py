@@ -8,7 +8,7 @@ from typing import Literal, Protocol, runtime_checkable
 from ecoshell.budget.price import Price
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 
-Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact"]
+Purpose = Literal["step", "answer", "repair", "rank", "judge", "compact", "sample"]
 
 
 @dataclass(frozen=True, slots=True)

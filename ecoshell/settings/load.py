@@ -62,7 +62,7 @@ class Loaded:
             path = (*above, name)
             if isinstance(value, dict):
                 yield from self._rows(path, cast("dict[str, Any]", value))
-            elif path[:2] == ("mcp", "servers") and path[3] in ("env", "headers"):
+            elif path[:2] == ("mcp", "servers") and path[3] in ("env", "headers", "oauth"):
                 yield path, HIDDEN, self.origins.get(path, DEFAULT)
             else:
                 yield path, value, self.origins.get(path, DEFAULT)

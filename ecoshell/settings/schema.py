@@ -301,8 +301,13 @@ class McpServerSettings(Section):
     """The address of a server that is reached over HTTP (streamable HTTP)."""
     headers: Texts = Field(default_factory=dict[str, str])
     """What each request to it carries, such as `Authorization`."""
+    oauth: Texts = Field(default_factory=dict[str, str])
+    """How it knows this client where that has to be agreed on: `client_id`, `client_secret`, `method`, `scope` and
+    `metadata_url`, as far as they are needed."""
     trusted: Flag = False
     """Whether what its tools say of themselves is believed: one that says that it only reads then runs unasked."""
+    sampling: Flag = False
+    """Whether it may have the session's model write for it unasked, within the caps."""
     enabled: Flag = True
     """Whether its tools are offered."""
     seconds: Annotated[float, BeforeValidator(_plain_number), Field(gt=0, le=86_400)] = 60

@@ -1,11 +1,12 @@
 """What every tool is to the rest of ecoshell: a document, declared effects, and a run that ends in an observation."""
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-from ecoshell.messages import Effect, Observation, ToolDocument
+from ecoshell.messages import Effect, Message, Observation, ToolDocument
 
 LASTING: frozenset[Effect] = frozenset({"write", "execute"})
 """What stays done when the agent goes back to another way, or the tool is stopped."""
@@ -131,6 +132,40 @@ class Warming(Protocol):
     def warm(self) -> None:
         """Begin, on the event loop; returns at once and never raises."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a model wrote for a tool."""
+
+    text: str
+    model: str
+    cut: bool
+    """Whether it was cut at its longest."""
+
+
+class Caller(Protocol):
+    """Whoever made the call that runs, for a tool that has something to say or to ask before it ends."""
+
+    def progress(self, text: str) -> None:
+        """Tell how far it has come."""
+        ...
+
+    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What the person fills in, valid under the schema of an object; None where nobody does."""
+        ...
+
+    async def visit(self, server: str, message: str, address: str) -> bool:
+        """Whether the person says that they open the address; it is opened by nobody else."""
+        ...
+
+    async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
+        """What the session's model writes, within the caps; with `allowed` nobody need be asked. Raises ToolError."""
+        ...
+
+
+caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
+"""The caller of the tool that runs in this context; None where nobody listens."""
 
 
 class ToolProvider(Protocol):

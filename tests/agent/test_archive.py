@@ -25,7 +25,9 @@ class Shelf:
         self.store = SessionStore(folder / "sessions.sqlite")
         self.ledger = Ledger(folder / "ledger.sqlite")
         self.here = self.talk("count words")
-        self.archive = Archive(self.store, self.ledger, undo=UndoLog(folder / "undo"), current=lambda: self.here)
+        self.archive = Archive(
+            self.store, self.ledger, forget=UndoLog(folder / "undo").forget_session, current=lambda: self.here
+        )
 
     def talk(self, question: str) -> str:
         session = self.store.create(workspace="/project", model="embedded")

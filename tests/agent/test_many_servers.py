@@ -60,7 +60,7 @@ async def test_their_documents_leave_half_of_a_context_that_nobody_knows(play, c
     async with play([finish("ok")], registration="auto") as shell:
         await turn(shell, "What is the time?")
         (request,) = shell.requests
-    sent = [*(tool.as_entry() for tool in request.tools), *(message.text for message in request.messages)]
+    sent = [*(tool.entry for tool in request.tools), *(message.text for message in request.messages)]
     assert counter_for("openai/gpt-4o").count("\n".join(sent)) < 32_768 / 2 + 5_000
 
 

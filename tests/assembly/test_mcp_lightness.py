@@ -43,7 +43,7 @@ def opened(home: Path) -> tuple[set[str], int, list[str]]:
 
 def configure(home: Path) -> None:
     """Fifty servers in the settings, and the lists they gave when they were connected to."""
-    from ecoshell.tools.mcp.servers import CachedList, Server
+    from ecoshell.tools.mcp.servers import CachedLists, Server
 
     (home / "config").mkdir(parents=True)
     settings: list[str] = []
@@ -54,7 +54,7 @@ def configure(home: Path) -> None:
             {"name": f"tool{at}", "description": "Does.", "parameters": {"type": "object", "properties": {"a": {}}}}
             for at in range(20)
         ]
-        CachedList(home / "cache" / "mcp", Server(name, url=url, cwd=os.getcwd())).write(records)  # noqa: PTH109
+        CachedLists(home / "cache" / "mcp", Server(name, url=url, cwd=os.getcwd())).write({"tools": records})  # noqa: PTH109
     (home / "config" / "config.toml").write_text("".join(settings))
 
 

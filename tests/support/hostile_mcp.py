@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
+from threading import Thread
 
 ABOUT = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}}}
 ABOUT |= {"serverInfo": {"name": "hostile\x1b]0;owned\x07", "version": "1"}}
@@ -23,6 +25,41 @@ TOOLS = {
 }
 
 
+FORM = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "default": "Jo"},
+        "age": {"type": "integer", "description": "In years."},
+        "odd": {"type": "string", "pattern": "^(a+)+$"},
+    },
+    "required": ["age"],
+}
+ASKS = {
+    "asks_form": ("elicitation/create", {"message": "Who are you?\x1b[2J", "requestedSchema": FORM}),
+    "asks_visit": (
+        "elicitation/create",
+        {"mode": "url", "message": "Sign.", "url": "https://example.org/sign", "elicitationId": "1"},
+    ),
+    "asks_sample": (
+        "sampling/createMessage",
+        {
+            "systemPrompt": "Be short.",
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Say yes."}}],
+            "maxTokens": 50,
+        },
+    ),
+    "asks_picture": (
+        "sampling/createMessage",
+        {
+            "messages": [{"role": "user", "content": {"type": "image", "data": "", "mimeType": "image/png"}}],
+            "maxTokens": 50,
+        },
+    ),
+    "asks_roots": ("roots/list", {}),
+}
+"""What a server asks in every call, and whose answer is its result."""
+
+
 def say(record: object) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
@@ -36,8 +73,23 @@ def text(words: str, **more: object) -> dict[str, object]:
     return {"content": [{"type": "text", "text": words}], **more}
 
 
-def call(way: str, asked: dict) -> None:
+def follow(file: Path) -> None:
+    """Say that the list has changed whenever the file has that it stands in."""
+    before = file.read_text()
+    while True:
+        time.sleep(0.05)
+        if (now := file.read_text()) != before:
+            before = now
+            say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+
+
+def call(way: str, asked: dict) -> None:  # noqa: PLR0912 - a row of ways
     match way:
+        case _ if way in ASKS:
+            method, params = ASKS[way]
+            say({"jsonrpc": "2.0", "id": "question", "method": method, "params": params})
+            told = json.loads(sys.stdin.readline())
+            answer(asked, text(json.dumps(told.get("result") or told["error"])))
         case "hangs_in_call":
             time.sleep(600)
         case "floods":
@@ -46,6 +98,9 @@ def call(way: str, asked: dict) -> None:
         case "garbage":
             while True:
                 sys.stdout.write("this is no message\n")
+        case "messages":
+            while True:
+                say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}})
         case "lies":
             answer(asked, text("n is seven", structuredContent={"n": "seven"}))
         case "regex":
@@ -63,6 +118,8 @@ def main(way: str) -> None:  # noqa: PLR0912 - a row of ways
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if way == "dies_at_once":
         sys.exit("no licence")
+    if way == "follows":
+        Thread(target=follow, args=(Path(sys.argv[2]),), daemon=True).start()
     lists = 0
     for line in sys.stdin:
         asked = json.loads(line)
@@ -76,6 +133,8 @@ def main(way: str) -> None:  # noqa: PLR0912 - a row of ways
                 at = int(asked.get("params", {}).get("cursor", 0))
                 more = {"nextCursor": str(at + 1)} if at < 4 else {}
                 answer(asked, {"tools": [tool(f"tool{at}")], **more})
+            case "tools/list" if way == "follows":
+                answer(asked, {"tools": json.loads(Path(sys.argv[2]).read_text())})
             case "tools/list" if way == "changes":
                 lists += 1
                 wants = {"type": "object", "properties": {f"v{lists}": {"type": "string"}}}

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ecoshell.errors import ToolError
+from ecoshell.tools.base import caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server, listed, plain_schema
 from ecoshell.tools.running import contained
@@ -34,7 +36,10 @@ def opened(tmp_path):
     @asynccontextmanager
     async def provider(command=(), *, name="tried", connecting=300.0, **more):
         server = Server(name, command=command, cwd=str(tmp_path), **more)
-        made = McpServer(server, folder=tmp_path / "cache", characters=8_000, connecting=connecting)
+        files = tmp_path / "files" / "session"
+        made = McpServer(
+            server, folder=tmp_path / "cache", characters=8_000, files=lambda: files, connecting=connecting
+        )
         try:
             yield made
         finally:
@@ -293,11 +298,18 @@ async def test_a_server_that_hangs_in_a_call_costs_one_error(opened):
         assert "timed out" in seen.text
 
 
-@pytest.mark.parametrize("way", ["floods", "garbage"])
-async def test_a_server_that_floods_costs_one_error(opened, way):
-    async with opened(hostile(way), seconds=40.0) as server:
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("floods", "a line of more than 33,554,432 bytes"),
+        ("garbage", "a flood of messages"),
+        ("messages", "a flood of messages"),
+    ],
+)
+async def test_a_server_that_floods_ends_the_call_before_its_time_is_up(opened, way, why):
+    async with opened(hostile(way), seconds=600.0) as server:
         await server.connect()
-        assert await failure(server, "go")
+        assert await failure(server, "go") == f"tried did not finish the call: it sent {why}."
 
 
 async def test_a_result_that_is_not_as_the_schema_promises_is_an_error(opened):
@@ -305,7 +317,44 @@ async def test_a_result_that_is_not_as_the_schema_promises_is_an_error(opened):
         await server.connect()
         seen = await run(server, "go")
         assert not seen.ok
-        assert "Invalid structured content" in seen.text
+        assert seen.text == "its result is not as its output schema says, $.n: 'seven' is not of type 'integer'"
+
+
+async def test_what_is_no_text_is_kept_as_a_file_and_named(opened, tmp_path):
+    async with opened(TRIED) as server:
+        await server.connect()
+        seen = await run(server, "draw")
+        kept = {Path(path).read_bytes(): path for path in re.findall(r"kept in (\S+)\]", seen.text)}  # noqa: ASYNC240 - small
+        assert set(kept) == {b"picture", b"sound", b"blob"}
+        assert re.search(r"\[image image/png, 7 bytes, kept in \S+/files/session/image-\w+\.png\]", seen.text)
+        assert kept[b"blob"].endswith(".pdf")
+        assert "[image image/png, not kept: " in seen.text
+        for path in map(Path, kept.values()):
+            assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+async def test_files_beyond_what_there_is_room_for_are_not_kept(opened, monkeypatch):
+    async with opened(TRIED) as server:
+        server._files = lambda: None
+        await server.connect()
+        assert "[image image/png, 9 bytes, not kept]" in (await run(server, "draw")).text
+
+
+async def test_how_far_a_call_has_come_is_told_its_caller(opened):
+    class Listens:
+        def __init__(self):
+            self.told = []
+
+        def progress(self, text):
+            self.told.append(text)
+
+    listens = Listens()
+    async with opened(TRIED) as server:
+        await server.connect()
+        caller.set(listens)
+        assert (await run(server, "count", to=500)).text == "counted"
+        assert listens.told[0] == "1 of 500 at 1"
+        assert len(listens.told) < 100  # a word now and then, however many it sends
 
 
 async def test_a_pattern_that_takes_for_ever_costs_the_helper_alone(opened):

@@ -30,6 +30,7 @@ def opened(tmp_path):
             Server("real", command=command, cwd=str(tmp_path)),
             folder=tmp_path / "cache",
             characters=8_000,
+            files=lambda: tmp_path / "files",
             connecting=240.0,
         )
         try:
@@ -95,4 +96,4 @@ async def test_the_server_of_everything_is_understood(opened, npx):
         assert "5" in (await total.run({"a": 2, "b": 3})).text
         image = next((tool for name, tool in tools.items() if "image" in name.lower()), None)
         if image is not None:
-            assert "not shown" in (await image.run({})).text
+            assert "kept in" in (await image.run({})).text

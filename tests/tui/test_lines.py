@@ -78,6 +78,8 @@ def test_what_a_plan_was_worth_takes_a_line_that_obeys_nothing():
 
 def test_a_call_that_still_runs_says_so():
     assert event_blocks.under_way(STARTED).plain == "count_text(path=notes.txt, deep=true)  running …"
+    told = event_blocks.under_way(STARTED, progress="2 of 3\x1b[2J").plain
+    assert told == "count_text(path=notes.txt, deep=true)  2 of 3␛[2J …"
 
 
 def test_a_call_that_was_paid_for_shows_its_price():

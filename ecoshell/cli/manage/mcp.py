@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import webbrowser
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from ecoshell.errors import ToolError, UsageError
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
+from ecoshell.tools.base import Caller, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
@@ -66,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action in (added, imported):
         action.add_argument("--replace", action="store_true", help="also where a server of this name is there already")
     add("test", "connect to a server and show its tools").add_argument("name", help="the server")
+    add("login", "sign in to a server that asks for it (OAuth); the keyring keeps what it gives").add_argument(
+        "name", help="the server"
+    )
     add("remove", "take a server out of the settings").add_argument("name", help="the server")
 
 
@@ -78,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
             return _import(args.file, replace=args.replace, as_json=args.json)
         case "test":
             return _test(_one(load_settings(user_paths()), args.name), as_json=args.json)
+        case "login":
+            return _login(args.name, as_json=args.json)
         case "remove":
             return _remove(args.name, as_json=args.json)
         case _:
@@ -208,11 +215,32 @@ def _remove(name: str, *, as_json: bool) -> int:
     return 0
 
 
-def _test(provider: McpServer, *, as_json: bool) -> int:
+class _Signs:
+    """The person who signs in: shown where, and their browser is opened there."""
+
+    async def visit(self, server: str, message: str, address: str) -> bool:
+        print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
+        await asyncio.to_thread(webbrowser.open, address)
+        return True
+
+
+def _login(name: str, *, as_json: bool) -> int:
+    provider = _one(load_settings(user_paths()), name)
+    if not provider.server.may_sign_in:
+        raise UsageError(f"{name} is not signed in to.", fix="Only servers with a url and no Authorization header are.")
+
+    async def sign_in() -> None:
+        caller.set(cast("Caller", _Signs()))
+        await provider.sign_in()
+
+    return _test(provider, sign_in, as_json=as_json)
+
+
+def _test(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]] | None = None, *, as_json: bool) -> int:
     """Connect, and show what the server has."""
     begin()
     started = time.monotonic()
-    error = asyncio.run(_connected(provider))
+    error = asyncio.run(_connected(provider, connect or provider.connect))
     seconds = time.monotonic() - started
     tools = () if error else provider.tools
     if as_json:
@@ -229,10 +257,10 @@ def _test(provider: McpServer, *, as_json: bool) -> int:
     return 1 if error else 0
 
 
-async def _connected(provider: McpServer) -> str:
+async def _connected(provider: McpServer, connect: Callable[[], Coroutine[Any, Any, None]]) -> str:
     """What went wrong; empty where nothing did."""
     try:
-        await provider.connect()
+        await connect()
     except ToolError as failure:
         return masked(failure.message)
     finally:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import ecoshell
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.tools.base import Caller, caller
 from ecoshell.tools.measuring import following
 
 _LINE_LIMIT = 1 << 26
@@ -22,6 +23,8 @@ _LINE_LIMIT = 1 << 26
 _LAST_WORDS = 2_000
 _ENDING = 6.0
 """Seconds a helper gets to end its server before it is killed itself."""
+_SIGNING_IN = 660.0
+"""Seconds for connecting to a server that the person has to sign in to."""
 _PASSED_ON = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),  # what the SDK lets a server have
     *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TZ"),
@@ -31,20 +34,30 @@ _PASSED_ON = (
 """Variables of this process that the helper has; a server gets the first six, and what is configured for it."""
 
 Record = Mapping[str, Any]
+Asked = Callable[[Record, Caller], Awaitable[Record]]
+"""Answers what a server asks the caller of a call; empty is no answer."""
 
 
 class Connection:
     """A server that is being talked with; `start` connects, and a connection that is not `alive` never lives again."""
 
-    def __init__(self, process: Process, told: Callable[[Sequence[Record]], None]) -> None:
+    def __init__(self, process: Process, told: Callable[[Record], None], asked: Asked) -> None:
         self.about = ""
         """The server's own name and version."""
         self.ended = ""
         """Why the connection is over; empty while it lives."""
         self._process = process
         self._told = told
+        self._asked = asked
+        self._questions: dict[int, asyncio.Task[None]] = {}
+        """Of the server's, that nobody has answered yet."""
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[Record]] = {}
+        self._callers: dict[int, Caller] = {}
+        """Who made the calls that are under way, where somebody listens."""
+        self._starter = caller.get()
+        """Who wants it connected, and answers until it is."""
+        self._patience: asyncio.Timeout | None = None
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reason = ""
         """Why it is over, in the helper's words."""
@@ -52,10 +65,10 @@ class Connection:
         self._readers = (asyncio.create_task(self._read()), asyncio.create_task(self._listen()))
 
     @classmethod
-    async def start(cls, server: Record, told: Callable[[Sequence[Record]], None], seconds: float) -> "Connection":
-        """Connect within this time; `told` is given the list of tools, now and whenever it changes. Raises ToolError.
+    async def start(cls, server: Record, told: Callable[[Record], None], asked: Asked, seconds: float) -> "Connection":
+        """Connect within this time; `told` is given the server's lists, now and whenever they change. Raises ToolError.
 
-        `server` is what the helper is told of it.
+        `server` is what the helper is told of it; `asked` answers what the server asks while a call is under way.
         """
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.tools.mcp.helper"),
@@ -66,10 +79,10 @@ class Connection:
             limit=_LINE_LIMIT,
             start_new_session=True,  # so that Ctrl-C and a closing terminal do not reach it
         )
-        connection = cls(process, told)
+        connection = cls(process, told, asked)
         try:
             connection._write(server)
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as connection._patience:
                 await asyncio.shield(connection._connected)
         except TimeoutError:
             await connection.aclose()
@@ -83,16 +96,21 @@ class Connection:
     def alive(self) -> bool:
         return not self.ended
 
-    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Observation:
-        """What the server answers; cancelling this cancels the call. Raises ToolError where the connection ends."""
+    async def carry_out(self, order: Record) -> Observation:
+        """What the server answers to a call, a `prompt` or a `read`, as the helper has them; the caller of the moment
+        is told how far it has come. Cancelling this cancels it. Raises ToolError where the connection ends.
+        """
         number = next(self._numbers)
         answer = self._calls[number] = asyncio.get_running_loop().create_future()
-        self._write({"id": number, "call": name, "arguments": dict(arguments), "seconds": seconds})
+        if (asking := caller.get()) is not None:
+            self._callers[number] = asking
+        self._write({"id": number, **order})
         try:
             async with following(self._process.pid):
                 found = await answer
             return Observation(found["text"], ok=found["ok"])
         finally:
+            self._callers.pop(number, None)
             if self._calls.pop(number, None) is not None:  # nobody waits any more for an answer that has not come
                 self._write({"id": number, "cancel": True})
 
@@ -104,6 +122,8 @@ class Connection:
         if not await self._is_over(_ENDING):
             self._kill()
             await self._is_over(1.0)
+        for question in self._questions.values():
+            question.cancel()
         for reader in self._readers:  # what a server left behind may hold the pipes for ever
             reader.cancel()
         await asyncio.wait(self._readers)
@@ -130,15 +150,41 @@ class Connection:
             self._end("it ended")
 
     def _take(self, record: Record) -> None:
-        if "tools" in record:
+        if "auth" in record:
+            self._told(record)
+        elif "tools" in record:
             self.about = record["about"]
-            self._told(record["tools"])
+            self._told(record)
             if not self._connected.done():
                 self._connected.set_result(None)
         elif "ended" in record:
             self._reason = record["ended"]
+        elif "ask" in record:
+            number = record["ask"]
+            if "over" not in record:
+                self._questions[number] = task = asyncio.create_task(self._answer(number, record))
+                task.add_done_callback(lambda _: self._questions.pop(number, None))
+            elif (question := self._questions.get(number)) is not None:
+                question.cancel()
+        elif "progress" in record:
+            if (asking := self._callers.get(record["id"])) is not None:
+                asking.progress(record["progress"])
         elif (call := self._calls.pop(record["id"], None)) is not None and not call.done():
             call.set_result(record)
+
+    async def _answer(self, number: int, question: Record) -> None:
+        """Answer on behalf of whoever made the call that was begun last; without one it is nobody."""
+        value: Record = {}
+        try:
+            asking = next(reversed(self._callers.values()), None)
+            if asking is None and not self._connected.done():
+                asking = self._starter
+                if self._patience is not None:
+                    self._patience.reschedule(asyncio.get_running_loop().time() + _SIGNING_IN)
+            if asking is not None:
+                value = await self._asked(question, asking)
+        finally:
+            self._write({"answer": number, "value": value})
 
     def _end(self, why: str) -> None:
         """Tell everybody who waits that the connection is over."""

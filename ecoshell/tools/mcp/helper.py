@@ -1,36 +1,49 @@
 """The helper process that talks with one MCP server through the SDK: JSON Lines in, JSON Lines out.
 
-Its first line of input is the server: `{"command": [...], "env": {…}, "cwd": path}` or `{"url", "headers": {…}}`. Then
-come `{"id", "call": name, "arguments": {…}, "seconds"}` and `{"id", "cancel": true}`; it ends when its input does, and
-ends the server before. It writes `{"tools": [{name, description, parameters, read_only}], "about": text}` once it is
-connected and whenever the server's list has changed, `{"id", "text", "ok"}` for what came of each call, and last, where
-the connection ends by itself, `{"ended": why}`. What a call answers is cut at MOST_TEXT characters.
+Its first line of input is the server: `{"command": [...], "env": {…}, "cwd": path, "roots": [path]}` or `{"url",
+"headers": {…}, "roots"}`, with `"auth": {"state", "client", "anew"}` where somebody has signed in or is about to. Then
+come `{"id", "call": name, "arguments": {…}, "seconds", "files": folder}`, the same with `prompt` or `read` (the address
+of a resource) in the place of `call`, and `{"id", "cancel": true}`; it ends when its input does, and ends the server
+before.
+It writes `{"tools": [{name, description, parameters, read_only}], "prompts": […], "resources": […], "about": text}`
+once it is connected and whenever one of the server's lists has changed, `{"id", "progress": text}` while something runs
+and `{"id", "text", "ok"}` for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where
+the server asks for something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer":
+number, "value": {…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
+What is answered is cut at MOST_TEXT characters; images and the like are kept as files in the folder, and named in it.
 
-What a server sends is read here and not in the shell: a line without an end meets the limit of memory, and a schema
+What a server sends is read here and not in the shell: a line without an end meets the limit of a line, and a schema
 whose patterns take for ever the alarm that a living process keeps putting off.
 """
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import ctypes
 import itertools
 import json
 import logging
+import mimetypes
 import os
+import re
 import resource
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ecoshell import __version__
+from ecoshell.paths import make_private
 from ecoshell.secrecy import close_process
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import CallToolResult, Tool
+    from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
 MEMORY = 1 << 30
 """Bytes of address space; a connection takes about a quarter."""
@@ -42,9 +55,18 @@ _ALARM, _HEARTBEAT = 20, 2.0
 """Seconds after which a process that no longer does anything else is ended, and between two signs that it does."""
 _RELIST_PAUSE = 1.0
 """Seconds between two readings of a list that its server says has changed."""
-_MOST_MESSAGES, _MOST_GARBAGE = 20_000, 100
-"""Messages of a server between two heartbeats, and lines of it altogether that are no messages."""
+_MOST_MESSAGES, _FORGOTTEN, _MOST_GARBAGE = 5_000, 200, 100
+"""Messages of a server, those of them that no longer count at each heartbeat, and lines altogether that are none."""
+_LONGEST_LINE = 1 << 25
+"""Bytes of one message."""
+_MOST_KEPT = 20_000_000
+"""Bytes of the files that one result brings."""
 _LONGEST_MESSAGE = 600
+_TOLD_EACH = 1.0
+"""Seconds between two words on how far a call has come."""
+_GRACE = 2.0
+"""Seconds a server gets to end once its input is closed, and again once it is told to."""
+_SIGN_IN = "it wants you to sign in: `ecoshell mcp login` does that"
 _CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2): what a server starts and leaves behind becomes a child of this process."""
 
@@ -87,11 +109,17 @@ class Bridge:
         """The server sends nothing any more, or too much."""
         self._why = "it ended"
         self._messages = self._garbage = 0
+        self._refused = False
+        """Whether the server wants to be signed in to, and nobody has."""
+        self._clocks: dict[asyncio.Timeout, float] = {}
+        """Of what runs, with its seconds; they stand still while somebody is asked."""
+        self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._numbers = itertools.count(1)
 
     async def serve(self, server: Mapping[str, Any]) -> str:
         """Connect, answer what is asked, and say why it ended; empty when nobody asks any more."""
         living = asyncio.create_task(self._keep_alive())
-        talking = asyncio.create_task(self._talk(server))
+        self._talking = talking = asyncio.create_task(self._talk(server))
         asking = asyncio.create_task(self._take_orders())
         try:
             await asyncio.wait((talking, asking), return_when=asyncio.FIRST_COMPLETED)
@@ -99,7 +127,7 @@ class Bridge:
                 talking.cancel()
                 await asyncio.wait((talking,))
                 return ""
-            return talking.result()
+            return self._why if talking.cancelled() else talking.result()
         finally:
             asking.cancel()
             living.cancel()
@@ -109,15 +137,24 @@ class Bridge:
         from mcp_types import Implementation
 
         async def heard(message: object) -> None:
-            if getattr(message, "method", "") == "notifications/tools/list_changed":
+            if getattr(message, "method", "").endswith("/list_changed"):
                 self._stale.set()
 
         about = Implementation(name="ecoshell", version=__version__)
         try:
-            transport = self._watched(_transport(server))
-            async with Client(transport, message_handler=heard, client_info=about, cache=None) as client:
+            transport = self._watched(self._http(server) if "url" in server else _stdio(server, self._fail))
+            answers = _Answers(self._ask, server["roots"])
+            async with Client(
+                transport,
+                message_handler=heard,
+                client_info=about,
+                cache=None,
+                elicitation_callback=answers.elicit,
+                sampling_callback=answers.sample,
+                list_roots_callback=answers.list_roots if server["roots"] else None,
+            ) as client:
                 self._client = client
-                self._write({"tools": await _listed(client), "about": _about(client)})
+                self._write(await _lists(client))
                 following = asyncio.create_task(self._follow(client))
                 try:
                     await self._over.wait()
@@ -127,7 +164,7 @@ class Bridge:
         except asyncio.CancelledError:
             raise
         except BaseException as failure:  # noqa: BLE001 - the helper's edge: whatever it is, the shell is told
-            return _words(failure)
+            return _SIGN_IN if self._refused else _words(failure)
 
     async def _follow(self, client: "Client") -> None:
         """Tell the list anew whenever the server says that it has changed."""
@@ -135,7 +172,9 @@ class Bridge:
 
         async def listen() -> None:
             with contextlib.suppress(ListenNotSupportedError, Exception):  # then it says so in the other way, or never
-                async with client.listen(tools_list_changed=True) as events:
+                async with client.listen(
+                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+                ) as events:
                     self._stale.set()  # what changed before it listened is told by nobody
                     async for _ in events:
                         self._stale.set()
@@ -146,7 +185,7 @@ class Bridge:
                 await self._stale.wait()
                 self._stale.clear()
                 with contextlib.suppress(Exception):  # a list that cannot be read leaves the one before it in place
-                    self._write({"tools": await _listed(client), "about": _about(client)})
+                    self._write(await _lists(client))
                 await asyncio.sleep(_RELIST_PAUSE)
         finally:
             listening.cancel()
@@ -156,6 +195,10 @@ class Bridge:
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
             order = json.loads(line)
+            if "answer" in order:
+                if (asked := self._asked.get(order["answer"])) is not None and not asked.done():
+                    asked.set_result(order["value"])
+                continue
             number = order["id"]
             if "cancel" not in order:
                 self._calls[number] = task = asyncio.create_task(self._answer(number, order))
@@ -165,13 +208,84 @@ class Bridge:
 
     async def _answer(self, number: int, order: Mapping[str, Any]) -> None:
         try:
-            result = await self._client.call_tool(
-                order["call"], order["arguments"], read_timeout_seconds=order["seconds"]
-            )
-            self._write({"id": number, "text": _text(result), "ok": not result.is_error})
+            async with asyncio.timeout(order["seconds"]) as clock:
+                self._clocks[clock] = order["seconds"]
+                try:
+                    text, ok = await self._carried_out(number, order)
+                finally:
+                    del self._clocks[clock]
+        except TimeoutError:
+            text, ok = f"it timed out after {order['seconds']:g} s", False
         except Exception as failure:  # noqa: BLE001 - one call's failure is a line, the others go on
-            if not self._over.is_set():
-                self._write({"id": number, "text": _words(failure), "ok": False})
+            text, ok = _words(failure), False
+        if not self._over.is_set():
+            self._write({"id": number, "text": text[:MOST_TEXT], "ok": ok})
+
+    async def _carried_out(self, number: int, order: Mapping[str, Any]) -> tuple[str, bool]:
+        """What came of an order, and whether it did as it was told."""
+        keep = _keeper(order.get("files"))
+        if "read" in order:
+            return _resource_text(await self._client.read_resource(order["read"]), keep), True
+        if "prompt" in order:
+            return _prompt_text(await self._client.get_prompt(order["prompt"], order["arguments"]), keep), True
+        told = 0.0
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal told
+            if time.monotonic() - told >= _TOLD_EACH:
+                told = time.monotonic()
+                far = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+                self._write({"id": number, "progress": f"{far} {message or ''}".strip()[:_LONGEST_MESSAGE]})
+
+        result = await self._client.call_tool(order["call"], order["arguments"], progress_callback=tell)
+        return _text(result, keep), not result.is_error
+
+    @asynccontextmanager
+    async def _http(self, server: Mapping[str, Any]) -> AsyncGenerator[Any]:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
+
+        sign_in = auth = None
+        if "auth" in server:
+            from ecoshell.tools.mcp.signing import SignIn
+
+            sign_in = SignIn(server, self._write, self._ask, lambda failure: self._fail(_words(failure)))
+            auth = await sign_in.provider()
+
+        async def see(response: Any) -> None:
+            self._refused = self._refused or (response.status_code == 401 and sign_in is None)
+
+        patience = httpx2.Timeout(30, read=300)  # as the SDK has it: a stream may be silent for long
+        seen = {"response": [see]}
+        try:
+            async with (
+                httpx2.AsyncClient(headers=server["headers"], timeout=patience, auth=auth, event_hooks=seen) as client,
+                streamable_http_client(server["url"], http_client=client, max_sse_event_size=_LONGEST_LINE) as streams,
+            ):
+                yield streams
+        finally:
+            if sign_in is not None:
+                await sign_in.aclose()
+
+    async def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the shell answers to a question of the server's; empty where nobody does."""
+        number, loop = next(self._numbers), asyncio.get_running_loop()
+        answer = self._asked[number] = loop.create_future()
+        self._set_clocks(None)
+        self._write({"ask": number, **question})
+        try:
+            return await answer
+        finally:
+            del self._asked[number]
+            if not answer.done() or answer.cancelled():
+                self._write({"ask": number, "over": True})
+            if not self._asked:
+                self._set_clocks(loop.time())
+
+    def _set_clocks(self, now: float | None) -> None:
+        for clock, seconds in self._clocks.items():
+            if not clock.expired():
+                clock.reschedule(None if now is None else now + seconds)
 
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
@@ -183,14 +297,20 @@ class Bridge:
         self._messages += 1
         self._garbage += isinstance(message, Exception)
         if self._messages > _MOST_MESSAGES or self._garbage > _MOST_GARBAGE:
-            self._why = "it sent a flood of messages"
-            self._over.set()
+            self._fail("it sent a flood of messages")
+
+    def _fail(self, why: str) -> None:
+        """End the connection, and with it every call."""
+        self._why = why
+        self._over.set()
+        if not hasattr(self, "_client"):  # what connects waits for something else
+            self._talking.cancel()
 
     async def _keep_alive(self) -> None:
         """Put off the alarm that ends this process, for as long as it gets to do so."""
         while True:
             signal.alarm(_ALARM)
-            self._messages = 0
+            self._messages = max(0, self._messages - _FORGOTTEN)
             await asyncio.sleep(_HEARTBEAT)
 
     def _write(self, record: Mapping[str, Any]) -> None:
@@ -198,34 +318,99 @@ class Bridge:
         self._wire.flush()
 
 
-def _transport(server: Mapping[str, Any]) -> AbstractAsyncContextManager[Any]:
-    if "url" in server:
-        return _http(server)
-    from mcp.client.stdio import StdioServerParameters, stdio_client
+class _Answers:
+    """What a server may ask of its client, as the SDK calls for it."""
 
-    launch = ["-IS", str(Path(__file__).with_name("launch.py")), str(os.getpid())]
-    return stdio_client(
-        StdioServerParameters(
-            command=sys.executable,
-            args=[*launch, *server["command"]],
-            env=server["env"],
-            cwd=server["cwd"],
-            encoding_error_handler="replace",
-        )
-    )
+    def __init__(self, ask: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]], roots: Sequence[str]) -> None:
+        self._ask = ask
+        self._roots = roots
+
+    async def list_roots(self, context: Any) -> Any:
+        from mcp_types import ListRootsResult, Root
+        from pydantic import FileUrl
+
+        return ListRootsResult(roots=[Root(uri=FileUrl(Path(root).as_uri())) for root in self._roots])
+
+    async def elicit(self, context: Any, params: Any) -> Any:
+        from mcp_types import ElicitResult
+
+        wanted = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
+        answer = await self._ask({**wanted, "message": params.message[:MOST_TEXT]})
+        return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
+
+    async def sample(self, context: Any, params: Any) -> Any:
+        from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
+
+        said = [("system", params.system_prompt)] if params.system_prompt else []
+        for message in params.messages:
+            blocks = message.content_as_list
+            if any(block.type != "text" for block in blocks):
+                return ErrorData(code=INVALID_REQUEST, message="Only texts can be sampled from.")
+            said.append((message.role, "\n".join(block.text for block in blocks)))
+        answer = await self._ask({"sample": said, "most": params.max_tokens})
+        if "text" not in answer:
+            return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
+        content = TextContent(type="text", text=answer["text"])
+        reason = "maxTokens" if answer["cut"] else "endTurn"
+        return CreateMessageResult(role="assistant", content=content, model=answer["model"], stop_reason=reason)
 
 
 @asynccontextmanager
-async def _http(server: Mapping[str, Any]) -> AsyncGenerator[Any]:
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
+async def _stdio(server: Mapping[str, Any], flooded: Callable[[str], None]) -> AsyncGenerator[Any]:
+    """A server's process as the SDK wants a transport; unlike the SDK's own it reads lines only up to a bound."""
+    import anyio
+    from mcp.client.stdio import get_default_environment
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
 
-    patience = httpx2.Timeout(30, read=300)  # as the SDK has it: a stream may be silent for long
-    async with (
-        httpx2.AsyncClient(headers=server["headers"], timeout=patience) as client,
-        streamable_http_client(server["url"], http_client=client) as streams,
-    ):
-        yield streams
+    loop = asyncio.get_running_loop()
+    process, protocol = await loop.subprocess_exec(
+        lambda: asyncio.subprocess.SubprocessStreamProtocol(_LONGEST_LINE, loop),
+        *(sys.executable, "-IS", str(Path(__file__).with_name("launch.py")), str(os.getpid()), *server["command"]),
+        env=get_default_environment() | server["env"],
+        cwd=server["cwd"],
+        stderr=None,
+        start_new_session=True,
+    )
+    source, sink, pid = cast("Any", protocol.stdout), cast("Any", protocol.stdin), process.get_pid()
+    heard, read = anyio.create_memory_object_stream[Any](0)
+    write, said = anyio.create_memory_object_stream[Any](0)
+
+    async def hear() -> None:
+        async with heard:
+            try:
+                while line := await source.readline():
+                    try:
+                        text = line.decode("utf-8", "replace")
+                        await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
+                    except ValueError as garbage:
+                        await heard.send(garbage)
+            except ValueError:
+                flooded(f"it sent a line of more than {_LONGEST_LINE:,} bytes")
+
+    async def speak() -> None:
+        async for message in said:
+            sink.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            with contextlib.suppress(ConnectionError):  # it ended, which `hear` is told too
+                await sink.drain()
+
+    async def ended() -> None:
+        while process.get_returncode() is None:  # noqa: ASYNC110 - Process.wait also waits for what it has started
+            await asyncio.sleep(0.02)
+
+    talking = [asyncio.create_task(hear()), asyncio.create_task(speak())]
+    try:
+        yield read, write
+    finally:
+        sink.close()
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended(), _GRACE)
+            with contextlib.suppress(ProcessLookupError):  # what it has started may outlive it
+                os.killpg(pid, sent)
+        for task in talking:
+            task.cancel()
+        process.close()
 
 
 class _Watched:
@@ -264,53 +449,119 @@ class _Watched:
         return getattr(self._stream, "last_context", None)
 
 
-async def _listed(client: "Client") -> list[dict[str, Any]]:
-    """All pages of the server's list; raises RuntimeError for one that does not end."""
-    found: list[Tool] = []
+async def _lists(client: "Client") -> dict[str, Any]:
+    """What the server has, as the shell is told of it; only a list of tools that cannot be read is a failure."""
+    has, info = client.server_capabilities, client.server_info
+    only_others = has.tools is None and (has.prompts is not None or has.resources is not None)
+    tools = [] if only_others else await _pages("tools", client.list_tools)
+    prompts, resources = list[Any](), list[Any]()
+    with contextlib.suppress(Exception):
+        prompts = await _pages("prompts", client.list_prompts) if has.prompts is not None else []
+    with contextlib.suppress(Exception):
+        resources = await _pages("resources", client.list_resources) if has.resources is not None else []
+    return {
+        "tools": [
+            {
+                "name": tool.name,
+                "description": tool.description or tool.title or "",
+                "parameters": tool.input_schema,
+                "read_only": bool(tool.annotations and tool.annotations.read_only_hint),
+            }
+            for tool in tools
+        ],
+        "prompts": [
+            {
+                "name": prompt.name,
+                "description": prompt.description or prompt.title or "",
+                "arguments": [[one.name, bool(one.required)] for one in prompt.arguments or ()],
+            }
+            for prompt in prompts
+        ],
+        "resources": [str(resource.uri) for resource in resources],
+        "about": f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else "",
+    }
+
+
+async def _pages(what: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:
+    """All pages of one of the server's lists; raises RuntimeError for one that does not end."""
+    found: list[Any] = []
     cursor: str | None = None
     for page in itertools.count(1):
-        listed = await client.list_tools(cursor=cursor)
-        found += listed.tools
+        listed = await fetch(cursor=cursor)
+        found += getattr(listed, what)
         if len(found) > MOST_TOOLS or page > _MOST_PAGES or (listed.next_cursor and listed.next_cursor == cursor):
-            raise RuntimeError(f"its list of tools does not end ({len(found):,} tools on {page} pages)")
+            raise RuntimeError(f"its list of {what} does not end ({len(found):,} {what} on {page} pages)")
         cursor = listed.next_cursor
         if not cursor:
             break
-    return [
-        {
-            "name": tool.name,
-            "description": tool.description or tool.title or "",
-            "parameters": tool.input_schema,
-            "read_only": bool(tool.annotations and tool.annotations.read_only_hint),
-        }
-        for tool in found
-    ]
+    return found
 
 
-def _about(client: "Client") -> str:
-    info = client.server_info
-    return f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else ""
+Keep = Callable[[str, str | None, str], str]
+"""Keeps what is no text, given its kind, its media type and its base64, and says where."""
 
 
-def _text(result: "CallToolResult") -> str:
+def _keeper(folder: str | None) -> Keep:
+    """Keeps the files of one result in the folder, as far as there is room for them; without a folder none."""
+    room = _MOST_KEPT if folder else 0
+
+    def keep(kind: str, media: str | None, data: str) -> str:
+        nonlocal room
+        size = len(data) * 3 // 4
+        about = f"{kind} {media or ''}".strip()
+        if folder is None or size > room:
+            return f"[{about}, {size:,} bytes, not kept]"
+        try:
+            content = base64.b64decode(data, validate=True)
+            make_private(Path(folder))
+            short = (media or "").partition("/")[2]
+            ending = mimetypes.guess_extension(media or "") or (
+                f".{short}" if re.fullmatch(r"\w{2,8}", short) else ".bin"
+            )
+            descriptor, path = tempfile.mkstemp(ending, re.sub(r"\W+", "-", kind)[:40] + "-", folder)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+        except (binascii.Error, OSError) as failure:
+            return f"[{about}, not kept: {failure}]"
+        room -= size
+        return f"[{about}, {len(content):,} bytes, kept in {path}]"
+
+    return keep
+
+
+def _text(result: "CallToolResult", keep: Keep) -> str:
     """What a result says: its texts, the structured content where there is none, and what else came, by its kind."""
-    parts = [_part(block) for block in result.content]
+    parts = [_part(block, keep) for block in result.content]
     if not parts and result.structured_content is not None:
         parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    return "\n".join(parts)[:MOST_TEXT]
+    return "\n".join(parts)
 
 
-def _part(block: Any) -> str:
+def _part(block: Any, keep: Keep) -> str:
     match block.type:
         case "text":
             return block.text
         case "image" | "audio":
-            return f"[{block.type} {block.mime_type}, {len(block.data) * 3 // 4:,} bytes, not shown]"
+            return keep(block.type, block.mime_type, block.data)
         case "resource_link":
             return f"[{block.name}: {block.uri}]"
         case _:
-            inside = block.resource
-            return getattr(inside, "text", None) or f"[{inside.uri}, {inside.mime_type or 'data'}, not shown]"
+            return _contents(block.resource, keep)
+
+
+def _contents(resource: Any, keep: Keep) -> str:
+    text = getattr(resource, "text", None)
+    return text if text is not None else keep(f"resource {resource.uri}", resource.mime_type, resource.blob)
+
+
+def _resource_text(result: "ReadResourceResult", keep: Keep) -> str:
+    return "\n".join(_contents(one, keep) for one in result.contents)
+
+
+def _prompt_text(result: "GetPromptResult", keep: Keep) -> str:
+    """A prompt as one question; what it has the assistant say is marked so."""
+    parts = [(message.role, _part(message.content, keep)) for message in result.messages]
+    return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts)
 
 
 def _words(failure: BaseException) -> str:
@@ -320,6 +571,9 @@ def _words(failure: BaseException) -> str:
     if isinstance(failure, MemoryError):
         return "it sent more than there is room for"
     text = " ".join(str(failure).split()) or type(failure).__name__
+    wrong: Any = failure.__cause__
+    if isinstance(failure, RuntimeError) and hasattr(wrong, "json_path"):  # jsonschema's, of structured content
+        text = f"its result is not as its output schema says, {wrong.json_path}: {wrong.message}"
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 1]}…"
 
 

@@ -3,20 +3,32 @@
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ecoshell.errors import ToolError
-from ecoshell.messages import Effect, Observation, ToolDocument
-from ecoshell.tools.base import Limits
+from ecoshell.messages import Effect, Message, Observation, ToolDocument
+from ecoshell.tools.base import Caller, Limits
 from ecoshell.tools.mcp.connection import Connection, Record
-from ecoshell.tools.mcp.servers import CachedList, Listed, Server, listed
+from ecoshell.tools.mcp.servers import (
+    CachedLists,
+    KeptSignIn,
+    Listed,
+    Prompt,
+    Server,
+    listed,
+    plain_schema,
+    prompts_of,
+    resources_of,
+)
 from ecoshell.untrusted import visible_line
 
 CONNECTING = 60.0
 """Seconds a server may take to answer at all; some are downloaded first."""
+_THINKING = 3_600.0
+"""Seconds a person may take to answer what a server asks in a call."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds before a server is started once more that failed twice, doubled each time, and the most of them."""
 
@@ -27,17 +39,30 @@ class McpServer:
     Belongs to the event loop that first connects.
     """
 
-    def __init__(self, server: Server, *, folder: Path, characters: int, connecting: float = CONNECTING) -> None:
-        """`folder` has the cached lists, `characters` is what a tool may say in one observation."""
+    def __init__(
+        self,
+        server: Server,
+        *,
+        folder: Path,
+        characters: int,
+        files: Callable[[], Path | None] = lambda: None,
+        connecting: float = CONNECTING,
+    ) -> None:
+        """`folder` has the cached lists, `characters` is what a tool may say in one observation, and `files` where
+        images and the like are kept now."""
         self.server = server
-        self.limits = Limits(connecting + server.seconds, characters)
-        """Of one call, for which the server may have to be started first."""
+        self.limits = Limits(connecting + server.seconds + _THINKING, characters)
+        """Of one call, for which the server may have to be started first; `server.seconds` it may take itself."""
         self.left_out: tuple[str, ...] = ()
         """What of its list cannot be used, in words."""
-        self._cache = CachedList(folder, server)
+        self._cache = CachedLists(folder, server)
+        self._sign_in = KeptSignIn(server)
+        self._files = files
         self._patience = connecting
         self._tools: tuple[McpTool, ...] | None = None
         """None until the cached list was read."""
+        self._resources: tuple[str, ...] = ()
+        self._prompts: tuple[Prompt, ...] = ()
         self._known = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -45,6 +70,7 @@ class McpServer:
         self._failed_at = 0.0
         self._fault = ""
         self._background: set[asyncio.Task[None]] = set()
+        self._keeping: set[asyncio.Task[None]] = set()
 
     @property
     def name(self) -> str:
@@ -53,10 +79,20 @@ class McpServer:
     @property
     def tools(self) -> Sequence["McpTool"]:
         if self._tools is None:
-            records = self._cache.read()
-            self._take(records or ())
-            self._known = records is not None
+            lists = self._cache.read()
+            self._take(lists or {})
+            self._known = lists is not None
         return self._tools or ()
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """The addresses of the resources it lists; it may have more."""
+        return self._resources if self.known else ()
+
+    @property
+    def prompts(self) -> Sequence[Prompt]:
+        """The questions it has ready."""
+        return self._prompts if self.known else ()
 
     @property
     def known(self) -> bool:
@@ -85,6 +121,10 @@ class McpServer:
         """Have the server connected, and its tools up to date; raises ToolError, at once where it keeps failing."""
         await self._living()
 
+    async def sign_in(self) -> None:
+        """Connect, and have the caller of this moment sign in anew where the server wants it; raises ToolError."""
+        await self._living(anew=True)
+
     async def call(self, tool: "McpTool", arguments: Mapping[str, Any]) -> Observation:
         """Run a tool of this server; raises ToolError where it cannot be reached or ends meanwhile."""
         connection = await self._living()
@@ -96,15 +136,48 @@ class McpServer:
             text = f"{self.name} has changed this tool, so it was not run. This is it now:\n{now.document.as_text()}"
             return Observation(text, ok=False)
         try:
-            seen = await connection.call(tool.listed.name, arguments, self.server.seconds)
+            return await self._carry_out(connection, {"call": tool.listed.name, "arguments": dict(arguments)})
         except ToolError as failure:
             raise ToolError(f"{self.name} did not finish the call: {failure.message}.") from failure
+
+    async def read(self, address: str) -> Observation:
+        """A resource, as much of it as is text; raises ToolError."""
+        return await self._carry_out(await self._living(), {"read": address})
+
+    async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
+        """A question the server has ready; raises ToolError."""
+        return await self._carry_out(await self._living(), {"prompt": name, "arguments": dict(arguments)})
+
+    async def _carry_out(self, connection: Connection, order: Record) -> Observation:
+        files = self._files()
+        more = {"seconds": self.server.seconds, "files": None if files is None else str(files)}
+        seen = await connection.carry_out({**order, **more})
         self._failures = 0
         return seen
 
+    async def _asked(self, question: Record, asking: Caller) -> Record:
+        """The caller's answer to a question of the server's."""
+        if "form" in question:
+            try:
+                schema = plain_schema(question["form"])
+            except ValueError:
+                return {}
+            content = await asking.form(self.name, question["message"], schema)
+            return {} if content is None else {"action": "accept", "content": content}
+        if "visit" in question:
+            agreed = await asking.visit(self.name, question["message"], question["visit"])
+            return {"action": "accept"} if agreed else {}
+        messages = [Message(speaker, text) for speaker, text in question["sample"]]
+        try:
+            sample = await asking.sample(self.name, messages, question["most"], allowed=self.server.sampling)
+        except ToolError as failure:
+            return {"error": failure.message}
+        return {"text": sample.text, "model": sample.model, "cut": sample.cut}
+
     def forget(self) -> None:
-        """Let the next one of this name know nothing of its tools."""
+        """Let the next one of this name know nothing of its tools, and not be signed in."""
         self._cache.forget()
+        self._sign_in.forget()
 
     async def aclose(self) -> None:
         for task in tuple(self._background):
@@ -114,8 +187,9 @@ class McpServer:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+        await asyncio.gather(*self._keeping)
 
-    async def _living(self) -> Connection:
+    async def _living(self, *, anew: bool = False) -> Connection:
         async with self._connecting:
             if self._connection is not None and self._connection.alive:
                 return self._connection
@@ -127,12 +201,25 @@ class McpServer:
             if wait > 0:
                 raise ToolError(f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s.")
             try:
-                connection = await Connection.start(self.server.told(), self._take_live, self._patience)
+                told = await asyncio.to_thread(self._told, anew)
+                connection = await Connection.start(told, self._take_live, self._asked, self._patience)
             except (ToolError, OSError) as failure:
                 self._note_failure(failure.message if isinstance(failure, ToolError) else str(failure))
                 raise ToolError(f"{self.name} cannot be reached: {self._fault}.") from failure
             self._connection, self._fault = connection, ""
             return connection
+
+    def _told(self, anew: bool) -> Record:
+        """What the helper is told of the server, with what is kept of a sign-in; may block."""
+        told = self.server.told()
+        if not self.server.may_sign_in:
+            return told
+        state = self._sign_in.read()
+        return (
+            {**told, "auth": {"state": state or {}, "client": self.server.client(), "anew": anew}}
+            if state or anew
+            else told
+        )
 
     @property
     def _pause(self) -> float:
@@ -142,15 +229,25 @@ class McpServer:
     def _note_failure(self, why: str) -> None:
         self._fault, self._failed_at, self._failures = visible_line(why), time.monotonic(), self._failures + 1
 
-    def _take_live(self, records: Sequence[Record]) -> None:
+    def _take_live(self, lists: Record) -> None:
+        if "auth" in lists:
+            self._keep(lists["auth"])
+            return
         self._known = True
-        self._take(records)
-        self._cache.write(records)
+        self._take(lists)
+        self._cache.write(lists)
 
-    def _take(self, records: Sequence[Any]) -> None:
-        """Have the tools of this list; those that are as they were stay the very same."""
+    def _keep(self, state: Record) -> None:
+        """Keep what came of a sign-in, in the background."""
+        task = asyncio.create_task(asyncio.to_thread(self._sign_in.write, state))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    def _take(self, lists: Record) -> None:
+        """Have the tools of these lists; those that are as they were stay the very same."""
         before = {tool.listed.name: tool for tool in self._tools or ()}
-        found, self.left_out = listed(self.name, records)
+        found, self.left_out = listed(self.name, lists.get("tools", ()))
+        self._resources, self._prompts = resources_of(lists.get("resources")), prompts_of(lists.get("prompts"))
         after = [before.get(one.name) or McpTool(self, one) for one in found]
         pairs = zip(after, found, strict=True)
         self._tools = tuple(tool if tool.listed == one else McpTool(self, one) for tool, one in pairs)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,9 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _MOST_DESCRIPTION = 4_000
 _MOST_SCHEMA = 20_000
 """Characters of a description, which is cut there, and of a schema's JSON; a tool with a longer one is left out."""
+_LONGEST_URI = 2_000
+_KEYRING = "ecoshell"
+"""The service under which things stand in the keyring."""
 _MOST_NODES, _DEEPEST = 500, 12
 """Parts of a schema; what lies beyond may be anything."""
 _MOST_FILE = 16_000_000
@@ -56,12 +59,29 @@ class Server:
     """Whether what its tools say of themselves is believed: one that says that it only reads runs unasked."""
     seconds: float = 60.0
     """What one call may take."""
+    sampling: bool = False
+    """Whether it may have the session's model write for it unasked, within the caps."""
+    workspace: str = ""
+    """The folder it is told to keep to, as its root; empty for none."""
+    oauth: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How it knows this client, where it has to be told: client_id, client_secret, method, scope, metadata_url."""
 
     @property
     def identity(self) -> str:
         """What tells it from another one of its name; without values that may be keys."""
         parts = (self.command, self.cwd, self.url, sorted(self.env), sorted(self.headers))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def may_sign_in(self) -> bool:
+        """Whether a person may sign in to it: it has an address, and nothing that is sent along for that."""
+        return bool(self.url) and "authorization" not in {name.lower() for name in self.headers}
+
+    def client(self) -> Mapping[str, str]:
+        """How it knows this client, with variables replaced; its secret is masked from now on. Raises ToolError."""
+        known = _filled_table(self.oauth)
+        learn(known.get("client_secret", ""))
+        return known
 
     def told(self) -> dict[str, Any]:
         """What its helper is told, with `${NAME}` and `${NAME:-default}` replaced; keys in it are masked from now on.
@@ -72,8 +92,10 @@ class Server:
             if SECRET_NAME.search(name.replace("-", "_")) or name.lower() == "authorization":
                 learn(_filled(value).removeprefix("Bearer "))
         if self.url:
-            return {"url": _filled(self.url), "headers": _filled_table(self.headers)}
-        return {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
+            roots = [self.workspace] if self.workspace and self.trusted else []  # a path tells of this machine
+            return {"url": _filled(self.url), "headers": _filled_table(self.headers), "roots": roots}
+        started = {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
+        return {**started, "roots": [self.workspace] if self.workspace else []}
 
 
 def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
@@ -106,6 +128,37 @@ class Listed:
         """What a run may do, as far as the server is believed."""
         only_reads = self.read_only and trusted
         return frozenset({"read"}) if only_reads else frozenset({"read", "write", "network"})
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A question that a server has ready."""
+
+    name: str
+    description: str
+    arguments: Mapping[str, bool]
+    """The names of its arguments, and whether they are needed."""
+
+
+def prompts_of(records: Any) -> tuple[Prompt, ...]:
+    """The prompts of a list, those of odd names or arguments left out."""
+    found: list[Prompt] = []
+    for record in cast("list[Any]", records) if isinstance(records, list) else ():
+        with suppress(ValueError, TypeError, KeyError):
+            name, arguments = record["name"], {str(one): needed is True for one, needed in record["arguments"]}
+            if isinstance(name, str) and _TOOL_NAME.fullmatch(name):
+                found.append(Prompt(name, " ".join(str(record["description"]).split())[:_MOST_DESCRIPTION], arguments))
+    return tuple(found)
+
+
+def resources_of(records: Any) -> tuple[str, ...]:
+    """The addresses of a list of resources, as far as they can be typed."""
+    found = cast("list[Any]", records) if isinstance(records, list) else []
+    return tuple(
+        one
+        for one in found
+        if isinstance(one, str) and one.isprintable() and '"' not in one and len(one) < _LONGEST_URI
+    )
 
 
 def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
@@ -204,29 +257,70 @@ class _Plain:
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-class CachedList:
+class CachedLists:
     """What a server listed when it was last connected to, in a file of the user's; may block."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         self._file = folder / f"{server.name}.json"
         self._identity = server.identity
 
-    def read(self) -> Sequence[Any] | None:
-        """The records; None where there are none, or those of another server of this name."""
+    def read(self) -> Mapping[str, Any] | None:
+        """The lists; None where there are none, or those of another server of this name."""
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if self._file.stat().st_size <= _MOST_FILE:
                 held = json.loads(self._file.read_bytes())
                 if held["server"] == self._identity and isinstance(held["tools"], list):
-                    return cast("list[Any]", held["tools"])
+                    return cast("dict[str, Any]", held)
         return None
 
-    def write(self, records: Sequence[Any]) -> None:
+    def write(self, lists: Mapping[str, Any]) -> None:
         """Keep these; a disk that takes no more costs asking the server again."""
         with suppress(OSError):
             make_private(self._file.parent)
             with replacement(self._file) as fresh:
-                fresh.write(json.dumps({"server": self._identity, "tools": list(records)}).encode())
+                fresh.write(json.dumps({**lists, "server": self._identity}).encode())
 
     def forget(self) -> None:
         """Know nothing of the server any more."""
         self._file.unlink(missing_ok=True)
+
+
+class KeptSignIn:
+    """What is kept of a person's signing in to a server, in the system's keyring; blocks."""
+
+    def __init__(self, server: Server) -> None:
+        self._url = server.url
+        self._name = f"mcp {server.name}"
+
+    def read(self) -> Mapping[str, Any] | None:
+        """What was kept; None where there is nothing, or no keyring. Its tokens are masked from now on."""
+        with suppress(Exception):  # backends are third-party code found by entry points; a broken one is no keyring
+            held = json.loads(self._ring().get_password(_KEYRING, self._name) or "null")
+            if isinstance(held, dict) and cast("dict[str, Any]", held)["url"] == self._url:
+                return self._learned(cast("dict[str, Any]", held)["state"])
+        return None
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Keep this; where there is no keyring, it holds until the server is closed."""
+        self._learned(state)
+        with suppress(Exception):
+            self._ring().set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
+
+    def forget(self) -> None:
+        """Keep nothing."""
+        with suppress(Exception):
+            self._ring().delete_password(_KEYRING, self._name)
+
+    @staticmethod
+    def _learned(state: Mapping[str, Any]) -> Mapping[str, Any]:
+        secrets = [state.get("client", {}).get("client_secret")]
+        secrets += [state.get("tokens", {}).get(name) for name in ("access_token", "refresh_token")]
+        for secret in filter(None, secrets):
+            learn(secret)
+        return state
+
+    @staticmethod
+    def _ring() -> Any:
+        import keyring  # looks for backends, which is slow
+
+        return keyring

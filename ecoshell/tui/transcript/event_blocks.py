@@ -174,9 +174,10 @@ def registered(event: ToolRegistered) -> Block:
     return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
-def under_way(started: CallStarted, *, waits: bool = False) -> Block:
-    """A call as it runs or, with `waits`, before anybody has allowed it."""
-    ending = Piece("  waits for your approval", "warning") if waits else Piece("  running …", "muted")
+def under_way(started: CallStarted, *, waits: bool = False, progress: str = "") -> Block:
+    """A call as it runs, with how far it has come, or, with `waits`, before anybody has allowed it."""
+    running = Piece(f"  {visible_line(progress)} …" if progress else "  running …", "muted")
+    ending = Piece("  waits for your approval", "warning") if waits else running
     return Block("►", "tool", (row(*_signature(started), ending),))
 
 

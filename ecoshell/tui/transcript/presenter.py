@@ -13,6 +13,7 @@ from ecoshell.events import (
     CallFinished,
     CallJudged,
     CallMarked,
+    CallProgressed,
     CallStarted,
     ErrorHappened,
     Event,
@@ -219,7 +220,7 @@ class EventPresenter:
                 self._arriving.hear(event)
             case GraphPlanned() | NodeChanged():
                 self._graph(event)
-            case CallStarted() | CallFinished():
+            case CallStarted() | CallProgressed() | CallFinished():
                 self._call(event)
             case CallJudged() | CallMarked():
                 self._judge(event)
@@ -259,7 +260,11 @@ class EventPresenter:
         if event.decision != "once" or event.arguments is not None:
             self._add(event_blocks.approval(self._names.get(event.id) or (call.name if call else "the call"), event))
 
-    def _call(self, event: CallStarted | CallFinished) -> None:
+    def _call(self, event: CallStarted | CallProgressed | CallFinished) -> None:
+        if isinstance(event, CallProgressed):
+            if (started := self._calls.get(event.id)) is not None:
+                self._column.open(event_blocks.under_way(started, progress=event.text), _key(event.id))
+            return
         if isinstance(event, CallStarted):
             self._calls[event.id] = event
             self._column.settle()
