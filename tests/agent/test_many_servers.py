@@ -6,7 +6,7 @@ from agent_play import finish, of, register, turn
 from ecoshell.events import CallFinished, ToolRegistered, ToolsOffered
 from ecoshell.models.tokens import counter_for
 from ecoshell.paths import user_paths
-from ecoshell.tools.mcp.servers import CachedList, Server
+from ecoshell.tools.mcp.servers import CachedLists, Server
 
 VERBS = ("create", "list", "search", "update", "delete")
 LONG = [f"{verb}_{thing}" for verb in VERBS for thing in ("pull_request", "issue_comment", "branch", "release_note")]
@@ -23,9 +23,8 @@ def configured(home):
         file.parent.mkdir(parents=True, exist_ok=True)
         records = [{"name": name, "description": f"To {name}.", "parameters": {"type": "object"}} for name in tools]
         for at in range(50):
-            CachedList(user_paths().mcp_folder, Server(f"server{at}", url=ADDRESS.format(at), cwd=str(home))).write(
-                records
-            )
+            server = Server(f"server{at}", url=ADDRESS.format(at), cwd=str(home))
+            CachedLists(user_paths().mcp_folder, server).write({"tools": records})
         tables = [f'[mcp.servers.server{at}]\nurl = "{ADDRESS.format(at)}"\n' for at in range(50)]
         file.write_text("".join(tables))
 

@@ -16,7 +16,7 @@ from ecoshell.events import Answer, Event, TurnStarted
 from ecoshell.messages import Usage
 from ecoshell.paths import user_paths
 from ecoshell.sessions.store import SessionStore
-from ecoshell.tools.mcp.servers import CachedList, Server
+from ecoshell.tools.mcp.servers import CachedLists, Server
 
 Shell = Callable[..., str]
 PRICE = Price(Rates(*[Decimal(1)] * 5))
@@ -82,7 +82,7 @@ class TestTools:
     def test_rows_say_whose_a_tool_is_and_whether_it_is_registered_from_the_start(self, shell: Shell) -> None:
         server = Server("far", url="http://127.0.0.1:9", cwd=str(Path.cwd()))
         records = [{"name": "add", "description": "Adds.", "parameters": {}, "read_only": True}]
-        CachedList(user_paths().mcp_folder, server).write(records)
+        CachedLists(user_paths().mcp_folder, server).write({"tools": records})
         for registration, registered in (("names", False), ("all", True)):
             written(f'[agent]\nregistration = "{registration}"\n[mcp.servers.far]\nurl = "http://127.0.0.1:9"\n')
             by_name = {row["name"]: row for row in json.loads(shell("tools", "--json"))["rows"]}

@@ -7,46 +7,17 @@ comes back to a port of this machine, which stays the same for as long as the se
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx2
-from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 _PATIENCE = 600.0
 """Seconds a person may take in the browser."""
 _DONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou may close this now.\n"
 Record = Mapping[str, Any]
-
-
-class _Provider(OAuthClientProvider):
-    """The SDK's, which says when it fails: who waits for an answer to the request is not told so."""
-
-    def __init__(self, *given: Any, failed: Callable[[BaseException], None], **more: Any) -> None:
-        super().__init__(*given, **more)
-        self._failed = failed
-
-    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        flow = super().async_auth_flow(request)
-        try:
-            sent = await flow.__anext__()
-            while True:
-                sent = await flow.asend((yield sent))
-        except StopAsyncIteration:
-            return
-        except Exception as failure:
-            self._failed(failure)
-            raise
-        finally:
-            await flow.aclose()
 
 
 class SignIn:
@@ -71,11 +42,15 @@ class SignIn:
         self._came: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         self._listener: asyncio.Server | None = None
 
-    async def provider(self) -> httpx2.Auth:
-        """The authentication of the server's HTTP client."""
+    async def provider(self) -> "httpx2.Auth":
+        """The authentication of the server's HTTP client; when it fails it says so, as who waits for an answer to the
+        request is not told."""
+        from mcp.client.auth import OAuthClientProvider
+        from mcp.shared.auth import OAuthClientMetadata
+
         if "tokens" not in self._state:
             await self._listen()
-        self._provider = _Provider(
+        provider = self._provider = OAuthClientProvider(
             self._url,
             OAuthClientMetadata.model_validate(
                 {
@@ -89,10 +64,26 @@ class SignIn:
             self,
             redirect_handler=self._visit,
             callback_handler=self._answer,
-            failed=self._failed,
             client_metadata_url=self._given.get("metadata_url"),
         )
-        return self._provider
+        inner = provider.async_auth_flow
+
+        async def flow(request: "httpx2.Request") -> AsyncGenerator["httpx2.Request", "httpx2.Response"]:
+            steps = inner(request)
+            try:
+                sent = await steps.__anext__()
+                while True:
+                    sent = await steps.asend((yield sent))
+            except StopAsyncIteration:
+                return
+            except Exception as failure:
+                self._failed(failure)
+                raise
+            finally:
+                await steps.aclose()
+
+        provider.async_auth_flow = flow
+        return provider
 
     async def aclose(self) -> None:
         """Listen no more."""
@@ -115,6 +106,8 @@ class SignIn:
         self._state["port"] = self._listener.sockets[0].getsockname()[1]
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from mcp.shared.auth import AuthorizationCodeResult
+
         target = (await reader.readline()).decode("ascii", "replace").split(" ")[1:2]
         found = {name: values[0] for name, values in parse_qs(urlsplit(target[0]).query).items()} if target else {}
         if "state" in found and not self._came.done():
@@ -129,11 +122,13 @@ class SignIn:
         if (await self._ask({"visit": address, "message": "Sign in."})).get("action") != "accept":
             raise RuntimeError("nobody has signed in; `ecoshell mcp login` does it")
 
-    async def _answer(self) -> AuthorizationCodeResult:
+    async def _answer(self) -> "AuthorizationCodeResult":
         return await asyncio.wait_for(self._came, _PATIENCE)
 
-    async def get_tokens(self) -> OAuthToken | None:
+    async def get_tokens(self) -> "OAuthToken | None":
         """The tokens that were kept, with what the SDK needs to renew them."""
+        from mcp.shared.auth import OAuthMetadata, OAuthToken, ProtectedResourceMetadata
+
         state, context = self._state, self._provider.context
         if "tokens" not in state:
             return None
@@ -144,7 +139,7 @@ class SignIn:
         context.auth_server_url, context.token_expiry_time = state.get("issuer"), state.get("expires_at")
         return OAuthToken.model_validate(state["tokens"])
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    async def set_tokens(self, tokens: "OAuthToken") -> None:
         """Have them kept."""
         context = self._provider.context
         about, resource = context.oauth_metadata, context.protected_resource_metadata
@@ -157,8 +152,10 @@ class SignIn:
         }
         self._tell({"auth": self._state})
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
+    async def get_client_info(self) -> "OAuthClientInformationFull | None":
         """The client as the server knows it: as the settings have it, or as it was registered."""
+        from mcp.shared.auth import OAuthClientInformationFull
+
         if "client_id" in self._given:
             secret = self._given.get("client_secret")
             method = self._given.get("method", "client_secret_basic" if secret else "none")
@@ -167,6 +164,6 @@ class SignIn:
         client = self._state.get("client")
         return None if client is None else OAuthClientInformationFull.model_validate(client)
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+    async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
         """Remember it; it is kept with the tokens."""
         self._state["client"] = client_info.model_dump(mode="json", exclude_none=True)
