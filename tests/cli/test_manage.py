@@ -264,6 +264,9 @@ class TestConfig:
         assert "did you mean agent.max_steps?" in shell("config", "set", "agent.max_step", "3", status=2)
         assert "agent.max_steps has no value" in shell("config", "set", "model", "y", "agent.max_steps", status=2)
         assert "is no key" in shell("config", "set", "a..b", "3", status=2)
+        said = shell("config", "set", "agent.strategy", "reakt", status=2)
+        assert "agent.strategy is 'reakt', and there is no such strategy.\nNothing was written." in said
+        assert "Did you mean react?" in said
         assert file.read_text() == "model = 'x'\n"
 
     def test_a_variable_that_hides_what_is_written_is_told(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import warn
 from ecoshell.errors import SettingsError, UsageError, nearest
 from ecoshell.paths import user_paths
-from ecoshell.settings.edit import REMOVED, Changes, write_settings
+from ecoshell.settings.edit import REMOVED, Changes, changed, write_settings
 from ecoshell.settings.keys import dotted, parted
-from ecoshell.settings.load import DEFAULT, Loaded, load_settings, read_settings, variables
+from ecoshell.settings.load import DEFAULT, load_settings, read_bytes, read_settings, variables
+from ecoshell.settings.schema import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +74,11 @@ def _show(*, as_json: bool) -> int:
 def _write(changes: Changes, *, as_json: bool) -> int:
     """Write the changes, and say which of them the environment hides."""
     file = user_paths().settings_file
+    if not _NAMED.isdisjoint(changes):
+        _, settings = changed(file, read_bytes(file), changes)
+        for key, error in _unknown(settings):
+            if key in changes:
+                raise SettingsError(f"{dotted(key)} {error.message}", kept="Nothing was written.", fix=error.fix)
     write_settings(file, changes)
     names = {path: name for name, path in variables().items()}
     hidden = {dotted(path): names[path] for path in changes if os.environ.get(names.get(path, ""), "").strip()}
@@ -84,18 +90,22 @@ def _write(changes: Changes, *, as_json: bool) -> int:
     for key, name in hidden.items():
         print(f"{name} is set and wins over the file for {key}.", file=sys.stderr)
     loaded, _ = read_settings(file, os.environ)
-    for note in (*loaded.without_effect, *map(told, _unknown(loaded))) if loaded else ():
+    for note in loaded.without_effect if loaded else ():
         print(note, file=sys.stderr)
     return 0
 
 
-def _unknown(loaded: Loaded) -> Iterator[SettingsError]:
-    """What is wrong that only shows beside the plugins there are."""
+_NAMED = frozenset({("agent", "strategy"), ("plan", "judge")})
+"""Settings that may name what a plugin brings."""
+
+
+def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsError]]:
+    """What is wrong that only shows beside the plugins there are, by its key."""
     from ecoshell.agent.judging import JUDGES
     from ecoshell.assembly.parts import plugins_of
     from ecoshell.assembly.shell import STRATEGIES
 
-    settings, plugins = loaded.settings, plugins_of(loaded.settings, user_paths(), warn)
+    plugins = plugins_of(settings, user_paths(), warn)
     for key, name, ours, more in (
         (("agent", "strategy"), settings.agent.strategy, STRATEGIES, plugins.strategies),
         (("plan", "judge"), settings.plan.judge, JUDGES, plugins.judges),
@@ -103,8 +113,7 @@ def _unknown(loaded: Loaded) -> Iterator[SettingsError]:
         if name not in ours and name not in (known := [*ours, *more(ours)]):
             near = nearest(name, known)
             fix = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
-            place = loaded.origins.get(key, DEFAULT)
-            yield SettingsError(f"{place}: {dotted(key)} is {name!r}, and there is no such {key[1]}.", fix=fix)
+            yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=fix)
 
 
 def _pairs(words: Sequence[str]) -> Changes:
@@ -126,7 +135,10 @@ def _check(*, as_json: bool) -> int:
     file = user_paths().settings_file
     loaded, problems = read_settings(file, os.environ)
     notes = loaded.without_effect if loaded else ()
-    problems = (*problems, *_unknown(loaded)) if loaded else problems
+    if loaded:
+        for key, error in _unknown(loaded.settings):
+            place = loaded.origins.get(key, DEFAULT)
+            problems = (*problems, SettingsError(f"{place}: {dotted(key)} {error.message}", fix=error.fix))
     if as_json:
         found = [{"message": one.message, "fix": one.fix} for one in problems]
         print_json({"file": str(file), "problems": found, "notes": notes})
