@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -193,14 +194,9 @@ async def test_a_small_model_is_told_nothing_and_a_larger_one_that_follows_it_is
         script = tmp_path / "small.jsonl"
         script.write_text(json.dumps(finish("small")) + "\n")
 
-        class Small(Recorder):
-            @property
-            def traits(self):
-                from dataclasses import replace
-
-                return replace(super().traits, small=True)
-
-        metered = MeteredModel(Small(script), shell.deps.budget.gate, shell.deps.budget.account)
+        small = Recorder(script)
+        small.traits = replace(small.traits, small=True)
+        metered = MeteredModel(small, shell.deps.budget.gate, shell.deps.budget.account)
         shell.deps.models.current = ModelSet(metered, Single(metered, max_tokens=200, answer_tokens=100))
         assert not of(await turn(shell), ContextTold)
         shell.deps.models.current = large

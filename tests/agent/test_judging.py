@@ -35,7 +35,7 @@ class Small(Recorder):
 
     def __init__(self, *args, lead, **kwargs):
         super().__init__(*args, **kwargs)
-        self._traits = replace(self._traits, small=True)
+        self.traits = replace(self.traits, small=True)
         self.lead, self.scored = lead, []
 
     def score_size(self, request):
