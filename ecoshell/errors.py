@@ -10,7 +10,6 @@ EcoshellError              what happened, what was kept, what to do
 │   └── TurnStopped        it was stopped (exit 130)
 ├── ModelError
 │   ├── ModelMissing       no such model, file, extra or key
-│   │   └── KeyMissing     the key is not there, or was refused
 │   ├── ModelUnavailable   the network or the provider did not answer; trying again may help
 │   └── ModelBroken        it answered, and the answer cannot be used
 │       └── CallBroken     and was a call, also when it was asked for again
@@ -90,14 +89,14 @@ class ModelError(EcoshellError):
 
 
 class ModelMissing(ModelError):
-    """There is no such model, file, installed extra or API key; as a rule that is seen before anything is sent."""
+    """There is no such model, file, installed extra or API key; as a rule that is seen before anything is sent.
 
-    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False) -> None:
+    `key` says that it is a key that is not there, or was refused.
+    """
+
+    def __init__(self, message: str, *, kept: str = "", fix: str = "", billed: bool = False, key: bool = False) -> None:
         super().__init__(message, kept=kept, fix=fix, billed=billed)
-
-
-class KeyMissing(ModelMissing):
-    """The model's provider wants an API key, and there is none, or it was refused."""
+        self.key = key
 
 
 class ModelUnavailable(ModelError):

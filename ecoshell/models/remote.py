@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ecoshell.budget.pricebook import PriceBook
-from ecoshell.errors import KeyMissing, ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
+from ecoshell.errors import ModelBroken, ModelError, ModelMissing, ModelUnavailable, ModelUnreachable
 from ecoshell.messages import Call, Usage
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, Traits
 from ecoshell.models.embedded import NAME as EMBEDDED
@@ -372,7 +372,7 @@ class RemoteModel:
         key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
             message = f"There is no API key for {self._traits.name}."
-            raise KeyMissing(message, fix=self._keys.how_to_give(self._provider), billed=False)
+            raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
         return key or _NO_KEY
 
     def _reply(self, record: Mapping[str, Any], request: Request) -> Reply:
@@ -402,7 +402,7 @@ class RemoteModel:
         if kind == "key":
             variables = self._keys.variables(self._provider)
             fix = self._keys.how_to_give(self._provider) if variables else "Check how you sign in to this provider."
-            return KeyMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed)
+            return ModelMissing(f"{name} refused the API key: {said}", fix=fix, billed=billed, key=True)
         if kind == "unreachable":
             return unreachable(name, self._provider, record["address"], billed=billed)
         if kind == "busy":

@@ -448,7 +448,7 @@ async def test_what_cannot_be_done_is_an_error_in_the_shells_own_words(tmp_path,
     async with editor(tmp_path, [], "--model", "openai/gpt-4o-mini") as opened:
         with pytest.raises(acp.RequestError, match="There is no API key for openai/gpt-4o-mini") as locked:
             await opened.new()
-        assert (locked.value.code, locked.value.data) == (-32000, {"kind": "KeyMissing"})
+        assert (locked.value.code, locked.value.data) == (-32000, {"kind": "ModelMissing"})
 
 
 class Raw:

@@ -29,7 +29,7 @@ from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import nano_to_usd_text
 from ecoshell.cli.editor.person import EditorPerson, NobodyThere
 from ecoshell.cli.editor.updates import Question, Update, Updates
-from ecoshell.errors import EcoshellError, KeyMissing, SettingsError, UsageError
+from ecoshell.errors import EcoshellError, ModelMissing, SettingsError, UsageError
 from ecoshell.events import (
     ApprovalWanted,
     BudgetChanged,
@@ -587,13 +587,14 @@ def _plainly() -> Generator[None]:
     try:
         yield
     except EcoshellError as error:
-        raise _failed(ErrorHappened.of(error)) from error
+        if isinstance(error, ModelMissing) and error.key:
+            raise _failed(ErrorHappened.of(error), _NEEDS_KEY) from error
+        bad = isinstance(error, UsageError | SettingsError)
+        raise _failed(ErrorHappened.of(error), _BAD_PARAMETERS if bad else _FAILED) from error
 
 
-def _failed(event: ErrorHappened) -> RequestError:
+def _failed(event: ErrorHappened, code: int = _FAILED) -> RequestError:
     """The error of the protocol that an error is."""
-    codes = {KeyMissing: _NEEDS_KEY, UsageError: _BAD_PARAMETERS, SettingsError: _BAD_PARAMETERS}
-    code = {kind.__name__: code for kind, code in codes.items()}.get(event.kind, _FAILED)
     told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
     return RequestError(code, masked(told), {"kind": event.kind})
 
