@@ -207,13 +207,13 @@ class Vocabulary:
 
 # -- trying a file
 
-_TRY = """
+_TRY = f"""
 import os, sys
 from llama_cpp import llama_cpp as library
 library.llama_backend_init()
 params = library.llama_model_default_params()
 params.n_gpu_layers = 0
-params.use_extra_bufts = sys.argv[2].encode() not in library.llama_print_system_info()
+params.use_extra_bufts = {_AMX!r} not in library.llama_print_system_info()
 model = library.llama_model_load_from_file(os.fsencode(sys.argv[1]), params)
 if model:
     sizes = library.llama_context_default_params()
@@ -257,7 +257,7 @@ def try_file(path: Path) -> None:
 def _survives(path: Path) -> None:
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _TRY, str(path), _AMX.decode()],
+            [sys.executable, "-c", _TRY, str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -182,6 +182,9 @@ class FakeShell:
     async def files(self) -> list[str]:
         return list(self.names)
 
+    async def mentionable(self) -> list[str]:
+        return list(self.names)
+
     async def standing(self) -> Standing:
         return self.state
 
