@@ -9,6 +9,7 @@ from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
 from ecoshell.catalog.presentation import FINISH_DOCUMENT
+from ecoshell.errors import LimitReached, ModelBroken
 from ecoshell.events import Emit
 from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
@@ -96,7 +97,7 @@ class Single:
         if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
         elif reply.call is None and self._is_held and has_failed_once(view.path) and view.usable:
-            reply = await self._pressed(view, request, reply, emit)
+            reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)
 
@@ -137,14 +138,17 @@ class Single:
             raise broken_call(self._model, again.fault, again.attempt)
         return again
 
-    async def _pressed(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
+    async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
         """What a model does that gave up at the first failure, and is asked for a call of a tool not yet called."""
         called = {step.call.subject for step in view.path.steps}
         others = tuple(document for document in request.callable_now if document.name not in called)
         if not others:
             return reply
-        pressed = replace(repair_request(request, reply, prompt("pressed")), want="call", callable_now=others)
-        again = await self._model.ask(pressed, emit, role=self.role)
+        nudge = replace(repair_request(request, reply, prompt("nudge")), want="call", callable_now=others)
+        try:
+            again = await self._model.ask(nudge, emit, role=self.role)
+        except (LimitReached, ModelBroken):  # no cap or context has room for it: what it said is its answer
+            return reply
         return reply if again.fault or again.call is None else again
 
     def _step(self, view: View) -> Request:

@@ -6,6 +6,7 @@ import pytest
 from agent_play import of, register, say, turn
 
 from ecoshell.catalog.presentation import Direct
+from ecoshell.errors import LimitReached
 from ecoshell.events import CallFinished
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
@@ -77,6 +78,21 @@ async def test_a_model_that_gives_up_at_its_first_failure_is_asked_once_for_anot
         assert (await turn(free(shell)))[-1].answer == "I cannot."  # it has tried more than once
     async with play([missing, say("I cannot.")], registration="all") as shell:
         assert (await turn(shell))[-1].answer == "I cannot."  # nothing could hold this one to a call
+
+
+async def test_what_a_model_said_is_its_answer_where_no_cap_has_room_to_ask_for_another_call(play, monkeypatch):
+    async with play([say("", "read_file", path="missing.txt"), say("I cannot.")], registration="all") as shell:
+        metered = shell.deps.models.current.model
+        ask = metered.ask
+
+        async def limited(request, *arguments, **named):
+            if request.purpose == "repair":
+                raise LimitReached("The cap is spent.", scope="turn", need=2, left=1, unit="tokens")
+            return await ask(request, *arguments, **named)
+
+        monkeypatch.setattr(metered, "ask", limited)
+        events = await turn(free(shell))
+    assert (events[-1].status, events[-1].answer) == ("answered", "I cannot.")
 
 
 async def test_a_call_that_is_repeated_to_no_avail_makes_room_for_another_tool(play):

@@ -541,6 +541,7 @@ def test_at_the_end_everything_that_was_begun_ends(tmp_path, ending):
         raw.process.stdin.close()
     raw.process.wait(LIMIT_S)
     asyncio.run(_all_gone(tmp_path / "home"))
+    assert processes_of(tmp_path / "home") == []
     (turn,) = started(tmp_path, session)
     assert turn.question == "Sleep."
 

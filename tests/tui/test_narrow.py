@@ -29,6 +29,7 @@ async def test_each_row_of_a_plan_is_one_line(make_app: MakeApp, plan: PlanChang
         await eventually(pilot, lambda: "low past success" in app.chat.query_one(Transcript).text)
         for row in table.splitlines():
             await eventually(pilot, lambda row=row: any(row in line for line in screen(pilot)))
+        assert max(map(len, table.splitlines())) < 80
 
 
 def keys(pilot: Pilot[int]) -> list[str]:
