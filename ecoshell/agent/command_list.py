@@ -29,11 +29,11 @@ from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import about, counted, parse_amount
 from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone
-from ecoshell.events.describe import context_line, describe
+from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
-from ecoshell.planning.btp.explain import state_word, untried, why_words
+from ecoshell.planning.btp.explain import state_word
 from ecoshell.sessions.export import write_new
 from ecoshell.sessions.mermaid import flowchart
 from ecoshell.sessions.plans import Branching, branchings

@@ -1,4 +1,4 @@
-"""What a parallel plan is in a line, and what it was worth: how far it helped against its cost (QoP, CATP-LLM eq. 5).
+"""What a parallel plan has come to, and what it was worth: how far it helped against its cost (QoP, CATP-LLM eq. 5).
 
 Each node counts as its result was judged: by the person's mark, else by the checker of the settings, else by whoever
 judged the call. A node that failed or was skipped did not help, nor did any where the agent gave up.
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
+from ecoshell.budget.money import amount_text
 from ecoshell.errors import ToolError
-from ecoshell.events import CallFinished, Emit, Event, GraphNode, GraphPlanned, NodeChanged, Notice, PlanScored, Status
-from ecoshell.planning.btp.explain import Written
+from ecoshell.events import CallFinished, Emit, Event, Notice, PlanScored, Status
 from ecoshell.planning.catp.costs import worth
-from ecoshell.planning.catp.plan import TASK, longest_path
+from ecoshell.planning.catp.plan import longest_path
 from ecoshell.sessions.plans import Branching, PlannedTurn, PlannedTurns
 from ecoshell.untrusted import visible_line
 
@@ -147,43 +147,15 @@ def _judgments(turn: PlannedTurn, status: Status, checked: bool | None) -> Itera
             yield (verdict.helpful, verdict.by) if verdict else (None, "")
 
 
-def plan_line(plan: GraphPlanned, written: Written) -> str:
-    """What it uses, what waits for what, and what it is expected to take: `a, b, a + b → c · about $0.002, 1.3 s`."""
-    again = "plan, repaired: " if plan.repaired else "plan: "
-    nodes = ", ".join(_node(node, done=node.label in plan.kept) for node in plan.nodes)
-    return f"{again}{nodes} · {estimate(plan, written)}"
-
-
-def estimate(plan: GraphPlanned, written: Written) -> str:
-    """What its tools are expected to cost, and how long its longest path takes: `tools about $0.002, 1.3 s`."""
-    price = "price unknown" if plan.price_nano is None else written(plan.price_nano, "usd")
-    time = "time unknown" if plan.seconds is None else f"{plan.seconds:.1f} s"
-    return f"tools about {price}, {time}"
-
-
-def outcome(branching: Branching, written: Written) -> str:
+def outcome(branching: Branching) -> str:
     """What it has come to: how its nodes stand, what they have cost, and how long its longest path took by the clock.
 
     `2 done, 1 failed · $0.0021, 1.4 s`
     """
     counts = ", ".join(f"{count:,} {state}" for state, count in branching.counts.items())
     spent = branching.spent_nano
-    price = "price unknown" if spent is None else written(spent, "usd")
+    price = "price unknown" if spent is None else amount_text(spent, "usd")
     return f"{counts} · {price}, {_longest(branching):.1f} s"
-
-
-def node_line(changed: NodeChanged) -> str:
-    """That a node failed, and why where that is said; empty for one that stands otherwise."""
-    if changed.state not in ("failed", "denied", "skipped", "stopped"):
-        return ""
-    reason = f": {visible_line(changed.reason)}" if changed.reason else ""
-    return f"{visible_line(changed.label)} {changed.state}{reason}"
-
-
-def _node(node: GraphNode, *, done: bool) -> str:
-    name = visible_line(node.label) + (" (done)" if done else "")
-    before = [visible_line(label) for label in node.after if label != TASK]
-    return f"{' + '.join(before)} → {name}" if before else name
 
 
 def _longest(branching: Branching) -> float:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ecoshell.agent.commands import dollars
-from ecoshell.agent.scoring import node_line, outcome, plan_line
-from ecoshell.budget.money import about, amount_text, counted
+from ecoshell.agent.scoring import outcome
+from ecoshell.budget.money import about, counted
 from ecoshell.events import (
     Answer,
     BranchLeft,
@@ -46,10 +46,9 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, words_text
+from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, plan_news, words_text
 from ecoshell.options import ROLES
-from ecoshell.planning.btp.explain import newly_barred, outlook
-from ecoshell.sessions.plans import Branching, worth_line
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.untrusted import visible, visible_line
 
@@ -65,6 +64,7 @@ _LOOKS: Mapping[type[Event], tuple[str, str]] = {
     Compacted: ("{dot}", "yellow"),
     ContextTold: ("{dot}", "dim"),
     ModeChosen: ("{dot}", "dim"),
+    PlanScored: ("{dot}", "dim"),
     ToolRegistered: ("{registered}", "cyan"),
     ToolsOffered: ("{dot}", "dim"),
     ToolUnregistered: ("{dot}", "cyan"),
@@ -261,10 +261,8 @@ class EventLines:
                 self._turn(event)
             case StepStarted() | BudgetHeld() | Rationale() | Reasoned() | StepProposed():
                 self._thinking(event)
-            case GraphPlanned() | NodeChanged():
-                self._branches(event)
-            case PlanChanged() | PlanScored():
-                self._planning(event)
+            case PlanChanged() | GraphPlanned() | NodeChanged():
+                self._planned(event)
             case Answer():
                 self._answer(event)
             case CommandRan():
@@ -319,23 +317,28 @@ class EventLines:
                 said = "" if self._streamed.was(event.rationale) else f" {signs.dot} {visible_line(event.rationale)}"
                 line(f"{signs.proposed} proposed: {visible_line(event.step)}{said}", "dim")
 
-    def _branches(self, event: GraphPlanned | NodeChanged) -> None:
-        """A parallel plan, which of its nodes failed, and in the end what it came to."""
+    def _planned(self, event: PlanChanged | GraphPlanned | NodeChanged) -> None:
+        """What a turn's plans come to and have come to forbid; a parallel one, and in the end what it came to."""
         line, signs = self._printer.line, self._signs
-        if isinstance(event, GraphPlanned):
-            self._end_branches()
-            self._branching = Branching(event)
-            if signs is FANCY:
-                self._draw(self._branching)
-            else:
-                line(f"{signs.thought} {plan_line(event, amount_text)}", "italic")
-            return
-        if told := node_line(event):
-            line(f"{signs.dot} {told}", "yellow")
-        if self._branching is not None:
-            self._branching = self._branching.heard(event)
-            if self._branching.settled:
+        match event:
+            case PlanChanged():
+                before, self._plan = self._plan, event
+                if told := plan_news(before, event):
+                    line(f"{signs.dot} {told}", "dim" if event.number <= 1 else "yellow")
+            case GraphPlanned():
                 self._end_branches()
+                self._branching = Branching(event)
+                if signs is FANCY:
+                    self._draw(self._branching)
+                else:
+                    line(f"{signs.thought} {describe(event)}", "italic")
+            case NodeChanged():
+                if told := describe(event):
+                    line(f"{signs.dot} {told}", "yellow")
+                if self._branching is not None:
+                    self._branching = self._branching.heard(event)
+                    if self._branching.settled:
+                        self._end_branches()
 
     def _draw(self, branching: Branching) -> None:
         """A parallel plan before it runs, a line for each node."""
@@ -349,21 +352,8 @@ class EventLines:
     def _end_branches(self) -> None:
         """What the parallel plan that was under way came to."""
         if self._branching is not None:
-            told = outcome(self._branching.ended(), amount_text)
-            self._printer.line(f"{self._signs.dot} plan: {told}", "dim")
+            self._printer.line(f"{self._signs.dot} plan: {outcome(self._branching.ended())}", "dim")
             self._branching = None
-
-    def _planning(self, event: PlanChanged | PlanScored) -> None:
-        """What a turn's plans come to and have come to forbid."""
-        line, dot = self._printer.line, self._signs.dot
-        if isinstance(event, PlanScored):
-            line(f"{dot} plan of turn {event.turn}: {worth_line(event, amount_text)}", "dim")
-            return
-        before, self._plan = self._plan, event
-        if event.number <= 1:
-            line(f"{dot} plan: {outlook(event, amount_text)}", "dim")
-        elif barred := newly_barred(before, event):
-            line(f"{dot} plan: {barred}", "yellow")
 
     def _command(self, event: CommandRan) -> None:
         """What the person ran, and what came of it."""

@@ -1,9 +1,9 @@
 """The words of events that every interface has for them: each sets them in its own type, beside its own signs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ecoshell.budget.money import amount_text, counted
+from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import (
     BranchLeft,
     BudgetSettled,
@@ -16,7 +16,12 @@ from ecoshell.events import (
     ContextPart,
     ContextTold,
     Event,
+    GraphPlanned,
     ModeChosen,
+    NodeChanged,
+    PlanChanged,
+    PlanRow,
+    PlanScored,
     Reasoned,
     Status,
     ToolRegistered,
@@ -44,12 +49,27 @@ CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
 LONGEST_RESULT = 200
 """Characters of an observation that one line shows."""
+_SHARE_A_LINE = 3
+"""Tools of which nothing is known from which on they share a line."""
+_NAMED = 3
+"""Tools that a line names before it counts them."""
+
+Written = Callable[[int, Unit], str]
+"""How an interface writes an amount."""
 
 
-def describe(event: Event) -> str:
+def describe(event: Event, written: Written = amount_text) -> str:
     """An event in a line; empty for what is not worth one, or is told in a form of its own wherever it is."""
-    words = _WORDS.get(type(event))
-    return words(event) if words else ""
+    match event:
+        case PlanChanged():
+            return plan_news(None, event, written)
+        case PlanScored():
+            return _scored(event, written)
+        case GraphPlanned():
+            return _graph(event, written)
+        case _:
+            words = _WORDS.get(type(event))
+            return words(event) if words else ""
 
 
 def back_to(event: BranchLeft) -> str:
@@ -180,6 +200,108 @@ def _compacted(event: Compacted) -> str:
     return f"compacted by {by}; {event.tokens_before:,} tokens became {event.tokens_after:,}"
 
 
+# -- plans: what a turn's plan allows and has come to forbid, a parallel plan and how its nodes end, what it was worth
+
+
+def plan_news(before: PlanChanged | None, plan: PlanChanged, written: Written = amount_text) -> str:
+    """A turn's first plan, or what a later one forbids that the one before it did not; empty where nothing is so.
+
+    `plan: 3 of 13 tools, about $0.002 to $0.011; no cap: advice only`
+    """
+    if plan.number > 1:
+        barred = _newly_barred(before, plan)
+        return barred and f"plan: {barred}"
+    tools = "tool" if len(plan.rows) + plan.others == 1 else "tools"
+    binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
+    return f"plan: {planned_share(plan)} {tools}, {price_range(plan, written)}{binding}"
+
+
+def planned_share(plan: PlanChanged) -> str:
+    """How many tools are planned, of how many: `3 of 13`; `60+ of 527` where more are planned than are told."""
+    planned = sum(row.state == "planned" for row in plan.rows)
+    more = "+" if plan.others and plan.rows and plan.rows[-1].state == "planned" else ""
+    return f"{planned:,}{more} of {len(plan.rows) + plan.others:,}"
+
+
+def price_range(plan: PlanChanged, written: Written = amount_text) -> str:
+    """What the turn may cost from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
+    if plan.low is None or plan.high is None:
+        return "price unknown"
+    low, high = written(plan.low, plan.unit), written(plan.high, plan.unit)
+    if not plan.high:
+        return high
+    return f"about {low}" if low == high else f"about {low} to {high}"
+
+
+def why_words(why: str) -> str:
+    """Why a row stands as it does, as people read it."""
+    return "low past success" if why == "below τ" else why
+
+
+def untried(rows: Sequence[PlanRow]) -> list[str]:
+    """The tools of which nothing is known but that they are new, where there are enough of them to share a line."""
+    new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
+    return new if len(new) >= _SHARE_A_LINE else []
+
+
+def _newly_barred(before: PlanChanged | None, plan: PlanChanged) -> str:
+    if before is None or not plan.enforced:
+        return ""
+    barred = {row.tool for row in before.rows if row.state == "forbidden"} if before.enforced else set[str]()
+    fresh = [row for row in plan.rows if row.state == "forbidden" and row.tool not in barred]
+    if fresh and not plan.others and all(row.state != "planned" for row in plan.rows):
+        return f"no tool may be used any more ({', '.join(dict.fromkeys(why_words(row.why) for row in fresh))})"
+    names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in fresh[:_NAMED]]
+    if len(fresh) > _NAMED:
+        names.append(f"{len(fresh) - _NAMED:,} more")
+    told = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+    return told and f"{told} may not be used any more"
+
+
+def _graph(plan: GraphPlanned, written: Written) -> str:
+    """What it uses, what waits for what, and what it is expected to take: `a, b, a + b → c · tools about $0.002`."""
+    again = "plan, repaired: " if plan.repaired else "plan: "
+    labels = {node.label for node in plan.nodes}
+    nodes: list[str] = []
+    for node in plan.nodes:
+        name = visible_line(node.label) + (" (done)" if node.label in plan.kept else "")
+        before = [visible_line(label) for label in node.after if label in labels]
+        nodes.append(f"{' + '.join(before)} → {name}" if before else name)
+    return f"{again}{', '.join(nodes)} · {estimate(plan, written)}"
+
+
+def estimate(plan: GraphPlanned, written: Written = amount_text) -> str:
+    """What its tools are expected to cost, and how long its longest path takes: `tools about $0.002, 1.3 s`."""
+    price = "price unknown" if plan.price_nano is None else written(plan.price_nano, "usd")
+    time = "time unknown" if plan.seconds is None else f"{plan.seconds:.1f} s"
+    return f"tools about {price}, {time}"
+
+
+def _changed(event: NodeChanged) -> str:
+    """That a node failed, and why where that is said; nothing of one that stands otherwise."""
+    if event.state not in ("failed", "denied", "skipped", "stopped"):
+        return ""
+    reason = f": {visible_line(event.reason)}" if event.reason else ""
+    return f"{visible_line(event.label)} {event.state}{reason}"
+
+
+def _scored(event: PlanScored, written: Written) -> str:
+    """What a plan was worth: `plan of turn 3: QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
+    quality = "unknown" if event.quality is None else f"{event.quality:.2f}"
+    performance = "unknown"
+    if event.performance is not None:
+        performance = f"{event.performance:.2f} by {visible_line(event.judged_by)}"
+    cost = "unknown"
+    if event.resources_nano is None:
+        cost = "unknown (not every run was measured)"
+    elif event.cost_nano is not None:
+        taken = written(event.resources_nano, "usd")
+        part = f" ({taken} of it time and memory)" if event.resources_nano else ""
+        cost = f"{written(event.cost_nano, 'usd')}{part if event.cost_nano else ' (nothing was paid)'}"
+    most = written(event.most_nano, "usd")
+    return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {most}"
+
+
 _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     BranchLeft: lambda event: f"{back_to(event)}: {visible_line(event.reason)}",
     BudgetSettled: _settled,
@@ -191,6 +313,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     Compacted: _compacted,
     ContextTold: _told,
     ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
+    NodeChanged: _changed,
     Reasoned: lambda event: f"thought for {_length(event)}",
     ToolRegistered: _registered,
     ToolsOffered: _offered,

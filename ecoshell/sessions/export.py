@@ -37,12 +37,13 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
+from ecoshell.events.describe import describe, price_range
 from ecoshell.events.record import to_json
 from ecoshell.files import remedy
 from ecoshell.messages import Call
 from ecoshell.sessions.markdown import code, fenced, literal, prose, quoted
 from ecoshell.sessions.mermaid import flowchart
-from ecoshell.sessions.plans import Branching, branchings, worth_line
+from ecoshell.sessions.plans import Branching, branchings
 from ecoshell.sessions.store import SessionInfo
 from ecoshell.untrusted import visible_line
 
@@ -216,7 +217,8 @@ def _lines(event: Event) -> Iterator[str]:
         case PlanChanged(number=1):
             yield f"Plan ({literal(event.mode)}): {_planned(event)}"
         case PlanScored():
-            yield f"Plan of turn {event.turn}: {literal(worth_line(event, amount_text))}"
+            told = describe(event)
+            yield literal(told[:1].upper() + told[1:])
         case Notice():
             yield f"Note: {literal(event.text)}"
         case ErrorHappened():
@@ -243,11 +245,7 @@ def _judgment(event: CallJudged) -> str:
 def _planned(event: PlanChanged) -> str:
     """The tools a turn's first plan allows, and what the turn was estimated at."""
     tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in event.rows if row.state == "planned")
-    if event.low is None or event.high is None:
-        price = "price unknown"
-    else:
-        price = f"about {amount_text(event.low, event.unit)} to {amount_text(event.high, event.unit)}"
-    return f"{tools or 'no tool'}; {price}{'' if event.enforced else '; advice only'}"
+    return f"{tools or 'no tool'}; {price_range(event)}{'' if event.enforced else '; advice only'}"
 
 
 def _undone(event: TurnUndone) -> str:

@@ -1,10 +1,9 @@
 """Parallel plans as a session's events tell of them: how each stands, what it is scored by, and what it came to."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ecoshell.budget.money import Unit
 from ecoshell.events import (
     CallFinished,
     CallJudged,
@@ -18,7 +17,6 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.untrusted import visible_line
 
 STATES: tuple[NodeState, ...] = ("done", "running", "waiting", "failed", "denied", "stopped", "skipped")
 
@@ -185,21 +183,3 @@ class PlannedTurns:
             turn = self._open
         if turn is not None:
             turn.mark(marked)
-
-
-def worth_line(scored: PlanScored, written: Callable[[int, Unit], str]) -> str:
-    """What it was worth: `QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
-    quality = "unknown" if scored.quality is None else f"{scored.quality:.2f}"
-    by = visible_line(scored.judged_by)
-    performance = "unknown" if scored.performance is None else f"{scored.performance:.2f} by {by}"
-    return f"QoP {quality}: P {performance}, C {_cost(scored, written)} of {written(scored.most_nano, 'usd')}"
-
-
-def _cost(scored: PlanScored, written: Callable[[int, Unit], str]) -> str:
-    if scored.resources_nano is None:
-        return "unknown (not every run was measured)"
-    if scored.cost_nano is None:
-        return "unknown"
-    cost = written(scored.cost_nano, "usd")
-    taken = f" ({written(scored.resources_nano, 'usd')} of it time and memory)" if scored.resources_nano else ""
-    return f"{cost}{taken}" if scored.cost_nano else f"{cost} (nothing was paid)"

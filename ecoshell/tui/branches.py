@@ -6,12 +6,12 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from ecoshell.agent.scoring import estimate
 from ecoshell.events import GraphNode, NodeState
+from ecoshell.events.describe import estimate
 from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.rails import Rail, rails
-from ecoshell.tui.text import amount, duration, fit, fit_middle, left, money, right
+from ecoshell.tui.text import duration, fit, fit_middle, left, money, right
 from ecoshell.untrusted import visible_line
 
 Look = Literal["rail", "name", "figures", "critical"] | NodeState
@@ -128,7 +128,7 @@ def headline(branching: Branching) -> tuple[str, str]:
     count = f"{len(plan.nodes):,} tool{'' if len(plan.nodes) == 1 else 's'}"
     kept = f", {len(plan.kept):,} of them done" if plan.kept else ""
     mark = f" · {CRITICAL} longest path" if plan.critical else ""
-    return f"{'repaired plan' if plan.repaired else 'plan'} of {count}{kept}", f"{estimate(plan, amount)}{mark}"
+    return f"{'repaired plan' if plan.repaired else 'plan'} of {count}{kept}", f"{estimate(plan)}{mark}"
 
 
 class Drawing:

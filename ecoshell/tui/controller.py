@@ -25,7 +25,7 @@ from ecoshell.events import (
     TrustWanted,
     TurnFinished,
 )
-from ecoshell.planning.btp.explain import price_range
+from ecoshell.events.describe import price_range
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
 from ecoshell.tui.screens.welcome import requests_block

@@ -23,10 +23,11 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
+from ecoshell.events.describe import describe
 from ecoshell.events.record import from_json, to_json
 from ecoshell.messages import Usage
 from ecoshell.planning.catp.costs import quality
-from ecoshell.sessions.plans import PlannedTurns, worth_line
+from ecoshell.sessions.plans import PlannedTurns
 
 PRICE = (Decimal(1), Decimal(4))
 TWO = say('["count_text", ["<task>"], "count_text#2", ["<task>"]]')
@@ -73,9 +74,7 @@ async def test_a_plan_that_costs_nothing_says_so(play):
     async with play(SCRIPT, **GRAPH) as shell:
         (score,) = of(await turn(shell), PlanScored)
     assert (score.cost_nano, score.quality) == (0, 0.5)
-    assert worth_line(score, lambda value, unit: f"${value}") == (
-        "QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $50000000"
-    )
+    assert describe(score) == "plan of turn 1: QoP 0.50: P 1.00 by rules, C $0 (nothing was paid) of $0.05"
 
 
 async def test_a_node_that_came_to_nothing_did_not_help(play):
@@ -235,7 +234,7 @@ async def test_time_and_memory_count_where_they_have_a_price(play, monkeypatch):
     by_hand = taken(of(events, CallFinished), 1_000_000_000, {"count_text": 700})
     assert score.resources_nano == by_hand > 0
     assert score.cost_nano == by_hand + sum(event.spent_nano for event in of(events, BudgetSettled))
-    assert "of it time and memory" in worth_line(score, lambda value, unit: f"${value}")
+    assert "of it time and memory" in describe(score)
 
 
 def ran(name, units):
@@ -250,7 +249,7 @@ def test_a_run_is_worth_what_was_measured_else_what_was_profiled_else_nobody_kno
     assert taken([ran("a", None)], 0, {}) == 0
     unknown = scored(turn_of(*done("a")), "answered", 5, replace(TERMS, resources_nano=None))
     assert (unknown.cost_nano, unknown.quality) == (None, None)
-    assert "not every run was measured" in worth_line(unknown, lambda value, unit: f"${value}")
+    assert "not every run was measured" in describe(unknown)
 
 
 NODES = tuple(GraphNode(label, label, ("<task>",)) for label in "abc")
@@ -272,13 +271,13 @@ def test_results_that_nobody_could_judge_count_neither_way():
     assert (score.performance, score.judged_by) == (0.5, "model + rules")
     nobody = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, TERMS)
     assert (nobody.performance, nobody.judged_by, nobody.quality) == (None, "", None)
-    assert worth_line(nobody, lambda value, unit: f"${value}").startswith("QoP unknown: P unknown, C $0")
+    assert describe(nobody).startswith(f"plan of turn {nobody.turn}: QoP unknown: P unknown, C $0")
 
 
 def test_an_unknown_price_leaves_the_worth_unknown():
     score = scored(turn_of(*done("a")), "answered", None, TERMS)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
-    assert "C unknown of" in worth_line(score, lambda value, unit: f"${value}")
+    assert "C unknown of" in describe(score)
 
 
 @given(

@@ -7,10 +7,9 @@ from branch_play import FAILED as FAILURE
 from branch_play import PLANNED as BRANCHES
 from branch_play import RUNNING, STOPPED
 
-from ecoshell.agent.scoring import node_line, plan_line
-from ecoshell.budget.money import amount_text
 from ecoshell.cli.render import EventLines, Printer
 from ecoshell.events import GraphNode, GraphPlanned, NodeChanged, TextArrived, TurnStarted
+from ecoshell.events.describe import describe
 from ecoshell.sessions.export import as_markdown
 
 NODES = (
@@ -23,22 +22,22 @@ FAILED = NodeChanged("a", "failed", reason="gone\nfor good")
 
 
 def test_a_plan_is_told_in_a_line_with_what_it_is_expected_to_take():
-    line = plan_line(PLAN, amount_text)
+    line = describe(PLAN)
     assert line.startswith("plan: a, a#2, a + a#2 → b")
     assert line.endswith("tools about $0.002, 1.5 s")
     assert "\x1b" not in line
 
 
 def test_what_is_unknown_or_done_already_is_said_to_be():
-    told = plan_line(GraphPlanned(NODES[:2], "", repaired=True, kept=("a",)), amount_text)
+    told = describe(GraphPlanned(NODES[:2], "", repaired=True, kept=("a",)))
     assert told == "plan, repaired: a (done), a#2 · tools about price unknown, time unknown"
 
 
 def test_only_a_node_that_came_to_nothing_has_a_line_of_its_own():
-    assert node_line(FAILED) == "a failed: gone for good"
-    assert node_line(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
-    assert node_line(NodeChanged("a", "stopped")) == "a stopped"
-    assert [node_line(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == ["", "", ""]
+    assert describe(FAILED) == "a failed: gone for good"
+    assert describe(NodeChanged("c", "skipped", reason="a failed")) == "c skipped: a failed"
+    assert describe(NodeChanged("a", "stopped")) == "a stopped"
+    assert [describe(NodeChanged("a", state)) for state in ("waiting", "running", "done")] == ["", "", ""]
 
 
 def test_lines_of_text_have_the_plan_once_though_it_was_streamed():

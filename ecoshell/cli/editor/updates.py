@@ -8,7 +8,6 @@ from typing import Any, Literal
 from acp import schema
 
 from ecoshell.agent.commands import dollars
-from ecoshell.agent.scoring import node_line
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.events import (
     Answer,
@@ -364,7 +363,7 @@ def _plan_update(plan: Branching) -> schema.AgentPlanUpdate:
     for node in plan.plan.nodes:
         state = plan.stands(node.label)
         change = plan.changes.get(node.label)
-        told = (change and node_line(change)) or visible_line(node.label)
+        told = (change and describe(change)) or visible_line(node.label)
         if state in ("stopped", "skipped") and state not in told:
             told = f"{told} {state}"
         priority: Literal["high", "medium"] = "high" if node.label in plan.plan.critical else "medium"

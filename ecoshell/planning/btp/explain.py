@@ -4,22 +4,20 @@ The figures for a person can be checked against each other. A model is told of t
 more than a few: a note stays in the context.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import ROUND_DOWN, Decimal
 
 from ecoshell.budget.money import Unit, amount_text
-from ecoshell.events import PlanChanged, PlanRow
+from ecoshell.events import PlanRow
+from ecoshell.events.describe import why_words
 from ecoshell.planning.btp.costs import Expected, PricedPlan
 from ecoshell.planning.btp.evidence import Evidence
 from ecoshell.planning.btp.plan import HELPFUL_PRIOR, WEIGHT_PRIOR, Bound, mean_frequency, value
-from ecoshell.untrusted import visible_line
 
 _MOST_NAMED = 12
 _MOST_PRICED = 40
 _MOST_INSTEAD = 5
 """Tools named in a note, tools whose costs are told before the question, and tools named beside a refusal."""
-_FOLDED = 3
-"""Tools of which nothing is known from which on they share a line."""
 _WHY = {
     "budget": "its expected cost does not fit what is left of the budget, or not beside better tools",
     "quota": "it was used as often as the plan allows",
@@ -261,68 +259,3 @@ def _named(names: Iterable[str], forbidden: Mapping[str, str]) -> str:
 def _few(names: Sequence[str], most: int = _MOST_NAMED) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
-
-
-# In a line, whoever tells it: what a plan comes to, and what it has come to forbid
-
-Written = Callable[[int, Unit], str]
-"""How an interface writes an amount."""
-_TOLD = 3
-"""Tools that a line names before it counts them."""
-
-
-def outlook(plan: PlanChanged, written: Written) -> str:
-    """A turn's first plan: how many tools it allows, what the turn may cost, and whether it is more than advice."""
-    binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
-    return f"{planned_share(plan)} {_tools(plan)}, {price_range(plan, written)}{binding}"
-
-
-def _tools(plan: PlanChanged) -> str:
-    return "tool" if len(plan.rows) + plan.others == 1 else "tools"
-
-
-def planned_share(plan: PlanChanged) -> str:
-    """How many tools are planned, of how many: `3 of 13`; `60+ of 527` where more are planned than are told."""
-    planned = sum(row.state == "planned" for row in plan.rows)
-    more = "+" if plan.others and plan.rows and plan.rows[-1].state == "planned" else ""
-    return f"{planned:,}{more} of {len(plan.rows) + plan.others:,}"
-
-
-def price_range(plan: PlanChanged, written: Written) -> str:
-    """What the turn may cost from here: `about $0.002 to $0.011`, `$0`, `price unknown`."""
-    if plan.low is None or plan.high is None:
-        return "price unknown"
-    low, high = written(plan.low, plan.unit), written(plan.high, plan.unit)
-    if not plan.high:
-        return high
-    return f"about {low}" if low == high else f"about {low} to {high}"
-
-
-def why_words(why: str) -> str:
-    """Why a row stands as it does, as people read it."""
-    return "low past success" if why == "below τ" else why
-
-
-def untried(rows: Sequence[PlanRow]) -> list[str]:
-    """The tools of which nothing is known but that they are new, where there are enough of them to share a line."""
-    new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
-    return new if len(new) >= _FOLDED else []
-
-
-def newly_barred(before: PlanChanged | None, plan: PlanChanged) -> str:
-    """What may not be used any more since the plan before it in the same turn, and why; empty where nothing is so."""
-    if before is None or plan.number <= 1 or not plan.enforced:
-        return ""
-    barred = {row.tool for row in before.rows if row.state == "forbidden"} if before.enforced else set[str]()
-    fresh = [row for row in plan.rows if row.state == "forbidden" and row.tool not in barred]
-    if fresh and not plan.others and all(row.state != "planned" for row in plan.rows):
-        return f"no tool may be used any more ({', '.join(dict.fromkeys(why_words(row.why) for row in fresh))})"
-    return f"{_barred(fresh)} may not be used any more" if fresh else ""
-
-
-def _barred(rows: list[PlanRow]) -> str:
-    if len(rows) == 1:
-        return f"{visible_line(rows[0].tool)} ({why_words(rows[0].why)})"
-    names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in rows[:_TOLD]]
-    more = len(rows) - len(names)
-    return f"{', '.join(names)} and {more:,} more" if more else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -11,7 +11,7 @@ from textual.message import Message
 
 from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
-from ecoshell.planning.btp.explain import planned_share, price_range, untried
+from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, Look
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row

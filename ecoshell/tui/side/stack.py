@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from ecoshell.budget.holds import CapState
 from ecoshell.events import Event
-from ecoshell.planning.btp.explain import planned_share
+from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState, Section

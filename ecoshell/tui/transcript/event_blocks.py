@@ -37,11 +37,10 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, refusal, words_text
+from ecoshell.events.describe import ENDINGS, back_to, describe, plan_news, refusal, words_text
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
-from ecoshell.planning.btp.explain import newly_barred, outlook
-from ecoshell.sessions.plans import Branching, worth_line
+from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
 from ecoshell.tui.text import amount, duration, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
@@ -134,17 +133,16 @@ def offered(event: ToolsOffered) -> Block:
 
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
     """What a turn's first plan comes to, or what a later one has come to forbid; None where it forbids nothing new."""
-    if event.number <= 1:
-        return _told("·", f"plan: {outlook(event, amount)}")
-    barred = newly_barred(before, event)
-    return Block("·", "warning", (row(Piece(f"plan: {barred}", "warning")),)) if barred else None
+    tone: Tone = "muted" if event.number <= 1 else "warning"
+    told = plan_news(before, event, amount)
+    return Block("·", tone, (row(Piece(told, tone)),)) if told else None
 
 
 def graph(branching: Branching, name: str) -> Block:
     """A plan with what it is expected to take, its nodes as they stand, and in the end what it came to."""
     what, about = headline(branching)
     head = row(Piece(what, "thought"), Piece(f" · {about}", "muted"))
-    end = row(Piece(outcome(branching, amount), "muted"), lead="└ ")
+    end = row(Piece(outcome(branching), "muted"), lead="└ ")
     bodies = (Body("", 0, head=end),) if branching.settled else ()
     return Block("◦", "thought", (head,), drawing=Drawing(branching), bodies=bodies, name=name)
 
@@ -368,7 +366,7 @@ _ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
     ContextTold: described,
     TrustGiven: described,
     BranchLeft: lambda event: _told("←", f"{back_to(event)}  ", Piece(visible_line(event.reason), "muted")),
-    PlanScored: lambda event: _told("◦", f"plan of turn {event.turn}: {worth_line(event, amount)}"),
+    PlanScored: lambda event: _told("◦", describe(event)),
     ToolRegistered: registered,
     ToolUnregistered: lambda event: _told("−", "unregistered ", Piece(visible_line(event.name), "tool")),
     LimitHit: lambda event: _told("■", "limit reached  ", Piece(visible_line(event.message))),

@@ -31,9 +31,8 @@ from ecoshell.events import (
     TurnFinished,
     TurnStarted,
 )
-from ecoshell.events.describe import describe
+from ecoshell.events.describe import describe, planned_share
 from ecoshell.options import ROLES
-from ecoshell.planning.btp.explain import planned_share
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, CallRef, rows_of
