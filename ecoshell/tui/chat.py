@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
-    from ecoshell.tui.side.plan import PlanPanel
-    from ecoshell.tui.side.tools import ToolsPanel
+    from ecoshell.tui.side.panel import ToolWanted
 
 _LEAVING = frozenset({"/quit", "/exit"})
 _WIDE = 100
@@ -310,12 +309,12 @@ class ChatScreen(Screen[None]):
         if chosen:
             self.begin(chosen)
 
-    def action_document(self, tool: str) -> None:
-        """Show a tool's document."""
+    def action_document(self, tool: str, *, planned: bool = False) -> None:
+        """Show a tool's document and, above it, the arithmetic of its row in the plan where it is asked for there."""
         if self.controller is not None:
-            self.run_worker(self._document(self.controller, tool))
+            self.run_worker(self._document(self.controller, tool, planned=planned))
 
-    async def _document(self, controller: "ChatController", tool: str, *, planned: bool = False) -> None:
+    async def _document(self, controller: "ChatController", tool: str, *, planned: bool) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
         line = await self._app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
@@ -367,22 +366,12 @@ class ChatScreen(Screen[None]):
         if self.controller is not None:
             self.run_worker(self.controller.mark(event.call, helpful=event.helpful))
 
-    def on_plan_panel_why_wanted(self, event: "PlanPanel.WhyWanted") -> None:
-        """Show the arithmetic of a tool's row in the plan, and its document."""
-        if self.controller is not None:
-            self.run_worker(self._document(self.controller, event.tool, planned=True))
-
-    def on_tools_panel_document_wanted(self, event: "ToolsPanel.DocumentWanted") -> None:
-        """Show a tool's document."""
-        self.action_document(event.name)
-
-    def on_tools_panel_register_wanted(self, event: "ToolsPanel.RegisterWanted") -> None:
-        """Register a tool."""
-        self.action_run(f"/register {event.name}")
-
-    def on_tools_panel_unregister_wanted(self, event: "ToolsPanel.UnregisterWanted") -> None:
-        """Unregister a tool."""
-        self.action_run(f"/unregister {event.name}")
+    def on_tool_wanted(self, event: "ToolWanted") -> None:
+        """Show a tool's schema, its row in the plan above it where that is asked for; or register the tool, or not."""
+        if event.what in ("schema", "why"):
+            self.action_document(event.tool, planned=event.what == "why")
+        else:
+            self.action_run(f"/{event.what} {event.tool}")
 
     @property
     def _app(self) -> "ChatApp":

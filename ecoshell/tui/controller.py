@@ -80,7 +80,7 @@ class TranscriptController:
     @property
     def _doing(self) -> str:
         """That a turn is under way or, of several roles, who thinks; the model where it is not the one that leads."""
-        role, model = self._body.thinking or (_UNNAMED, self._leads)
+        role, model = self._body.side.state.thinking or (_UNNAMED, self._leads)
         words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
         name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
         return f"{words}{name}{self._estimate}"
@@ -145,7 +145,7 @@ class TranscriptController:
                     if at % _BREATH == _BREATH - 1:
                         await asyncio.sleep(0)
                 self._presenter.rest()
-            await self._body.recall(past)
+            await self._body.side.recall(past)
         finally:
             gc.enable()
 

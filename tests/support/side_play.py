@@ -18,8 +18,7 @@ from ecoshell.messages import Usage
 from ecoshell.paths import Paths
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
-from ecoshell.tui.side.plan import PlanPanel
-from ecoshell.tui.side.tools import ToolsPanel
+from ecoshell.tui.side.panel import ToolWanted
 from ecoshell.tui.themed import ThemedApp
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
@@ -109,12 +108,6 @@ class SideApp(ThemedApp[int]):
     def action_prompt(self) -> None:
         self.chat.query_one(Input).focus()
 
-    @on(PlanPanel.WhyWanted)
-    def note_why(self, wanted: PlanPanel.WhyWanted) -> None:
-        self.wanted.append((type(wanted).__name__, wanted.tool))
-
-    @on(ToolsPanel.DocumentWanted)
-    @on(ToolsPanel.RegisterWanted)
-    @on(ToolsPanel.UnregisterWanted)
-    def note(self, wanted: ToolsPanel.DocumentWanted) -> None:
-        self.wanted.append((type(wanted).__name__, wanted.name))
+    @on(ToolWanted)
+    def note(self, wanted: ToolWanted) -> None:
+        self.wanted.append((wanted.what, wanted.tool))

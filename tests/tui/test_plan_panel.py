@@ -100,7 +100,7 @@ async def test_enter_asks_why_of_the_highlighted_row_and_minus_folds(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3", "down", "enter")
         await pilot.pause()
-        assert app.wanted == [("WhyWanted", "read_file")]
+        assert app.wanted == [("why", "read_file")]
         await pilot.press("minus")
         await pilot.pause()
         assert panel(app).region.height == 1
@@ -127,7 +127,7 @@ async def test_a_filter_finds_a_tool_among_many_and_escape_takes_it_away(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3", "slash", *"oper 041", "enter")
         await pilot.pause()
-        assert app.wanted == [("WhyWanted", "service_04_operation_041")]
+        assert app.wanted == [("why", "service_04_operation_041")]
         await pilot.press("escape")
         await pilot.pause()
         assert len(panel(app).list.shown) == 60
@@ -145,7 +145,7 @@ async def test_tools_of_which_nothing_is_known_share_a_line_until_a_filter_finds
         assert "√ 4 tools not used yet: / finds them" in panel(app).text
         await pilot.press("slash", *"tool_3", "enter")
         await pilot.pause()
-        assert app.wanted == [("WhyWanted", "new_tool_3")]
+        assert app.wanted == [("why", "new_tool_3")]
         assert "not used yet" not in panel(app).text
 
 

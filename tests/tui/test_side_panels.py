@@ -89,7 +89,7 @@ async def test_another_session_takes_the_place_of_the_first(paths):
     app = SideApp(paths, past=TURN)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        await app.body.recall(TWO_MODELS[len(TURN) : -1])
+        await app.body.side.recall(TWO_MODELS[len(TURN) : -1])
         app.chat.show(READY)
         await eventually(pilot, lambda: "planner" in panel(app, RolesPanel).text)
         assert "single" not in panel(app, RolesPanel).text
@@ -101,17 +101,17 @@ async def test_enter_shows_the_highlighted_tools_document(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "down", "down", "enter")
         await pilot.pause()
-        assert app.wanted == [("DocumentWanted", "read_file")]
+        assert app.wanted == [("schema", "read_file")]
 
 
 @pytest.mark.parametrize(
     ("keys", "wanted"),
     [
-        (["space"], [("UnregisterWanted", "count_text")]),
-        (["u"], [("UnregisterWanted", "count_text")]),
+        (["space"], [("unregister", "count_text")]),
+        (["u"], [("unregister", "count_text")]),
         (["r"], []),
-        (["end", "space"], [("RegisterWanted", "run_command")]),
-        (["end", "r"], [("RegisterWanted", "run_command")]),
+        (["end", "space"], [("register", "run_command")]),
+        (["end", "r"], [("register", "run_command")]),
         (["end", "u"], []),
     ],
 )
@@ -152,7 +152,7 @@ async def test_typing_after_a_slash_filters_and_escape_takes_the_filter_away(pat
         assert "/ ration 50▏" in panel(app).text
         await pilot.press("down", "r")
         await pilot.pause()
-        assert app.wanted[0][0] == "RegisterWanted"
+        assert app.wanted[0][0] == "register"
         assert "/ ration 50 " in panel(app).text
         await pilot.press("escape")
         assert "/ ration" not in panel(app).text
@@ -168,7 +168,7 @@ async def test_letters_that_are_keys_elsewhere_are_letters_in_the_filter(paths):
         assert app.wanted == []
         await pilot.press("ctrl+u", *"run", "enter")
         await pilot.pause()
-        assert app.wanted == [("DocumentWanted", "run_command")]
+        assert app.wanted == [("schema", "run_command")]
 
 
 async def test_a_paste_goes_into_the_filter_as_one_line(paths):
@@ -186,7 +186,7 @@ async def test_backspace_in_an_empty_filter_ends_it(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f2", "slash", "backspace", "u")
         await pilot.pause()
-        assert app.wanted == [("UnregisterWanted", "count_text")]
+        assert app.wanted == [("unregister", "count_text")]
 
 
 async def test_the_highlight_the_filter_and_the_place_stay_through_updates(paths):
@@ -236,7 +236,7 @@ async def test_clicks_highlight_and_a_second_one_shows_the_document(paths):
         assert app.wanted == []
         await pilot.click(ToolsPanel, offset=(5, y), times=2)
         await pilot.pause()
-        assert app.wanted == [("DocumentWanted", "read_file")]
+        assert app.wanted == [("schema", "read_file")]
 
 
 async def test_a_list_without_tools_says_so_and_no_key_breaks_it(paths):

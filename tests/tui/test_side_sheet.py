@@ -17,7 +17,7 @@ from ecoshell.tui.side.panel import Line, bar, percent, plain
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import Columns, about, heading_lines, state_of
 from ecoshell.tui.side.stack import share
-from ecoshell.tui.side.tools import ToolList, tool_line
+from ecoshell.tui.side.tools import tool_line, tool_list
 from ecoshell.tui.text import fit, fit_middle, left, model_name, right
 
 WIDTHS = st.integers(0, 60)
@@ -265,7 +265,7 @@ def test_no_line_of_any_panel_is_wider_than_the_panel(width: int):
 
 
 def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
-    tools = ToolList()
+    tools = tool_list()
     known = board(*TURN).tools
     tools.put(known, hold=False)
     assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
@@ -279,7 +279,7 @@ def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
 
 
 def test_a_filter_shows_what_fits_the_best_first():
-    tools = ToolList()
+    tools = tool_list()
     tools.put(board(standing=many_tools()).tools, hold=False)
     tools.narrow("op 123")
     assert tools.current.name == "service_12_operation_123"

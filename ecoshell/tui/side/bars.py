@@ -1,5 +1,6 @@
 """The line above the transcript and the line that stands for the panels where they are not shown."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,29 @@ def tightest(caps: Sequence[CapState]) -> CapState | None:
     return min(caps, key=lambda cap: cap.left / max(1, cap.limit), default=None)
 
 
-class TitleBar(Static):
+class Bar(Static):
+    """One line of text, set anew with its width."""
+
+    def __init__(self) -> None:
+        super().__init__("", markup=False)
+        self._line = ""
+
+    def on_resize(self) -> None:
+        self.set_line()
+
+    @abstractmethod
+    def line(self, width: int) -> str:
+        """What is said in so many cells."""
+
+    def set_line(self) -> None:
+        """Say what there is to say now."""
+        line = self.line(self.content_size.width)
+        if line != self._line:
+            self._line = line
+            self.update(line)
+
+
+class TitleBar(Bar):
     """Which session this is and how it stands; who thinks in it, and with which model."""
 
     DEFAULT_CSS = """
@@ -51,20 +74,15 @@ class TitleBar(Static):
 
     def __init__(self, state: str) -> None:
         """`state` is said until there is a session: `opening embedded …`."""
-        super().__init__("", markup=False)
+        super().__init__()
         self._title = ""
         self._state = visible_line(state)
         self._who = ("", "")
-        self._shown = ""
-
-    def on_resize(self) -> None:
-        """Set the right side to the right edge."""
-        self._set()
 
     def say(self, state: str) -> None:
         """Show a state that lasts, such as `not ready` or `read-only`; empty shows none."""
         self._state = visible_line(state)
-        self._set()
+        self.set_line()
 
     def show(self, standing: "Standing") -> None:
         """Show the session's title, mode, strategy and model."""
@@ -73,16 +91,13 @@ class TitleBar(Static):
         self._title = visible_line(standing.title) or "new session"
         how = f"{_MODES.get(standing.mode, standing.mode)}, {_STRATEGIES.get(standing.strategy, standing.strategy)}"
         self._who = (how, visible_line(standing.model))
-        self._set()
+        self.set_line()
 
-    def _set(self) -> None:
-        width = self.content_size.width
+    def line(self, width: int) -> str:
+        """The title at the left edge, how it stands at the right one."""
         start = f"ecoshell · {self._title}" if self._title else "ecoshell"
         end = self._right(width - 1 - min(cell_len(start), _TITLE, width // 2))
-        line = f"{left(start, width - 1 - cell_len(end))} {end}"
-        if line != self._shown:
-            self._shown = line
-            self.update(line)
+        return f"{left(start, width - 1 - cell_len(end))} {end}"
 
     def _right(self, room: int) -> str:
         """How it stands, who thinks and with which model; where there is not room for all, first the mode goes."""
@@ -95,7 +110,7 @@ class TitleBar(Static):
         return next((one for one in said if cell_len(one) <= room), fit(least, max(0, room)))
 
 
-class SummaryLine(Static):
+class SummaryLine(Bar):
     """The panels in one line, for where they are not shown; what does not fit is left out."""
 
     DEFAULT_CSS = """
@@ -103,35 +118,28 @@ class SummaryLine(Static):
     """
 
     def __init__(self) -> None:
-        super().__init__("", markup=False)
+        super().__init__()
         self._parts: tuple[str, ...] = ("",)
         self._plan = ""
-        self._shown = ""
-
-    def on_resize(self) -> None:
-        """Say as much as there is room for."""
-        self._set()
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
         self._parts = summary(standing, caps)
-        self._set()
+        self.set_line()
 
     def plan(self, share: str) -> None:
         """Show how many tools are planned, of how many: `3 of 13`; empty shows nothing of a plan."""
         self._plan = f"plan {share}" if share else ""
-        self._set()
+        self.set_line()
 
-    def _set(self) -> None:
+    def line(self, width: int) -> str:
+        """As much as there is room for."""
         line = self._parts[0]
         for part in (self._plan, *self._parts[1:]):
-            if not part:
-                continue
             longer = f"{line} · {part}"
-            line = longer if cell_len(longer) <= self.content_size.width else line
-        if line != self._shown:
-            self._shown = line
-            self.update(line)
+            if part and cell_len(longer) <= width:
+                line = longer
+        return line
 
 
 def summary(standing: "Standing", caps: Sequence[CapState]) -> tuple[str, ...]:

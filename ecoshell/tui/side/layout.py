@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -28,7 +28,6 @@ from ecoshell.tui.side.bars import SummaryLine
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
     from ecoshell.events import Event
-    from ecoshell.tui.side.panel_state import Thinker
     from ecoshell.tui.side.stack import SidePanels
 
 
@@ -280,15 +279,6 @@ class SideLayout(Horizontal):
     def beside(self) -> bool:
         """Whether the panels stand beside the transcript."""
         return not self._narrow and not self.has_class("-hidden")
-
-    @property
-    def thinking(self) -> "Thinker | None":
-        """Who thinks at this moment, and with which model."""
-        return self.side.state.thinking
-
-    async def recall(self, past: "Iterable[Event]") -> None:
-        """Show another session, from its events so far."""
-        await self.side.recall(past)
 
     async def open(self, tab: str) -> None:
         """Go to a tab of TABS, or back to the prompt from there: in the side where there is room, else in its place."""

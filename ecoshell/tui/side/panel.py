@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar, get_args
 
 from rich.cells import cell_len
@@ -35,6 +36,14 @@ COMFORTABLE = 14
 _ROOMY_FROM = 8
 """Lines of the panel from which on more than the list and a line above it are shown."""
 _LONGEST_FILTER = 100
+
+
+@dataclass
+class ToolWanted(Message):
+    """The person wants a tool's schema, why its row in the plan is as it is, or to have it registered or not."""
+
+    tool: str
+    what: Literal["schema", "why", "register", "unregister"]
 
 
 class Panel(ScrollView, can_focus=True):
@@ -201,7 +210,7 @@ class Listing(Generic[Item]):
         """What the names shown must fit, the best fit first; empty shows all."""
         self.shown: Sequence[Item] = ()
         self.highlighted = 0
-        self._name = name
+        self.name = name
         self._rank = rank
         self._common = common
         self._items: dict[str, Item] = {}
@@ -219,7 +228,7 @@ class Listing(Generic[Item]):
 
     def put(self, items: Sequence[Item], *, hold: bool) -> None:
         """Take over what is known now; with `hold`, those already listed stay where they are."""
-        self._items = {self._name(item): item for item in items}
+        self._items = {self.name(item): item for item in items}
         if hold:
             listed = dict.fromkeys(name for name in self._order if name in self._items)
             self._order = [*listed, *(name for name in self._items if name not in listed)]
@@ -248,14 +257,14 @@ class Listing(Generic[Item]):
 
     def _list(self) -> None:
         """Show what fits; the highlight stays on its item wherever that is now."""
-        held = None if self.current is None else self._name(self.current)
+        held = None if self.current is None else self.name(self.current)
         items = [self._items[name] for name in self._order]
         if self.filter.strip():
-            items, _ = best(self.filter, ((self._name(item).lower(), item) for item in items), len(items))
+            items, _ = best(self.filter, ((self.name(item).lower(), item) for item in items), len(items))
         else:
             items = [*filter(self._common, items)]
         self.shown = items
-        at = next((at for at, item in enumerate(items) if self._name(item) == held), None)
+        at = next((at for at, item in enumerate(items) if self.name(item) == held), None)
         self.to(self.highlighted if at is None else at)
 
 
@@ -270,6 +279,9 @@ class ListPanel(Panel, Generic[Item]):
         Binding("home,g", "end(-1)", "first", show=False),
         Binding("end,G", "end(1)", "last", show=False),
     ]
+
+    MORE: ClassVar[Literal["schema", "why"]]
+    """What there is to know of a tool for which a panel has no room."""
 
     def __init__(self, state: PanelState, items: Listing[Item]) -> None:
         self.list = items
@@ -294,10 +306,6 @@ class ListPanel(Panel, Generic[Item]):
     @abstractmethod
     def about(self, item: Item, width: int) -> list[Line]:
         """What is said below the list of the highlighted item."""
-
-    @abstractmethod
-    def open_item(self, item: Item) -> None:
-        """Ask for more of an item than there is room for."""
 
     def nothing(self) -> str:
         """What is said while there is nothing to list."""
@@ -368,8 +376,12 @@ class ListPanel(Panel, Generic[Item]):
         """Ask for more of the highlighted item."""
         self._typing = False
         self._draw()
+        self.ask_for(self.MORE)
+
+    def ask_for(self, what: Literal["schema", "why", "register", "unregister"]) -> None:
+        """Say what the person wants of the highlighted tool."""
         if self.list.current is not None:
-            self.open_item(self.list.current)
+            self.post_message(ToolWanted(self.list.name(self.list.current), what))
 
     def action_leave(self) -> None:
         """Take the filter away; without one, go back to where the person came from."""

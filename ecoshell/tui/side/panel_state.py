@@ -1,6 +1,6 @@
 """What the panels know: a session's events, past and present, and where the shell last said that it stands."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -44,6 +44,15 @@ _PLAN: frozenset[Section] = frozenset({"plan"})
 _TOOLS: frozenset[Section] = frozenset({"tools"})
 _ROLES: frozenset[Section] = frozenset({"roles"})
 _EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
+_CHANGES: Mapping[type[Event], frozenset[Section]] = {
+    BudgetChanged: _BUDGET,
+    CallStarted: _ROLES,
+    **dict.fromkeys((StepStarted, BudgetHeld, BudgetSettled), _BUDGET | _ROLES),
+    **dict.fromkeys((ToolRegistered, ToolUnregistered, ToolsOffered, BranchLeft), _TOOLS),
+    **dict.fromkeys((PlanChanged, GraphPlanned, NodeChanged), _PLAN),
+    **dict.fromkeys((TurnStarted, TurnFinished), _EVERYTHING),
+}
+"""The sections that events change; all else leaves the panels as they are. Sizes of an offer the shell tells again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +173,30 @@ class PanelState:
     def hear(self, event: Event) -> frozenset[Section]:
         """Take one event into account; gives the sections that it changed."""
         match event:
-            case StepStarted() | BudgetHeld() | BudgetSettled() | CallStarted():
-                return self._hear_thinking(event)
-            case BudgetChanged():
-                changed, self.caps = self.caps != event.caps, event.caps
-                return _BUDGET if changed else _NOTHING
-            case ToolRegistered() | ToolUnregistered() | ToolsOffered() | BranchLeft():
-                return self._hear_tools(event)
-            case PlanChanged() | GraphPlanned() | NodeChanged():
-                return self._hear_plan(event)
-            case TurnStarted() | TurnFinished():
-                return self._hear_turn(event)
-            case _:
+            case BudgetChanged(caps=caps) if caps == self.caps:
                 return _NOTHING
+            case BudgetChanged():
+                self.caps = event.caps
+            case StepStarted() | BudgetHeld() | BudgetSettled():
+                self._think(event)
+            case CallStarted():
+                self.thinking = self._held_by
+            case ToolRegistered():
+                self._registrations[event.name] = event, self.turn
+            case ToolUnregistered() | BranchLeft():
+                for name in event.unregistered if isinstance(event, BranchLeft) else (event.name,):
+                    self._registrations.pop(name, None)
+            case GraphPlanned():
+                self.branching = Branching(event)
+            case NodeChanged():
+                self.branching = self.branching.heard(event) if self.branching else None
+            case PlanChanged():
+                self._plan(event)
+            case TurnStarted() | TurnFinished():
+                self._turn(event)
+            case _:
+                pass
+        return _CHANGES.get(type(event), _NOTHING)
 
     def look(self, standing: "Standing", caps: Sequence[CapState]) -> frozenset[Section]:
         """Take over where the shell stands; gives the sections that it changed.
@@ -191,7 +211,7 @@ class PanelState:
                 del self._registrations[name]
         planned, plan_before = standing.planned, self.plan
         if planned is not None and not self.running:
-            self._hear_budgeted(planned)
+            self._plan(planned)
         if before is None:
             return _EVERYTHING
         money = self.caps != caps_before or _money(before) != _money(standing)
@@ -247,12 +267,10 @@ class PanelState:
         event, turn = heard
         return ToolState(row.name, row.tokens, row.description, event.by, turn, event.step)
 
-    def _hear_thinking(self, event: StepStarted | BudgetHeld | BudgetSettled | CallStarted) -> frozenset[Section]:
-        if isinstance(event, CallStarted):
-            thought, self.thinking = self.thinking, self._held_by
-            return _ROLES if thought != self.thinking else _NOTHING
+    def _think(self, event: StepStarted | BudgetHeld | BudgetSettled) -> None:
         thinker = (event.role, event.model)
-        for roles in self._adding_up:
+        adding_up = (self.roles, self.turn_roles) if self.running else (self.roles,)
+        for roles in adding_up:  # what is asked between two turns, as for a summary, is no turn's
             roles.setdefault(thinker, RoleUse(*thinker))
         match event:
             case StepStarted():
@@ -262,11 +280,10 @@ class PanelState:
                 self.thinking = thinker
                 self._holds[event.entry] = event
             case BudgetSettled():
-                for roles in self._adding_up:
+                for roles in adding_up:
                     roles[thinker] = roles[thinker].plus(event)
                 self._holds.pop(event.entry, None)
                 self.thinking = self._held_by if self.thinking == thinker else self.thinking
-        return _BUDGET | _ROLES
 
     @property
     def _held_by(self) -> Thinker | None:
@@ -274,53 +291,24 @@ class PanelState:
         last = next(reversed(self._holds.values()), None)
         return (last.role, last.model) if last else None
 
-    @property
-    def _adding_up(self) -> tuple[dict[Thinker, RoleUse], ...]:
-        """Where a call counts: what is asked between two turns, as for a summary, is no turn's."""
-        return (self.roles, self.turn_roles) if self.running else (self.roles,)
-
-    def _hear_tools(self, event: ToolRegistered | ToolUnregistered | ToolsOffered | BranchLeft) -> frozenset[Section]:
-        match event:
-            case ToolRegistered():
-                self._registrations[event.name] = event, self.turn
-            case ToolUnregistered():
-                self._registrations.pop(event.name, None)
-            case BranchLeft():
-                for name in event.unregistered:
-                    self._registrations.pop(name, None)
-            case ToolsOffered():
-                pass  # the shell tells the sizes again
-        return _TOOLS
-
-    def _hear_plan(self, event: PlanChanged | GraphPlanned | NodeChanged) -> frozenset[Section]:
-        match event:
-            case GraphPlanned():
-                self.branching = Branching(event)
-            case NodeChanged():
-                self.branching = self.branching.heard(event) if self.branching else None
-            case PlanChanged():
-                self._hear_budgeted(event)
-        return _PLAN
-
-    def _hear_budgeted(self, event: PlanChanged) -> None:
+    def _plan(self, event: PlanChanged) -> None:
         goes_on = self.plan is not None and event.number > 1 and event.unit == self.plan.unit
         most = max(event.cap or 0, self.plan_whole if goes_on else 0)
         self.plan_whole = most if event.whole is None else event.whole  # old sessions do not say
         self.plan, self.planned_turn = event, self.turn
 
-    def _hear_turn(self, event: TurnStarted | TurnFinished) -> frozenset[Section]:
+    def _turn(self, event: TurnStarted | TurnFinished) -> None:
         if isinstance(event, TurnStarted):
             self.turn, self.branching, self.turn_roles = event.turn, None, {}
         else:
             self.saved_tokens += event.saved_tokens if event.spent_nano else 0
-        return self._between(running=isinstance(event, TurnStarted))
+        self._between(running=isinstance(event, TurnStarted))
 
-    def _between(self, *, running: bool) -> frozenset[Section]:
+    def _between(self, *, running: bool) -> None:
         """A turn begins or ends: nobody thinks, and nothing is held by a call."""
         self.running, self.thinking = running, None
         self.branching = self.branching.ended() if self.branching else None
         self._holds.clear()
-        return _EVERYTHING
 
 
 def _money(standing: "Standing") -> tuple[object, ...]:

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
@@ -256,12 +255,7 @@ class PlanPanel(ListPanel[PlanRow]):
         "stands before how often it may be used. Enter shows the arithmetic of a tool, / filters, - folds the panel."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "why"), FILTER]
-
-    @dataclass
-    class WhyWanted(Message):
-        """The person wants to know why a tool's row is as it is."""
-
-        tool: str
+    MORE = "why"
 
     def __init__(self, state: PanelState) -> None:
         self._laid_out: tuple[PlanChanged, int, Columns] | None = None
@@ -313,9 +307,6 @@ class PlanPanel(ListPanel[PlanRow]):
         branches = progress(branching) if branching and self.folded else ""
         words = [f"{planned_share(plan)} planned" if self.folded else plan.mode, again, branches]
         return " · ".join(word for word in words if word)
-
-    def open_item(self, item: PlanRow) -> None:
-        self.post_message(self.WhyWanted(item.tool))
 
     def action_open(self) -> None:
         """Ask for the arithmetic of the highlighted tool; without a plan, or while it is folded, fold or unfold."""

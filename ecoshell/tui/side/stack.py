@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import DescendantBlur, DescendantFocus
@@ -103,7 +104,6 @@ class SidePanels(Widget):
         self._crowded = False
 
     def compose(self) -> ComposeResult:
-        """Budget, plan, tools, roles."""
         for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
             yield kind(self.state)
 
@@ -160,13 +160,10 @@ class SidePanels(Widget):
         """Ask for more width."""
         self.post_message(self.Widened(steps))
 
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """Give the focused panel its height."""
-        if self._crowded:
-            event.widget.refresh(layout=True)
-
-    def on_descendant_blur(self, event: DescendantBlur) -> None:
-        """Share the height evenly again."""
+    @on(DescendantFocus)
+    @on(DescendantBlur)
+    def refocused(self, event: DescendantFocus | DescendantBlur) -> None:
+        """Give the focused panel its height, or share the height evenly again."""
         if self._crowded:
             event.widget.refresh(layout=True)
 

@@ -1,11 +1,9 @@
 """The tools panel: which tools are known, which are registered, and what they take of the context."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from ecoshell.events.describe import part_size
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, bar, percent, row
@@ -21,16 +19,9 @@ _AROUND = 5
 """Lines round the list: the title, three above it and a free one below."""
 
 
-class ToolList(Listing[ToolState]):
+def tool_list() -> Listing[ToolState]:
     """Registered tools first, as those registered last come into the context last."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1)
-
-    @property
-    def registered(self) -> int:
-        """How many of the known tools are registered."""
-        return sum(tool.registered for tool in self.items)
+    return Listing(lambda tool: tool.name, lambda tool: 0 if tool.registered else 1)
 
 
 def tool_line(tool: ToolState, width: int) -> Line:
@@ -75,27 +66,16 @@ class ToolsPanel(ListPanel[ToolState]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "document"),
-        Binding("space", "switch", "register"),
-        Binding("r", "register", "register", show=False),
-        Binding("u", "unregister", "unregister", show=False),
+        Binding("space", "switch('either')", "register"),
+        Binding("r", "switch('in')", "register", show=False),
+        Binding("u", "switch('out')", "unregister", show=False),
         FILTER,
     ]
 
-    @dataclass
-    class DocumentWanted(Message):
-        """The person wants to read a tool's document."""
-
-        name: str
-
-    class RegisterWanted(DocumentWanted):
-        """The person wants a tool's document in the context."""
-
-    class UnregisterWanted(DocumentWanted):
-        """The person wants a tool's document out of the context."""
+    MORE = "schema"
 
     def __init__(self, state: PanelState) -> None:
-        self._tools = ToolList()
-        super().__init__(state, self._tools)
+        super().__init__(state, tool_list())
 
     @property
     def wanted(self) -> int:
@@ -142,24 +122,11 @@ class ToolsPanel(ListPanel[ToolState]):
         return about(item, width)
 
     def gist(self) -> str:
-        return f"{self._tools.registered} of {len(self._tools.items)}" if self.state.standing else ""
+        registered = sum(tool.registered for tool in self.list.items)
+        return f"{registered} of {len(self.list.items)}" if self.state.standing else ""
 
-    def open_item(self, item: ToolState) -> None:
-        self.post_message(self.DocumentWanted(item.name))
-
-    def action_register(self) -> None:
-        """Ask for the highlighted tool to be registered, unless it is."""
+    def action_switch(self, wanted: str) -> None:
+        """Ask for the highlighted tool to be registered or taken out, whichever it is not and is wanted."""
         tool = self.list.current
-        if tool is not None and not tool.registered:
-            self.post_message(self.RegisterWanted(tool.name))
-
-    def action_unregister(self) -> None:
-        """Ask for the highlighted tool to be taken out, if it is registered."""
-        tool = self.list.current
-        if tool is not None and tool.registered:
-            self.post_message(self.UnregisterWanted(tool.name))
-
-    def action_switch(self) -> None:
-        """Ask for the highlighted tool to be registered, or taken out if it is."""
-        self.action_register()
-        self.action_unregister()
+        if tool is not None and wanted in ("either", "out" if tool.registered else "in"):
+            self.ask_for("unregister" if tool.registered else "register")
