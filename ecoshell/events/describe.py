@@ -131,8 +131,12 @@ def _unreported(event: BudgetSettled) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as a person reads it: milliseconds below one second."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    """A time: `12 ms`, `2.1 s`, `3 min 20 s`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
 
 
 def _told(event: ContextTold) -> str:

@@ -22,7 +22,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
-from ecoshell.tui.themed import ThemedApp
+from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
 
 if TYPE_CHECKING:

@@ -1,4 +1,13 @@
-"""A parallel plan drawn in lines: lanes for what waits for what, and how each node stands, at any width."""
+"""A parallel plan drawn in lines: lanes for what waits for what, and how each node stands, at any width.
+
+╭─── count_text
+│ ╭─ count_text#2
+╰─┴─ calculate
+
+The lanes stand beside the nodes as `git log --graph` draws commits. A lane carries what one node gives: it begins
+beside that node and ends beside the last one that waits for it. A line that leads from a lane to a node is broken where
+it passes under another lane (`╰─│─`).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +16,10 @@ from typing import Literal
 from rich.cells import cell_len
 
 from ecoshell.events import GraphNode, NodeState
-from ecoshell.events.describe import estimate
+from ecoshell.events.describe import duration, estimate
 from ecoshell.planning.catp.plan import TASK
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.rails import Rail, rails
-from ecoshell.tui.text import duration, fit, fit_middle, left, money, right
+from ecoshell.tui.text import fit, fit_middle, left, money, right
 from ecoshell.untrusted import visible_line
 
 Look = Literal["rail", "name", "figures", "critical"] | NodeState
@@ -20,8 +28,15 @@ DrawnLine = tuple[DrawnPiece, ...]
 SIGNS: Mapping[NodeState, str] = {
     "waiting": "○", "running": "►", "done": "√", "failed": "×", "denied": "×", "skipped": "»", "stopped": "■",
 }  # fmt: skip
+TONES: Mapping[Look, Literal["muted", "text", "warning", "tool", "good", "error"]] = {
+    "rail": "muted", "name": "text", "figures": "muted", "critical": "warning", "waiting": "muted", "running": "tool",
+    "done": "good", "failed": "error", "denied": "warning", "skipped": "warning", "stopped": "warning",
+}  # fmt: skip
+"""What a screen shows a piece in."""
 CRITICAL = "*"
 """Marks the nodes of the longest path."""
+MOST_LANES = 16
+"""Lanes beyond which nobody follows them with the eye."""
 _SIGN, _WORD, _MARK = 2, 8, 2
 """Cells of a state's sign, of its word, and of the mark of the longest path, the blank behind each included."""
 _GAP = 2
@@ -38,6 +53,63 @@ _Choice = tuple[bool, bool, int]
 _ALONE: tuple[_Choice, ...] = ((True, True, 2), (True, False, 2), (True, False, 1), (True, False, 0), (False, False, 0))
 _BESIDE_LANES: tuple[_Choice, ...] = ((True, True, 2), (False, True, 2), (False, False, 2), (False, False, 1))
 """Lanes say already what waits for what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """What stands before one node; every text of a plan has two characters for each of its lanes."""
+
+    beside: str
+    below: str
+    """What stands before more that is said of the node, under it."""
+
+
+def rails(waits: Mapping[str, Sequence[str]], most: int = MOST_LANES) -> tuple[Rail, ...] | None:
+    """The lanes of a plan, of which `waits` says in order what each node waits for; None where there would be too many.
+
+    Whatever is waited for and is no earlier node, as the task, has no lane.
+    """
+    last = {label: at for at, labels in enumerate(waits.values()) for label in labels}
+    lanes: list[str] = []
+    """By place, the label a lane belongs to; empty where none is."""
+    drawn: list[tuple[str, str, str]] = []
+    for at, (label, labels) in enumerate(waits.items()):
+        awaited = set(labels) - {""}
+        joined = {place for place, lane in enumerate(lanes) if lane in awaited}
+        own = None
+        if last.get(label, -1) > at:  # the first place without a lane, made where there is none
+            own = lanes.index("") if "" in lanes else len(lanes)
+            lanes[own : own + 1] = [label]
+        if len(lanes) > most:
+            return None
+        ending = {place for place in joined if last[lanes[place]] == at}
+        beside = _beside(lanes, joined, ending, own)
+        lanes = ["" if place in ending else lane for place, lane in enumerate(lanes)]
+        drawn.append(
+            (beside, "─" if joined or own is not None else " ", "".join("│ " if lane else "  " for lane in lanes))
+        )
+    width = 2 * len(lanes)
+    return tuple(Rail(beside.ljust(width, fill), below.ljust(width)) for beside, fill, below in drawn)
+
+
+def _beside(lanes: Sequence[str], joined: set[int], ending: set[int], own: int | None) -> str:
+    """The lanes on a node's own line; from the first that has to do with the node, a line leads to it."""
+    first = min(joined if own is None else joined | {own}, default=len(lanes))
+    cells: list[str] = []
+    for place, lane in enumerate(lanes):
+        behind = place > first
+        if place == own:
+            sign = "┬" if behind else "╭"
+        elif place in ending:
+            sign = "┴" if behind else "╰"
+        elif place in joined:
+            sign = "┼" if behind else "├"
+        elif lane:
+            sign = "│"
+        else:
+            sign = "─" if behind else " "
+        cells.append(sign + ("─" if place >= first else " "))
+    return "".join(cells)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,22 @@
 The screens are imported only here, when one is opened: no first frame waits for them.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import asyncio
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.commands import Command, CommandTable, Printed
+from ecoshell.errors import SettingsError, UsageError
+from ecoshell.tui.themes import VARIABLE as THEME_VARIABLE
+from ecoshell.tui.themes import Look
 
 if TYPE_CHECKING:
     from textual.screen import Screen
 
     from ecoshell.agent.shell import Shell
     from ecoshell.tui.app import ChatApp
+    from ecoshell.tui.themes import ThemedApp
 
 
 OPENING = frozenset({"/model", "/sessions", "/resume"})
@@ -33,16 +39,33 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
             return None
 
 
-async def _theme(app: "ChatApp", argument: str) -> Printed:
-    from ecoshell.tui.screens.theme import THEME
+async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
+    """`/theme` opens the picker, `/theme NAME` changes the theme at once."""
+    from ecoshell.tui.screens.theme import ThemePicker
 
-    return await THEME.run(app, argument)
+    name = argument or await app.push_screen_wait(ThemePicker(app.theme))
+    return Printed(await change_theme(app, name) if name else "")
 
 
-def _themes(app: "ChatApp") -> Iterable[str]:
-    from ecoshell.tui.screens.theme import THEME
+async def change_theme(app: "ThemedApp[int]", name: str) -> str:
+    """Wear a theme and write it into the settings; says what came of it. Raises UsageError for an unknown one."""
+    from ecoshell.tui.screens.theme import NO_COLOR
 
-    return THEME.choices(app)
+    themes = await app.learn_themes()
+    names = sorted(theme.name for theme in themes.all)
+    if name not in names:
+        raise UsageError(f"There is no theme {name!r}.", fix=f"There are {', '.join(names)}.")
+    app.wear(name)
+    try:
+        edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")  # pydantic comes with it
+        await asyncio.to_thread(edit.write_settings, app.paths.settings_file, {("tui", "theme"): name})
+    except SettingsError as error:
+        raise SettingsError(
+            error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
+        ) from error
+    if os.environ.get(THEME_VARIABLE, "").strip():
+        return f"The theme is {name} now. {THEME_VARIABLE} is set and wins when ecoshell starts again."
+    return f"The theme is {name}, from now on." + (f" {NO_COLOR}" if app.forced_mono else "")
 
 
 async def _settings(app: "ChatApp", argument: str) -> Printed:
@@ -58,10 +81,17 @@ async def _search(app: "ChatApp", argument: str) -> Printed:
     return Printed("")
 
 
+THEME: Command[Any] = Command(
+    "theme",
+    "[NAME]",
+    "change the colours",
+    _theme,
+    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look)),
+)
 CHAT_COMMANDS: "CommandTable[ChatApp]" = CommandTable(
     [
         Command("settings", "", "look at the settings and change them", _settings),
-        Command("theme", "[NAME]", "change the colours", _theme, _themes),
+        THEME,
         Command("search", "", "search the transcript", _search),
     ]
 )

@@ -24,15 +24,6 @@ def amount(value: int, unit: Unit) -> str:
     return money(value) if unit == "usd" else f"{tokens(value)} tok"
 
 
-def duration(seconds: float) -> str:
-    """A time: `12 ms`, `2.1 s`, `3 min 20 s`."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
-
-
 def fit(text: str, width: int) -> str:
     """The text in at most `width` cells; what is cut off is told by an ellipsis."""
     if cell_len(text) <= width:

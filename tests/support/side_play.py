@@ -19,7 +19,7 @@ from ecoshell.paths import Paths
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.side.panel import ToolWanted
-from ecoshell.tui.themed import ThemedApp
+from ecoshell.tui.themes import ThemedApp
 
 NEAR = replace(CAP, spent=441_000_000, held=12_000_000)
 REACHED = replace(CAP, spent=500_000_000, held=0)

@@ -8,7 +8,7 @@ from textual.color import Color
 from textual.widgets import Footer, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from ecoshell.tui.themed import ThemedApp
+from ecoshell.tui.themes import ThemedApp
 
 _TONES = ("primary", "secondary", "accent", "success", "warning", "error", "foreground", "foreground-muted")
 _LINES = range(0x2500, 0x25A0)

@@ -29,8 +29,9 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
+from ecoshell.events.describe import duration
 from ecoshell.messages import Attachment, Usage
-from ecoshell.tui.text import duration, money, tokens
+from ecoshell.tui.text import money, tokens
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import TONES, folded, sections_of
 from ecoshell.tui.transcript.painting import Painter

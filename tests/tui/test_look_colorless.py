@@ -13,7 +13,7 @@ from textual.color import BLACK
 from themed_host import Host, segments
 
 from ecoshell.paths import Paths
-from ecoshell.tui.themed import Colorless, wants_no_color
+from ecoshell.tui.themes import Colorless, wants_no_color
 
 COLOR = re.compile(r"\x1b\[[0-9;:]*(?<![0-9])(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?![0-9])[0-9;:]*m")
 REVERSED = re.compile(r"\x1b\[(?:[0-9]+;)*7(?:;[0-9]+)*m")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.tui.rails import rails
+from ecoshell.tui.branches import rails
 
 BEGINS, JOINS, ENDS = "╭┬", "├┼╰┴", "╰┴"
 

@@ -10,7 +10,8 @@ from tui_play import eventually
 
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.paths import Paths
-from ecoshell.tui.screens.theme import THEME, ThemePicker, change_theme
+from ecoshell.tui.commands import THEME, change_theme
+from ecoshell.tui.screens.theme import ThemePicker
 
 
 async def opened(pilot: Pilot[int]) -> list[str | None]:
@@ -91,7 +92,7 @@ async def test_a_theme_of_ones_own_is_read_when_the_picker_opens_and_put_on_when
 ) -> None:
     async with host.run_test() as pilot:
         mine(paths, "mine", '[colors]\nprimary = "#123456"\n')
-        await change_theme(host, paths, "mine")
+        await change_theme(host, "mine")
         assert host.theme_variables["link-color"] == "#123456"
         mine(paths, "mine", '[colors]\nprimary = "#654321"\n')
         await opened(pilot)
@@ -115,7 +116,7 @@ async def test_broken_settings_are_left_alone_and_the_theme_holds_for_this_time(
     paths.settings_file.write_text("[agent]\nmax_steps = 'many'\n")
     async with host.run_test():
         with pytest.raises(SettingsError, match="line 2") as caught:
-            await change_theme(host, paths, "moss")
+            await change_theme(host, "moss")
         assert caught.value.kept.startswith("moss is worn until you leave.")
         assert host.theme == "moss"
     assert paths.settings_file.read_text() == "[agent]\nmax_steps = 'many'\n"
@@ -129,7 +130,7 @@ async def test_without_colour_a_choice_is_kept_for_later(paths: Paths, quiet: No
         await pilot.press("down")
         await eventually(pilot, lambda: "No colour is sent" in words(host))
         await pilot.press("escape")
-        assert "No colour is sent" in await change_theme(host, paths, "moss")
+        assert "No colour is sent" in await change_theme(host, "moss")
         assert host.theme == "mono"
     assert tomllib.loads(paths.settings_file.read_text()) == {"tui": {"theme": "moss"}}
 
@@ -137,4 +138,4 @@ async def test_without_colour_a_choice_is_kept_for_later(paths: Paths, quiet: No
 async def test_a_variable_that_wins_is_told(host: Host, paths: Paths, monkeypatch) -> None:
     monkeypatch.setenv("ECOSHELL_TUI_THEME", "dusk")
     async with host.run_test():
-        assert "ECOSHELL_TUI_THEME is set and wins" in await change_theme(host, paths, "moss")
+        assert "ECOSHELL_TUI_THEME is set and wins" in await change_theme(host, "moss")

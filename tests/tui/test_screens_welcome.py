@@ -5,7 +5,7 @@ import re
 import pytest
 
 from ecoshell.agent.command_list import COMMANDS
-from ecoshell.tui.screens.theme import THEME
+from ecoshell.tui.commands import THEME
 from ecoshell.tui.screens.welcome import is_first_start, requests_block, welcome_block
 
 

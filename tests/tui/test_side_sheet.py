@@ -204,7 +204,7 @@ def test_what_remains_is_unknown_nothing_or_a_range(low, high, said):
 
 def test_without_a_cap_the_plan_is_advice():
     assert heading(STARTED, ADVICE).splitlines()[0] == "no cap: advice only /budget sets one"
-    assert state_of(ADVICE.rows[0], enforced=False) == ("!", "quota", "near")
+    assert state_of(ADVICE.rows[0], enforced=False) == ("!", "quota", "warning")
 
 
 def test_a_plan_that_is_only_told_to_the_model_says_so():

@@ -12,7 +12,7 @@ from textual.content import Content, Span
 from textual.screen import Screen
 
 from ecoshell.errors import EcoshellError
-from ecoshell.tui.commands import OPENING
+from ecoshell.tui.commands import OPENING, THEME
 from ecoshell.tui.fuzzy import best, places, score
 from ecoshell.untrusted import visible_line
 
@@ -103,8 +103,6 @@ class ChatCommands(Provider):
         return []
 
     async def _themes(self, shell: "Shell", target: "ChatScreen") -> list[PaletteEntry]:
-        from ecoshell.tui.screens.theme import THEME
-
         names = THEME.choices(cast("Any", self.app))
         return [
             PaletteEntry(f"theme {visible_line(name)}", THEME.help, partial(target.action_run, f"/theme {name}"))

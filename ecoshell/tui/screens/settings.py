@@ -15,8 +15,8 @@ from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, PickerColumn, PickerRow
 from ecoshell.tui.screens.theme import ThemePicker
-from ecoshell.tui.themed import ThemedApp
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
+from ecoshell.tui.themes import ThemedApp
 
 if TYPE_CHECKING:  # pydantic comes with some of them
     from ecoshell.agent.shell import Shell

@@ -1,22 +1,14 @@
-"""The theme picker and `/theme`: a theme is tried on while it is highlighted, and kept in the settings."""
+"""The theme picker: a theme is tried on while it is highlighted."""
 
-import asyncio
-import os
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ecoshell.agent.commands import Command, Printed
-from ecoshell.errors import SettingsError, UsageError
-from ecoshell.paths import Paths
 from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
-from ecoshell.tui.themed import ThemedApp
-from ecoshell.tui.themes import VARIABLE, Broken, Look
+from ecoshell.tui.themes import Broken, Look, ThemedApp
 
-App = ThemedApp[int]
-_NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
+NO_COLOR = "No colour is sent: NO_COLOR is set, or the terminal has none. What you pick is worn where there is colour."
 
 
 class ThemePicker(Picker[Look | Broken]):
@@ -37,7 +29,7 @@ class ThemePicker(Picker[Look | Broken]):
         #detail { height: 6; }
     }
     """
-    app: App
+    app: ThemedApp[int]
 
     def __init__(self, current: str) -> None:
         super().__init__()
@@ -65,7 +57,7 @@ class ThemePicker(Picker[Look | Broken]):
         """What is wrong with it, or with the terminal."""
         if isinstance(item, Broken):
             return f"{item.reason}\n{item.file}"
-        return _NO_COLOR if self.app.forced_mono else ""
+        return NO_COLOR if self.app.forced_mono else ""
 
     def preview(self, item: Look | Broken) -> None:
         """Wear it; the one before, while it is none that works."""
@@ -85,38 +77,3 @@ class ThemePicker(Picker[Look | Broken]):
     def on_unmount(self) -> None:
         """Wear what was picked, or what was worn before."""
         self.app.wear(self._worn)
-
-
-async def change_theme(app: App, paths: Paths, name: str) -> str:
-    """Wear a theme and write it into the settings; says what came of it. Raises UsageError for an unknown one."""
-    themes = await app.learn_themes()
-    names = sorted(theme.name for theme in themes.all)
-    if name not in names:
-        raise UsageError(f"There is no theme {name!r}.", fix=f"There are {', '.join(names)}.")
-    app.wear(name)
-    try:
-        edit: Any = await asyncio.to_thread(import_module, "ecoshell.settings.edit")  # pydantic comes with it
-        await asyncio.to_thread(edit.write_settings, paths.settings_file, {("tui", "theme"): name})
-    except SettingsError as error:
-        raise SettingsError(
-            error.message, kept=f"{name} is worn until you leave. {error.kept}", fix=error.fix
-        ) from error
-    if os.environ.get(VARIABLE, "").strip():
-        return f"The theme is {name} now. {VARIABLE} is set and wins when ecoshell starts again."
-    return f"The theme is {name}, from now on." + (f" {_NO_COLOR}" if app.forced_mono else "")
-
-
-async def _theme(app: App, argument: str) -> Printed:
-    """`/theme` opens the picker, `/theme NAME` changes the theme at once."""
-    name = argument or await app.push_screen_wait(ThemePicker(app.theme))
-    return Printed(await change_theme(app, app.paths, name) if name else "")
-
-
-THEME: Command[App] = Command(
-    "theme",
-    "[NAME]",
-    "change the colours",
-    _theme,
-    lambda app: sorted(name for name, theme in app.available_themes.items() if isinstance(theme, Look)),
-)
-"""For the chat's own table of commands; to be run in a worker, since it waits for the picker."""

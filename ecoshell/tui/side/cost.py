@@ -8,15 +8,16 @@ from textual.binding import Binding, BindingType
 
 from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about
+from ecoshell.events.describe import duration
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState, RoleUse, Shares, Thinker, shares
-from ecoshell.tui.text import amount, duration, fit, fit_middle, left, model_name, money, right, tokens
+from ecoshell.tui.text import amount, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
 
 _WORDS = 8
-_TONES: dict[str, Tone] = {"": "good", "near": "near", "reached": "reached"}
+_TONES: dict[str, Tone] = {"": "good", "near": "warning", "reached": "error"}
 _TABLE_FROM = 72
 """Columns from which on the numbers of all roles stand below each other."""
 _ROOMY_FROM = 34
@@ -130,7 +131,7 @@ def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> lis
 
 def _used(use: RoleUse, width: int, *, thinks: bool) -> list[Line]:
     """A role's calls and their price, and its tokens; a word before them says who thinks."""
-    word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "near")) if thinks else ()
+    word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "warning")) if thinks else ()
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
         return [(*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
@@ -162,7 +163,7 @@ def _numbers(use: RoleUse, part: str, *, thinks: bool) -> tuple[Piece, ...]:
     """What stands in the columns; a word in the place of the time says who thinks."""
     *_, (_, time), (_, share) = _HEADS
     before = sum(columns for _, columns in _HEADS) - time - share
-    taken: Piece = (right(_THINKS, time), "near") if thinks else (right(duration(use.seconds), time), "text")
+    taken: Piece = (right(_THINKS, time), "warning") if thinks else (right(duration(use.seconds), time), "text")
     if not use.calls:
         rest = right("", time + share)
         return ((right("", before), "text"), taken) if thinks else ((f"{right(_NOT_ASKED, before)}{rest}", "muted"),)
@@ -179,7 +180,7 @@ def _price(use: RoleUse) -> str:
 
 
 def _sign(use: RoleUse, *, thinks: bool) -> Piece:
-    return (f"{_SIGN_OF_WHO_THINKS} ", "near") if thinks else (f"{_SIGNS.get(use.role, '·')} ", "muted")
+    return (f"{_SIGN_OF_WHO_THINKS} ", "warning") if thinks else (f"{_SIGNS.get(use.role, '·')} ", "muted")
 
 
 def _adapter(file: str, width: int) -> str:

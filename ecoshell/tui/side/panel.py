@@ -22,7 +22,7 @@ from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import fit, left
 from ecoshell.untrusted import visible_line
 
-Tone = Literal["text", "strong", "muted", "accent", "good", "near", "reached", "marked"]
+Tone = Literal["text", "strong", "muted", "tool", "good", "warning", "error", "marked"]
 TONES: tuple[Tone, ...] = get_args(Tone)
 Piece = tuple[str, Tone]
 Line = tuple[Piece, ...]
@@ -69,10 +69,10 @@ class Panel(ScrollView, can_focus=True):
         .panel--text { color: $foreground; }
         .panel--strong { color: $foreground; text-style: bold; }
         .panel--muted { color: $text-muted; }
-        .panel--accent { color: $primary; }
+        .panel--tool { color: $primary; }
         .panel--good { color: $success; }
-        .panel--near { color: $warning; }
-        .panel--reached { color: $error; text-style: bold; }
+        .panel--warning { color: $warning; }
+        .panel--error { color: $error; text-style: bold; }
         .panel--marked { color: $block-cursor-foreground; background: $block-cursor-background; }
         &:focus { border-top: heavy $primary; }
     }
@@ -448,7 +448,7 @@ class ListPanel(Panel, Generic[Item]):
         typed = visible_line(self.list.filter) if self.list.filter.strip() else self.list.filter
         room = width - 3 - len(fits)
         cursor = "▏" if self._typing else ""
-        return (("/ ", "accent"), (f"{typed[-room:] if room > 0 else ''}{cursor}", "strong"), (fits, "muted"))
+        return (("/ ", "tool"), (f"{typed[-room:] if room > 0 else ''}{cursor}", "strong"), (fits, "muted"))
 
     @property
     def _room(self) -> int:

@@ -1,7 +1,7 @@
 """The plan panel: what the budget allows of each tool, and what has come of that so far."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.branches import Drawing, Look
+from ecoshell.tui.branches import TONES, Drawing
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
@@ -30,19 +30,6 @@ _SAID = {
     "quota": "that is its quota",
     "blacklist": "has not helped",
     "below τ": "has seldom helped",
-}
-_TONES: Mapping[Look, Tone] = {
-    "rail": "muted",
-    "name": "text",
-    "figures": "muted",
-    "critical": "near",
-    "waiting": "muted",
-    "running": "accent",
-    "done": "good",
-    "failed": "reached",
-    "denied": "near",
-    "skipped": "near",
-    "stopped": "near",
 }
 GRAPH_LINES = 12
 """Lines that nodes take where there is no more room than needed."""
@@ -136,7 +123,7 @@ def state_of(row: PlanRow, *, enforced: bool) -> tuple[str, str, Tone]:
         return "√", "new" if row.why == "new" else "ok", "good"
     if row.state == "unplanned":
         return "·", _word(row), "muted"
-    return ("×", _word(row), "reached") if enforced else ("!", _word(row), "near")
+    return ("×", _word(row), "error") if enforced else ("!", _word(row), "warning")
 
 
 def _word(row: PlanRow) -> str:
@@ -147,7 +134,7 @@ def about(row: PlanRow, unit: Unit, width: int) -> list[Line]:
     """Everything a row says, in three lines."""
     worth = f"value {row.value:.2f} · chance {row.chance:.2f} · {_used(row)} used"
     return [
-        ((fit_middle(visible_line(row.tool), width), "accent"),),
+        ((fit_middle(visible_line(row.tool), width), "tool"),),
         ((fit(worth, width), "muted"),),
         ((fit(f"{_cost(row, unit)}: {_SAID[row.why]}", width), "muted"),),
     ]
@@ -196,7 +183,7 @@ def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> li
     return [
         head,
         *([((f"  … {above:,} above", "muted"),)] if above else []),
-        *(tuple((text, _TONES[look]) for text, look in line) for line in drawing.lines(width, start, start + shown)),
+        *(tuple((text, TONES[look]) for text, look in line) for line in drawing.lines(width, start, start + shown)),
         *([((f"  … {below:,} below", "muted"),)] if below else []),
     ]
 
@@ -240,10 +227,10 @@ def _means(plan: PlanChanged, whole: int, width: int) -> list[Line]:
     costs = f"{words[0]} {amount(plan.planned_cost, plan.unit)} · {words[1]} {amount(plan.reserved, plan.unit)}"
     lines: list[Line] = [
         ends(("for tools", "strong"), (left, "text"), width),
-        ((drawn, "accent"), (f" {used}", "text")),
+        ((drawn, "tool"), (f" {used}", "text")),
         ((fit(costs, width), "muted"),),
     ]
-    return lines if plan.enforced else [*lines, ((fit("told to the model, not enforced", width), "near"),)]
+    return lines if plan.enforced else [*lines, ((fit("told to the model, not enforced", width), "warning"),)]
 
 
 class PlanPanel(ListPanel[PlanRow]):

@@ -53,7 +53,7 @@ def about(tool: ToolState, width: int) -> list[Line]:
     state = when_words(tool, long=True) or "by name only"
     description = visible_line(tool.description) or "no description"
     name = fit_middle(visible_line(tool.name), width)
-    return [((name, "accent"),), ((fit(f"{state} — {description}", width), "muted"),)]
+    return [((name, "tool"),), ((fit(f"{state} — {description}", width), "muted"),)]
 
 
 class ToolsPanel(ListPanel[ToolState]):
@@ -97,7 +97,7 @@ class ToolsPanel(ListPanel[ToolState]):
             return lines
         used = percent(now, everything)
         drawn = bar(((now, "█"),), everything, max(0, width - len(used) - 1))
-        lines.append(((drawn, "accent"), (f" {used}", "text")))
+        lines.append(((drawn, "tool"), (f" {used}", "text")))
         if self.state.saved_tokens:
             lines.append(row("saved", f"{tokens(self.state.saved_tokens)} tok so far", width))
         return [*lines, *(row(label, value, width) for label, value in self._told)]

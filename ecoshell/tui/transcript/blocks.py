@@ -4,7 +4,7 @@ They know their meaning and nothing of colours or widths. Sections are made one 
 or so, so that of a long block only what is looked at is ever laid out and painted.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -13,7 +13,7 @@ from ecoshell.budget.money import counted
 from ecoshell.untrusted import visible
 
 if TYPE_CHECKING:
-    from ecoshell.tui.branches import Drawing, Look
+    from ecoshell.tui.branches import Drawing
 
 Tone = Literal[
     "text", "muted", "question", "thought", "tool", "good", "warning", "error",
@@ -25,19 +25,6 @@ _DRAWN_LINES = 24
 """Lines of a drawing that are shown until it is opened."""
 _DRAWN_WIDTH = 120
 """Cells that a drawing has where there is no screen to ask for its width."""
-_DRAWN_TONES: "Mapping[Look, Tone]" = {
-    "rail": "muted",
-    "name": "text",
-    "figures": "muted",
-    "critical": "warning",
-    "waiting": "muted",
-    "running": "tool",
-    "done": "good",
-    "failed": "error",
-    "denied": "warning",
-    "skipped": "warning",
-    "stopped": "warning",
-}
 LONGEST = 2_000
 """Characters of one section, and of a line that is kept in one piece."""
 MOST_LINES = 40
@@ -262,8 +249,10 @@ class DrawnLines:
 
     def rows(self, width: int) -> Iterator[Row]:
         """The lines at this width."""
+        from ecoshell.tui.branches import TONES  # no first frame waits for it
+
         for line in self.drawing.lines(width, self.start, self.stop):
-            yield Row(tuple(Piece(text, _DRAWN_TONES[look]) for text, look in line))
+            yield Row(tuple(Piece(text, TONES[look]) for text, look in line))
 
 
 GAP = Rows((Row(()),))

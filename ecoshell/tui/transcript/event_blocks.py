@@ -37,12 +37,12 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, plan_news, refusal, words_text
+from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, words_text
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
-from ecoshell.tui.text import amount, duration, money, tokens
+from ecoshell.tui.text import amount, money, tokens
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, Row, Tone, folded, row, rows_of
 from ecoshell.untrusted import visible, visible_line
 
