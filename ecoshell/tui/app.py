@@ -126,7 +126,6 @@ class ChatApp(ThemedApp[int]):
         self.chat.query_one(Transcript).action_end()
 
     def action_prompt(self) -> None:
-        """Go back to the prompt."""
         self.chat.query_one(Prompt).focus()
 
     def action_interrupt(self) -> None:
@@ -150,7 +149,6 @@ class ChatApp(ThemedApp[int]):
         self.run_worker(self._open())
 
     async def on_chat_screen_left(self) -> None:
-        """Leave, as a command asked."""
         await self.action_quit()
 
     async def action_quit(self) -> None:

@@ -1,8 +1,7 @@
 """The chat: the screen a person lives in, its widgets in their places and the shell behind them."""
 
-from collections.abc import Awaitable
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -14,10 +13,10 @@ from textual.widgets import TextArea
 from ecoshell import __version__
 from ecoshell.errors import EcoshellError
 from ecoshell.paths import Paths
-from ecoshell.tui.keys import KeyLine
+from ecoshell.tui.keys import Hint, KeyLine
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
-from ecoshell.tui.prompt.prompt import SHELL, Prompt
+from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
@@ -69,6 +68,7 @@ class ChatScreen(Screen[None]):
         _hidden("ctrl+o", "unfold", "open the last fold", "open or fold the newest long output"),
     ]
     HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
+    app: "ChatApp"
 
     class Left(Message):
         """The person typed that they want to leave."""
@@ -89,7 +89,6 @@ class ChatScreen(Screen[None]):
         """Whether the program ends: what is queued is kept then, and not sent any more."""
 
     def compose(self) -> ComposeResult:
-        """Title, transcript and panels, question, prompt, keys."""
         yield TitleBar(f"opening {self._model} …")
         yield SideLayout(Transcript(), self._paths.state_file)
         yield QuestionSpot()
@@ -97,7 +96,6 @@ class ChatScreen(Screen[None]):
         yield KeyLine(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Welcome the person and let them type."""
         self._first = is_first_start(self._paths)
         self.query_one(Transcript).column.add(welcome_block(__version__, first=self._first))
         prompt = self.query_one(Prompt)
@@ -204,23 +202,18 @@ class ChatScreen(Screen[None]):
         line = draft.text.strip()
         if line.startswith("/"):
             self.run_worker(self._command(controller, line))
-        elif line.startswith(SHELL):
-            self.run_worker(self._asked(controller.run(line.removeprefix(SHELL)), draft))
         else:
-            self.run_worker(self._asked(controller.ask(draft), draft))
+            controller.begin_turn()
+            self.run_worker(self._asked(controller, draft))
 
-    async def _asked(self, asking: Awaitable[bool], draft: Draft) -> None:
-        if await asking:
-            self._send_next()
-        else:
+    async def _asked(self, controller: "ChatController", draft: Draft) -> None:
+        """Ask, and send what was typed meanwhile, unless another turn has begun or the program ends."""
+        if not await controller.send(draft):
             self._put_back(draft)
-
-    def _send_next(self) -> None:
-        """Send what was typed during the turn that has ended, unless another has begun."""
-        if self.controller is not None and not self.controller.busy and not self.leaving:
-            draft = self.query_one(PromptBar).dequeue()
-            if draft is not None:
-                self._send(self.controller, draft)
+        elif not controller.busy and not self.leaving:
+            queued = self.query_one(PromptBar).dequeue()
+            if queued is not None:
+                self._send(controller, queued)
 
     def _put_back(self, draft: Draft | None) -> None:
         """Give back what could not be sent, unless something else has been typed meanwhile."""
@@ -240,7 +233,7 @@ class ChatScreen(Screen[None]):
     async def _own_command(self, line: str) -> None:
         """Run a command of the screen's own, for which no shell is needed."""
         try:
-            printed = await _own().run(self._app, line)
+            printed = await _own().run(self.app, line)
         except EcoshellError as error:
             self.view.answer(line, error)
         else:
@@ -251,7 +244,7 @@ class ChatScreen(Screen[None]):
         from ecoshell.tui.commands import screen_for
 
         screen = screen_for(line, controller.shell)
-        chosen = line if screen is None else await self._app.push_screen_wait(screen)
+        chosen = line if screen is None else await self.app.push_screen_wait(screen)
         if chosen:
             await self._carry_out(controller, chosen)
 
@@ -262,14 +255,14 @@ class ChatScreen(Screen[None]):
         if printed.effect == "quit":
             self.post_message(self.Left())
         elif printed.effect == "ask":
-            draft = Draft(printed.value, printed.attachments)
-            await self._asked(controller.ask(draft), draft)
+            controller.begin_turn()
+            await self._asked(controller, Draft(printed.value, printed.attachments))
         elif printed.effect == "copy":
-            self._app.copy_to_clipboard(printed.value)
+            self.app.copy_to_clipboard(printed.value)
 
     def _complete(self, text: str) -> "list[Completion]":
         shell = self.shell
-        return [*(shell.complete(text) if shell else ()), *_own().complete(self._app, text)]
+        return [*(shell.complete(text) if shell else ()), *_own().complete(self.app, text)]
 
     @property
     def overview(self) -> list[tuple[str, str]]:
@@ -299,13 +292,12 @@ class ChatScreen(Screen[None]):
             self.focus_previous()
 
     def action_help(self) -> None:
-        """Show what the keys do."""
         self.run_worker(self._help())
 
     async def _help(self) -> None:
         from ecoshell.tui.screens.help import HelpScreen  # no first frame waits for it
 
-        chosen = await self._app.push_screen_wait(HelpScreen.of(self, self.overview))
+        chosen = await self.app.push_screen_wait(HelpScreen.of(self, self.overview))
         if chosen:
             self.begin(chosen)
 
@@ -317,7 +309,7 @@ class ChatScreen(Screen[None]):
     async def _document(self, controller: "ChatController", tool: str, *, planned: bool) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
-        line = await self._app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
+        line = await self.app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
         if line:
             await self._carry_out(controller, line)
 
@@ -331,15 +323,12 @@ class ChatScreen(Screen[None]):
             self.action_run("/mode single" if self.controller.mode == "umi" else "/mode umi")
 
     async def action_open(self, tab: str) -> None:
-        """Go to a panel, or back from it."""
         await self.query_one(SideLayout).open(tab)
 
     async def action_panels(self) -> None:
-        """Show or hide the panels."""
         await self.query_one(SideLayout).toggle()
 
     def action_search(self) -> None:
-        """Search the transcript."""
         self.query_one(Transcript).action_search()
 
     def action_unfold(self) -> None:
@@ -356,8 +345,7 @@ class ChatScreen(Screen[None]):
 
     # -- what the widgets want
 
-    @on(Transcript.Hint)
-    def hinted(self, event: Transcript.Hint) -> None:
+    def on_hint(self, event: Hint) -> None:
         """Say it below the prompt."""
         self.query_one(PromptBar).hint(event.text)
 
@@ -372,10 +360,6 @@ class ChatScreen(Screen[None]):
             self.action_document(event.tool, planned=event.what == "why")
         else:
             self.action_run(f"/{event.what} {event.tool}")
-
-    @property
-    def _app(self) -> "ChatApp":
-        return cast("Any", self.app)  # pyright: ignore[reportUnknownMemberType]
 
     @property
     def _stoppable(self) -> bool:

@@ -28,11 +28,11 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
     """The screen to show in the place of running this line, which gives back the line to run; None to just run it."""
     match line.strip().lower():
         case "/model":
-            from ecoshell.tui.screens.models import ModelPicker
+            from ecoshell.tui.screens.pickers import ModelPicker
 
             return ModelPicker(shell)
         case "/sessions" | "/resume":
-            from ecoshell.tui.screens.sessions import SessionPicker
+            from ecoshell.tui.screens.pickers import SessionPicker
 
             return SessionPicker(shell)
         case _:
@@ -41,7 +41,7 @@ def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
 
 async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
     """`/theme` opens the picker, `/theme NAME` changes the theme at once."""
-    from ecoshell.tui.screens.theme import ThemePicker
+    from ecoshell.tui.screens.pickers import ThemePicker
 
     name = argument or await app.push_screen_wait(ThemePicker(app.theme))
     return Printed(await change_theme(app, name) if name else "")
@@ -49,7 +49,7 @@ async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:
 
 async def change_theme(app: "ThemedApp[int]", name: str) -> str:
     """Wear a theme and write it into the settings; says what came of it. Raises UsageError for an unknown one."""
-    from ecoshell.tui.screens.theme import NO_COLOR
+    from ecoshell.tui.screens.pickers import NO_COLOR
 
     themes = await app.learn_themes()
     names = sorted(theme.name for theme in themes.all)

@@ -2,10 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ecoshell.budget.holds import CapState
 from ecoshell.errors import EcoshellError, StoreError
@@ -28,6 +28,7 @@ from ecoshell.events import (
 from ecoshell.events.describe import price_range
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.drafts import Draft
+from ecoshell.tui.prompt.prompt import SHELL
 from ecoshell.tui.screens.welcome import requests_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
@@ -65,11 +66,12 @@ class TranscriptController:
         self._working = False
         self._transcript = transcript
         self._body = body
-        self._presenter = EventPresenter(transcript.column, beside=lambda: body.beside)
+        self.presenter = EventPresenter(transcript.column, beside=lambda: body.beside)
+        """What tells the events to the transcript, and knows the person's marks."""
 
     def hear(self, event: Event) -> None:
         """Show one event."""
-        self._presenter.show(event)
+        self.presenter.show(event)
         self._body.hear(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
@@ -84,10 +86,6 @@ class TranscriptController:
         words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
         name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
         return f"{words}{name}{self._estimate}"
-
-    def mark_of(self, call: CallRef) -> bool | None:
-        """What the person said of a call's result; None when nothing, or not any more."""
-        return self._presenter.mark_of(call)
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
@@ -133,7 +131,7 @@ class TranscriptController:
     def clear(self) -> None:
         """Take everything out of the transcript."""
         self._transcript.clear()
-        self._presenter = EventPresenter(self._transcript.column, beside=lambda: self._body.beside)
+        self.presenter = EventPresenter(self._transcript.column, beside=lambda: self._body.beside)
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""
@@ -141,10 +139,10 @@ class TranscriptController:
         try:
             with self._transcript.filling():
                 for at, event in enumerate(past):
-                    self._presenter.show(event)
+                    self.presenter.show(event)
                     if at % _BREATH == _BREATH - 1:
                         await asyncio.sleep(0)
-                self._presenter.rest()
+                self.presenter.rest()
             await self._body.side.recall(past)
         finally:
             gc.enable()
@@ -194,51 +192,39 @@ class ChatController:
             if told and first and not self.busy:
                 self._view.insert(requests_block(await self.shell.files()))
 
-    def ask(self, draft: Draft) -> Coroutine[Any, Any, bool]:
-        """One turn, from the question to its last event; busy from now on, and not only from when it is awaited.
-
-        Gives False when the question could not even be kept, and belongs back in the prompt.
-        """
+    def begin_turn(self) -> None:
+        """Be busy from now on, and not only from when what is sent has been taken up."""
         self.busy = True
         self._view.work(True)
-        return self._ask(draft)
 
-    async def _ask(self, draft: Draft) -> bool:
-        kept = False
+    async def send(self, draft: Draft) -> bool:
+        """One turn, from the question to its last event, or a command of the person's own, run in the workspace.
+
+        False when a question could not even be kept, and belongs back in the prompt.
+        """
+        line = draft.text.strip()
+        is_command = kept = line.startswith(SHELL)
         with self._fence():
             try:
                 async with self._sent:
                     pass
-                async for event in self.shell.ask(draft.text, draft.attachments):
-                    kept = True
-                    self._hear(event)
+                if is_command:
+                    self._hear(await self.shell.run(line.removeprefix(SHELL)))
+                else:
+                    async for event in self.shell.ask(draft.text, draft.attachments):
+                        kept = True
+                        self._hear(event)
             except StoreError:
                 self._view.read_only(self.shell.read_only is not None)
                 raise
             finally:
                 self.busy = False
                 self._view.work(False)
-        if kept:
-            self._view.read_only(False)
-        await self.look()
+        if not is_command:
+            if kept:
+                self._view.read_only(False)
+            await self.look()
         return kept
-
-    def run(self, command: str) -> Coroutine[Any, Any, bool]:
-        """Run a command of the person's own in the workspace, and show what it printed; busy from now on."""
-        self.busy = True
-        self._view.work(True)
-        return self._run(command)
-
-    async def _run(self, command: str) -> bool:
-        with self._fence():
-            try:
-                async with self._sent:
-                    pass
-                self._hear(await self.shell.run(command))
-            finally:
-                self.busy = False
-                self._view.work(False)
-        return True
 
     async def command(self, line: str) -> "Printed | None":
         """Run a slash command and show what it prints; None when it failed."""
@@ -254,7 +240,7 @@ class ChatController:
         """Keep the person's word on a call's result; the same word twice takes it back."""
         with self._fence():
             async with self._marking:
-                word = None if self._view.mark_of(call) is helpful else helpful
+                word = None if self._view.presenter.marks.get(call) is helpful else helpful
                 for event in await self.shell.mark(call.turn, call.id, call.name, word):
                     self._hear(event)
 

@@ -48,7 +48,11 @@ def _worth(word: str, text: str) -> float:
     at = _as_it_stands(word, text)
     if at >= 0:
         return _worth_at(at, len(word), text)
-    return _worth_scattered(_letter_by_letter(word, text))
+    found = _letter_by_letter(word, text)
+    if not found:
+        return 0.0
+    # the closer together the letters are, the more
+    return _SCATTERED * len(found) / (found[-1] + 1 - found[0]) + (0 if found[0] else _FROM_THE_START)
 
 
 def _worth_at(at: int, length: int, text: str) -> float:
@@ -56,13 +60,6 @@ def _worth_at(at: int, length: int, text: str) -> float:
     if at == 0:
         return _WHOLE if length == len(text) else _START
     return _INSIDE if text[at - 1].isalnum() else _WORD
-
-
-def _worth_scattered(at: Sequence[int]) -> float:
-    """The closer together the letters are, the more."""
-    if not at:
-        return 0.0
-    return _SCATTERED * len(at) / (at[-1] + 1 - at[0]) + (0 if at[0] else _FROM_THE_START)
 
 
 def _as_it_stands(word: str, text: str) -> int:

@@ -1,15 +1,24 @@
-"""Keys in the order they were typed, and the line that tells of them."""
+"""Keys in the order they were typed, the line that tells of them, and what is said of one that did nothing."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual.events import Key
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 _GO_FIRST = (("f2", "f3", "f4"), ("ctrl+q",), ("ctrl+p",), ("f1",))
 """Keys that the line leaves out where it is too short, the first ones first: help and palette tell of them."""
+
+
+@dataclass
+class Hint(Message):
+    """Something to tell the person where hints are shown."""
+
+    text: str
 
 
 async def act_at_once(widget: Widget, key: str) -> bool:
@@ -25,13 +34,17 @@ async def act_at_once(widget: Widget, key: str) -> bool:
     return True
 
 
-class Field(Input):
-    """A line to type in, whose keys act in the order they were typed."""
+class KeysInOrder(Widget):
+    """What comes before another widget among a class's bases, so that its keys act in the order they were typed."""
 
     async def _on_key(self, event: Key) -> None:
         if await act_at_once(self, event.key):
             event.stop()
-            event.prevent_default()
+            event.prevent_default()  # else the keys of the other widget follow
+
+
+class Field(KeysInOrder, Input):
+    """A line to type in."""
 
 
 class KeyLine(Footer):

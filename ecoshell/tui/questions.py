@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, TypeVar
@@ -29,7 +30,7 @@ from ecoshell.agent.user_interface import (
 from ecoshell.budget.money import Unit, parse_amount
 from ecoshell.errors import UsageError
 from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, ModelOffer, TrustWanted
-from ecoshell.tui.keys import Field, act_at_once
+from ecoshell.tui.keys import Field, KeysInOrder, act_at_once
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.text import amount, fit_middle, money, tokens
 from ecoshell.tui.transcript.blocks import folded
@@ -97,7 +98,6 @@ class Choices(Static):
         self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As many lines as the choices take at this width."""
         return len(self._lines(width))
 
     def render(self) -> Content:
@@ -105,7 +105,6 @@ class Choices(Static):
         return Content("\n").join(self._lines(self.size.width))
 
     def action_choose(self, action: str) -> None:
-        """Tell the question which choice was clicked."""
         self.post_message(self.Chosen(action))
 
     def _lines(self, width: int) -> list[Content]:
@@ -147,12 +146,30 @@ class Question(VerticalScroll, Generic[T]):
     continues = False
     """Whether the person was just busy with it: then it is asked where they are."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, note: str = "") -> None:
+        """The note only accompanies, and stays in sight while the rest scrolls."""
         super().__init__()
         self.border_title = Content(title)
+        self._note = note
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._whole = False
         """Whether nothing is folded."""
+
+    def compose(self) -> ComposeResult:
+        yield from self.about()
+        with Foot():
+            yield Static(classes="fault", markup=False)
+            if self._note:
+                yield Static(self._note, classes="quiet", markup=False)
+            yield Field(compact=True)
+            yield Choices(self.choices(), classes="choices")
+
+    @abstractmethod
+    def about(self) -> ComposeResult:
+        """What it is about, which scrolls."""
+
+    def on_mount(self) -> None:
+        self.redraw()
 
     def begin(self) -> None:
         """Take the keys."""
@@ -257,20 +274,13 @@ class TrustQuestion(Question[Trust]):
 
     def __init__(self, wanted: TrustWanted) -> None:
         changed = ", which has changed" if wanted.changed else ""
-        super().__init__(f"? may the model follow AGENTS.md of this project{changed}")
+        until = "Trusted or not, it is asked about again when it has changed."
+        title = f"? may the model follow AGENTS.md of this project{changed}"
+        super().__init__(title, f"{visible_line(wanted.file)}\n{until}")
         self._wanted = wanted
 
-    def compose(self) -> ComposeResult:
-        """The text; and below what scrolls, the file's place and the choices."""
+    def about(self) -> ComposeResult:
         yield Static(classes="instructions", markup=False)
-        with Foot():
-            until = "Trusted or not, it is asked about again when it has changed."
-            yield Static(f"{visible_line(self._wanted.file)}\n{until}", classes="quiet", markup=False)
-            yield Choices(self.choices(), classes="choices")
-
-    def on_mount(self) -> None:
-        """Show the text."""
-        self.redraw()
 
     def texts(self) -> Iterable[Folded]:
         yield self.folded(self._wanted.text, _INSTRUCTIONS)
@@ -280,11 +290,10 @@ class TrustQuestion(Question[Trust]):
         self.query_one(".instructions", Static).update(Content.assemble(text, (more, QUIET)))
 
     def action_decide(self, word: Trust) -> None:
-        """Answer."""
         self.resolve(word)
 
 
-class ArgumentsEditor(TextArea):
+class ArgumentsEditor(KeysInOrder, TextArea):
     """The arguments as JSON, to be changed; enter runs, a new line is ctrl+j."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -308,13 +317,6 @@ class ArgumentsEditor(TextArea):
     def action_newline(self) -> None:
         """Begin a new line."""
         self.insert("\n")
-
-    async def _on_key(self, event: Key) -> None:
-        if await act_at_once(self, event.key):
-            event.stop()
-            event.prevent_default()
-        else:
-            await super()._on_key(event)
 
 
 class ApprovalQuestion(Question[Approval]):
@@ -346,26 +348,20 @@ class ApprovalQuestion(Question[Approval]):
     )
 
     def __init__(self, wanted: ApprovalWanted) -> None:
-        super().__init__(f"? may {visible_line(wanted.name)} run")
+        price = f" One use costs {money(wanted.price_nano)}." if wanted.price_nano else ""
+        super().__init__(f"? may {visible_line(wanted.name)} run", f"{visible(wanted.reason)}{price}")
         self._wanted = wanted
         self.continues = bool(wanted.fault)
 
-    def compose(self) -> ComposeResult:
-        """Why, with what, what would change; and below what scrolls, what it would do and the choices."""
+    def about(self) -> ComposeResult:
         yield Static(classes="why", markup=False)
         yield Static(classes="call", markup=False)
         yield Static(_diff(self._wanted.changes), classes="changes", markup=False)
         yield ArgumentsEditor()
-        with Foot():
-            yield Static(classes="fault", markup=False)
-            price = f" One use costs {money(self._wanted.price_nano)}." if self._wanted.price_nano else ""
-            yield Static(f"{visible(self._wanted.reason)}{price}", classes="quiet", markup=False)
-            yield Field(compact=True, select_on_focus=False)
-            yield Choices(self.choices(), classes="choices")
 
     def on_mount(self) -> None:
-        """Show the texts, and leave out what there is nothing of."""
-        self.redraw()
+        """Leave out what there is nothing of."""
+        self.query_one(Field).select_on_focus = False
         self.query_one(".why").display = bool(self._wanted.rationale.strip())
         if not self._wanted.changes:
             self.query_one(".changes").remove()
@@ -380,7 +376,6 @@ class ApprovalQuestion(Question[Approval]):
             self.focus()
 
     def action_decide(self, decision: Decision) -> None:
-        """Answer."""
         changed = self._wanted.arguments if self._wanted.fault and decision != "no" else None
         self.resolve(Approval(decision, changed))
 
@@ -400,12 +395,10 @@ class ApprovalQuestion(Question[Approval]):
         self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter in the field."""
         event.stop()
         self.action_refuse()
 
     def action_edit(self) -> None:
-        """Change the arguments."""
         editor = self.query_one(ArgumentsEditor)
         editor.text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
         self.add_class("-editing")
@@ -479,15 +472,10 @@ class MoneyQuestion(Question[M]):
         self._typing: Literal["cap", "model"] = "model"
         """What the field is for."""
 
-    def compose(self) -> ComposeResult:
-        """What it is about and the models on offer; and below what scrolls, the field and the choices."""
+    def about(self) -> ComposeResult:
         yield Static(self._about, markup=False)
         if self._offers:
             yield Choices(_offered(self._offers, self.unit), below=True, classes="offers")
-        with Foot():
-            yield Static(classes="fault", markup=False)
-            yield Field(compact=True)
-            yield Choices(self.choices(), classes="choices")
 
     def action_take(self, number: int) -> None:
         """Go on with the model that has this number."""
@@ -495,7 +483,6 @@ class MoneyQuestion(Question[M]):
             self.resolve(self._make("model", self._offers[number - 1].name))
 
     def action_name_model(self) -> None:
-        """Ask for a model's name."""
         self._typing = "model"
         self.ask_for(_NAMED)
 
@@ -544,7 +531,6 @@ class LimitQuestion(MoneyQuestion[LimitChoice]):
         self.unit = hit.unit
 
     def action_raise_cap(self) -> None:
-        """Ask for the new cap."""
         self._typing = "cap"
         self.ask_for("the new cap: 0.50 for dollars, 20000tok for tokens", enough_text(self._hit))
 

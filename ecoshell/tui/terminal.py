@@ -74,7 +74,6 @@ class _Leaky:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        """Write, or lose the text."""
         if not self._broken:
             try:
                 return self._file.write(text)
@@ -83,7 +82,6 @@ class _Leaky:
         return len(text)
 
     def flush(self) -> None:
-        """Flush, or lose what is left."""
         if not self._broken:
             try:
                 self._file.flush()

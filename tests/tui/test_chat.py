@@ -86,9 +86,11 @@ async def test_the_first_start_offers_requests_and_two_panels_and_the_others_are
         assert not app.chat.query_one(PlanPanel).folded
 
 
-async def test_a_session_that_goes_on_is_not_introduced_again(make_app):
+async def test_a_session_that_goes_on_tells_what_was_said_before_and_is_not_introduced_again(make_app):
     app = make_app(FakeShell(introduced="tiny answers.", earlier=COUNTING))
     async with app.run_test(size=(120, 36)) as pilot:
+        await ready(pilot, app)
+        assert "how many words are in notes.txt?" in seen(app)
         await ask(pilot, app)
         await eventually(pilot, lambda: seen(app).count("saved 4.2k tok") == 2)
         assert "tiny answers." not in seen(app)
@@ -104,6 +106,8 @@ async def test_a_question_is_asked_and_its_events_are_told_in_order(make_app):
         assert signs == ["›", "·", "◊", "►", "√"]
         assert "4 tools by name · registered count_text" in seen(app)
         assert "names only is cheaper" not in seen(app)
+        assert seen(app).count("I need a word counter.") == 1  # though it was streamed
+        assert seen(app).count("1,204 words:") == 1
         assert shell.asked == ["how many"]
         assert prompt(app).text == ""
 
@@ -137,23 +141,15 @@ async def test_a_saving_is_told_only_where_something_was_paid(make_app):
 
 
 async def test_an_error_that_was_met_three_times_stands_once(make_app):
-    notes = [Notice(f"ollama/none did not answer. It is asked again ({at} of 3).") for at in (2, 3)]
-    error = ErrorHappened("ModelUnavailable", "ollama/none did not answer.", "", "Try again.")
+    notes = [Notice(f"[none] did not answer. It is asked again ({at} of 3).") for at in (2, 3)]
+    error = ErrorHappened("ModelUnavailable", "[none] did not answer.", "", "Try again.")
     app = make_app(FakeShell([STARTED, *notes, error, replace(FINISHED, status="error")]))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "3 steps" in seen(app))
         assert seen(app).count("did not answer") == 1
+        assert "×  [none] did not answer." in seen(app)
         assert "Try again." in seen(app)
-
-
-async def test_a_thought_that_was_streamed_is_told_once(make_app):
-    app = make_app(FakeShell())
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ask(pilot, app)
-        await eventually(pilot, lambda: "saved" in seen(app))
-        assert seen(app).count("I need a word counter.") == 1
-        assert seen(app).count("1,204 words:") == 1
 
 
 async def test_what_is_typed_and_sent_before_the_shell_is_ready_waits_for_it(make_app):
@@ -315,14 +311,6 @@ async def test_clearing_empties_the_transcript(make_app):
         assert "ecoshell" not in seen(app)
 
 
-async def test_a_resumed_session_tells_what_was_said_before(make_app):
-    app = make_app(FakeShell(earlier=COUNTING))
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ready(pilot, app)
-        assert "how many words are in notes.txt?" in seen(app)
-        assert "saved 4.2k tok" in seen(app)
-
-
 @pytest.mark.parametrize("keys", [("/quit", "enter"), ("", "ctrl+q"), ("", "ctrl+c")])
 async def test_the_chat_can_be_left(make_app, keys):
     app = make_app(FakeShell())
@@ -342,21 +330,16 @@ async def test_the_chat_can_be_left_before_the_shell_is_ready(make_app):
     assert app.return_value == 0
 
 
-async def test_control_c_once_stops_the_turn_and_does_not_leave(make_app):
+async def test_control_c_once_stops_the_turn_or_clears_the_prompt_and_does_not_leave(make_app, monkeypatch):
+    monkeypatch.setattr("ecoshell.tui.app._TWICE", 0.0)
     app = make_app(FakeShell(stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await pilot.press("ctrl+c")
         await eventually(pilot, lambda: "stopped" in seen(app))
-        assert app.return_value is None
-
-
-async def test_control_c_once_clears_the_prompt(make_app):
-    app = make_app(FakeShell())
-    async with app.run_test() as pilot:
-        await ready(pilot, app)
         await pilot.press(*"a thought", "ctrl+c")
         assert prompt(app).text == ""
+        assert app.return_value is None
         await pilot.press("up")
         assert prompt(app).text == "a thought"
 
@@ -478,8 +461,9 @@ async def test_one_key_chooses_at_a_limit(make_app):
             await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable)
 
 
-async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered(make_app):
-    app = make_app(FakeShell())
+async def test_the_panels_say_what_is_spent_and_registered_and_follow_the_turn(make_app):
+    reached = replace(CAP, spent=CAP.limit, held=0)
+    app = make_app(FakeShell((STARTED, BudgetChanged((reached,)), FINISHED), stops_at=2))
     async with app.run_test(size=(120, 36)) as pilot:
         await ready(pilot, app)
         assert "$0.4017 left of $0.50" in panel(app, BudgetPanel)
@@ -487,12 +471,6 @@ async def test_the_panels_say_what_is_spent_held_and_left_and_what_is_registered
         assert "TOOLS  2 of 4" in app.chat.query_one(ToolsPanel).title
         assert "● count_text" in panel(app, ToolsPanel)
         assert "○ read_file" in panel(app, ToolsPanel)
-
-
-async def test_the_budget_moves_while_the_turn_runs(make_app):
-    reached = replace(CAP, spent=CAP.limit, held=0)
-    app = make_app(FakeShell((STARTED, BudgetChanged((reached,)), FINISHED), stops_at=2))
-    async with app.run_test(size=(120, 36)) as pilot:
         await ask(pilot, app)
         await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel))
         assert "100 %" in panel(app, BudgetPanel)
@@ -535,14 +513,6 @@ async def test_what_arrives_below_is_told_end_goes_there_and_so_does_sending(mak
         await pilot.press("enter")
         await eventually(pilot, lambda: seen(app).count("thought 99") == 2)
         assert transcript.scroll_y == transcript.max_scroll_y
-
-
-async def test_an_error_is_told_with_what_to_do(make_app):
-    app = make_app(FakeShell((STARTED, ErrorHappened("ModelUnavailable", "No [answer].", "Kept.", "Try again."))))
-    async with app.run_test(size=(120, 36)) as pilot:
-        await ask(pilot, app)
-        await eventually(pilot, lambda: "×  No [answer]." in seen(app))
-        assert "Try again." in seen(app)
 
 
 async def test_a_paste_of_ten_megabytes_is_attached_and_sent_whole(make_app):

@@ -29,7 +29,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import duration
+from ecoshell.events.describe import describe, duration
 from ecoshell.messages import Attachment, Usage
 from ecoshell.tui.text import money, tokens
 from ecoshell.tui.transcript import event_blocks
@@ -96,7 +96,7 @@ def test_a_call_that_changed_files_shows_how_much_and_what():
 
 
 def test_a_call_of_which_nobody_heard_the_end_says_that_it_was_stopped():
-    assert event_blocks.stopped(STARTED).plain.endswith("stopped")
+    assert event_blocks.under_way(STARTED, event_blocks.STOPPED).plain.endswith("stopped")
 
 
 def test_what_goes_along_with_a_question_is_named_with_its_lines_and_folded_away():
@@ -235,31 +235,17 @@ def test_an_error_says_what_happened_what_was_kept_and_what_to_do():
 
 
 def test_a_payment_without_reported_usage_says_that_the_whole_reservation_counts():
-    block = event_blocks.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
-    assert block is not None
-    assert "whole reservation ($0.0071) counts until `ecoshell cost --reconcile 1=AMOUNT`" in block.plain
+    told = describe(BudgetSettled(1, "single", "m", 7_100_000, Usage(), False, 1.0))
+    assert "whole reservation ($0.0071) counts until `ecoshell cost --reconcile 1=AMOUNT`" in told
     stopped = BudgetSettled(
         *(20, "single", "m", 7_100_000, Usage(7_200, 1_000), False, 3.0),
         estimate=Usage(812, 40),
         estimate_nano=1_200_000,
         why="the call was stopped",
     )
-    told = event_blocks.settled(stopped)
-    assert told is not None
-    assert told.plain.startswith(
+    assert describe(stopped).startswith(
         "The call was stopped, so nobody knows what it took: ≈ 812 tokens in and 40 out by a tokenizer, ≈ $0.0012."
     )
-
-
-def test_an_overrun_is_named():
-    block = event_blocks.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), True, 1.0, overrun_nano=2_000_000))
-    assert block is not None
-    assert "billed $0.002 more" in block.plain
-    assert "not called under a cap" in block.plain
-
-
-def test_an_ordinary_payment_is_not_worth_a_line():
-    assert event_blocks.settled(BudgetSettled(1, "single", "m", 7_100_000, Usage(), True, 1.0)) is None
 
 
 def test_a_partial_answer_is_called_partial():

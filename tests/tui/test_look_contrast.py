@@ -10,8 +10,8 @@ from tui_play import COUNTING, FINISHED, FakeShell, eventually
 from ecoshell.events import Answer, CallFinished, CallStarted
 from ecoshell.paths import Paths
 from ecoshell.tui.screens.help import HelpScreen
+from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.screens.settings import SettingsScreen
-from ecoshell.tui.screens.theme import ThemePicker
 from ecoshell.tui.themes import Look, load_themes
 from ecoshell.tui.transcript.view import Transcript
 

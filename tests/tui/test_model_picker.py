@@ -9,7 +9,7 @@ from tui_play import STANDING, FakeShell, eventually
 
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
 from ecoshell.models.base import HERE, ModelRow
-from ecoshell.tui.screens.models import ModelPicker
+from ecoshell.tui.screens.pickers import ModelPicker
 
 DEAR = Price(Rates(Decimal("2.5"), Decimal("1.25"), Decimal("2.5"), Decimal(10), Decimal(10)), source="your settings")
 MODELS = (

@@ -6,18 +6,14 @@ from decimal import Decimal
 
 import pytest
 from picker_play import Stage, read
-from textual.containers import VerticalScroll
 from textual.widgets import Input
 from tui_play import STANDING, FakeShell, eventually
 
-from ecoshell.agent.shell import SessionRow, Since, ToolDetails
+from ecoshell.agent.shell import SessionRow
 from ecoshell.budget.price import ZERO_PRICE, Price, Rates
-from ecoshell.messages import ToolDocument
 from ecoshell.models.base import HERE, ModelRow
 from ecoshell.sessions.store import SessionInfo
-from ecoshell.tui.screens.document import DocumentScreen
-from ecoshell.tui.screens.models import ModelPicker
-from ecoshell.tui.screens.sessions import SessionPicker
+from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
 WIDE, NARROW = (120, 36), (80, 24)
 NOON = 1_772_000_000.0
@@ -60,27 +56,6 @@ SESSIONS = [
     )
     for number, title in enumerate(TITLES)
 ]
-DOSSIER = ToolDetails(
-    ToolDocument(
-        "read_file",
-        "Read a text file of the workspace.",
-        {
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "description": "File, relative to the workspace."},
-                "start_line": {"type": "integer", "description": "First line to show.", "default": 1},
-            },
-            "required": ["path"],
-        },
-    ),
-    ("read",),
-    0,
-    120,
-    True,
-    "agent",
-    Since(NOON, 3, 2),
-    "read_file, used with a chance of 40%: name only; its 120 tokens would cost more than a registration step.",
-)
 
 
 class Listed:
@@ -109,10 +84,7 @@ def after(*keys: str, text: str = ""):
     """Wait for the rows, type, and wait for a text."""
 
     async def before(pilot) -> None:
-        if isinstance(pilot.app.shown, (ModelPicker, SessionPicker)):
-            await read(pilot, pilot.app.shown)
-        else:  # the keys at the foot change when it has been read, a moment after the text
-            await eventually(pilot, lambda: all(part in pilot.app.text for part in ("Read a text file", "schema")))
+        await read(pilot, pilot.app.shown)
         await pilot.press(*keys)
         await eventually(pilot, lambda: text in pilot.app.text)
 
@@ -139,20 +111,6 @@ def test_the_sessions(snap_compare):
     assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("down", text="日本語"))
 
 
-def test_a_session_being_renamed(snap_compare):
-    assert snap_compare(sessions(SESSIONS), terminal_size=WIDE, run_before=after("f2", text="The session's title"))
-
-
 def test_a_session_about_to_be_deleted(snap_compare):
     keys = ("down", "down", "delete")
     assert snap_compare(sessions(SESSIONS), terminal_size=NARROW, run_before=after(*keys, text="Delete “"))
-
-
-def test_a_document_with_its_schema(snap_compare):
-    stage = Stage(DocumentScreen(FakeShell(all_details={"read_file": DOSSIER}), "read_file"))
-
-    async def unfolded(pilot) -> None:
-        await after("s", text='"required"')(pilot)
-        await eventually(pilot, lambda: stage.shown.query_one(VerticalScroll).scroll_y > 0)
-
-    assert snap_compare(stage, terminal_size=NARROW, run_before=unfolded)

@@ -14,9 +14,8 @@ from ecoshell.models.base import HERE, ModelRow
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.screens.document import DocumentScreen
 from ecoshell.tui.screens.help import HelpScreen
-from ecoshell.tui.screens.models import ModelPicker
 from ecoshell.tui.screens.picker import Picker
-from ecoshell.tui.screens.sessions import SessionPicker
+from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
 MODELS = (
     ModelRow("embedded", HERE, True, 8192, None, ZERO_PRICE),

@@ -64,15 +64,6 @@ def test_many_lines(snap_compare, app):
     assert snap_compare(app, terminal_size=SMALL, run_before=typed(*lines, *"日本語 and 👩‍👩‍👧"))
 
 
-def test_a_hint(snap_compare, app):
-    async def before(pilot) -> None:
-        await typed(*"a draft")(pilot)
-        pilot.app.query_one(PromptBar).hint("A turn is under way: esc stops it. What you typed stays here.")
-        await pilot.pause()
-
-    assert snap_compare(app, terminal_size=SMALL, run_before=before)
-
-
 def test_a_paste_and_a_list_in_the_terminals_own_colors(snap_compare, app):
     async def before(pilot) -> None:
         pilot.app.theme = "ansi-dark"

@@ -7,7 +7,7 @@ from tui_play import eventually
 
 from ecoshell.paths import Paths
 from ecoshell.tui.screens.help import HelpScreen, Place, places
-from ecoshell.tui.screens.theme import ThemePicker
+from ecoshell.tui.screens.pickers import ThemePicker
 
 COMMANDS = [("/budget [SCOPE] [AMOUNT|off]", "show or set a spending cap"), ("/help", "list the commands")]
 

@@ -10,8 +10,8 @@ from ecoshell.errors import ModelMissing
 from ecoshell.paths import Paths
 from ecoshell.settings.schema import Settings
 from ecoshell.tui.screens.picker import Aside, ChoicePicker
+from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.screens.settings import Running, SettingsScreen
-from ecoshell.tui.screens.theme import ThemePicker
 
 OWN = '# mine\nmodel = "embedded"\n\n[agent]\nmax_steps = 5 # enough\n'
 

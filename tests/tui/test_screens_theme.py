@@ -11,7 +11,7 @@ from tui_play import eventually
 from ecoshell.errors import SettingsError, UsageError
 from ecoshell.paths import Paths
 from ecoshell.tui.commands import THEME, change_theme
-from ecoshell.tui.screens.theme import ThemePicker
+from ecoshell.tui.screens.pickers import ThemePicker
 
 
 async def opened(pilot: Pilot[int]) -> list[str | None]:

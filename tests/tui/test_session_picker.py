@@ -17,7 +17,7 @@ from ecoshell.events import TurnStarted
 from ecoshell.sessions.store import SessionStore
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tui.screens.picker import Aside
-from ecoshell.tui.screens.sessions import SessionPicker
+from ecoshell.tui.screens.pickers import SessionPicker
 
 SIZE = (100, 30)
 

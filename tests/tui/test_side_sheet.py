@@ -12,7 +12,7 @@ from tui_play import CAP, FINISHED, STARTED
 
 from ecoshell.events import Event, PlanChanged
 from ecoshell.tui.side.cost import budget_lines, roles_lines
-from ecoshell.tui.side.layout import Arrangement, ArrangementFile, side_width
+from ecoshell.tui.side.layout import Arrangement, read_arrangement, side_width, write_arrangement
 from ecoshell.tui.side.panel import Line, bar, percent, plain
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import Columns, about, heading_lines, state_of
@@ -292,8 +292,8 @@ def test_a_filter_shows_what_fits_the_best_first():
 def test_an_arrangement_is_kept_from_one_run_to_the_next(tmp_path):
     file = tmp_path / "data" / "screen.json"
     kept = Arrangement(44, hidden=True, folded=("plan", "roles"))
-    ArrangementFile(file).write(kept)
-    assert ArrangementFile(file).read() == kept
+    write_arrangement(file, kept)
+    assert read_arrangement(file) == kept
     assert [path.name for path in file.parent.iterdir()] == ["screen.json"]
 
 
@@ -303,23 +303,23 @@ def test_an_arrangement_is_kept_from_one_run_to_the_next(tmp_path):
 def test_a_broken_arrangement_is_none(tmp_path, text: str):
     file = tmp_path / "screen.json"
     file.write_text(text)
-    assert ArrangementFile(file).read() == Arrangement()
+    assert read_arrangement(file) == Arrangement()
 
 
 def test_bytes_that_are_no_text_are_no_arrangement(tmp_path):
     file = tmp_path / "screen.json"
     file.write_bytes(b"\xff\xfe\x00")
-    assert ArrangementFile(file).read() == Arrangement()
+    assert read_arrangement(file) == Arrangement()
 
 
 def test_what_makes_sense_in_a_half_broken_arrangement_is_kept(tmp_path):
     file = tmp_path / "screen.json"
     file.write_text('{"width": -3, "folded": ["plan", 7], "more": {}}')
-    assert ArrangementFile(file).read() == Arrangement(folded=("plan",))
+    assert read_arrangement(file) == Arrangement(folded=("plan",))
 
 
 def test_an_arrangement_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "data").write_text("a file where a folder should be")
     file = tmp_path / "data" / "screen.json"
-    ArrangementFile(file).write(Arrangement(44))
-    assert ArrangementFile(file).read() == Arrangement()
+    write_arrangement(file, Arrangement(44))
+    assert read_arrangement(file) == Arrangement()

@@ -11,6 +11,7 @@ from textual.selection import Selection
 from textual.widgets import Input, Static
 from tui_play import eventually
 
+from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript import event_blocks
 from ecoshell.tui.transcript.blocks import Block, Body, Piece, row, rows_of
 from ecoshell.tui.transcript.painting import Finish
@@ -38,7 +39,7 @@ class Host(App[None]):
     def transcript(self) -> Transcript:
         return self.query_one(Transcript)
 
-    def on_transcript_hint(self, hint: Transcript.Hint) -> None:
+    def on_hint(self, hint: Hint) -> None:
         self.hints.append(hint.text)
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:

@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
+from ecoshell.tui.keys import Hint
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
@@ -73,7 +74,6 @@ class PromptBar(Vertical):
         self.prompt = Prompt(self.completions, history)
 
     def compose(self) -> ComposeResult:
-        """The completions, what waits, the sign and the prompt, the hint."""
         yield self.completions
         yield Static("", id="queue", markup=False)
         with Horizontal():
@@ -130,13 +130,11 @@ class PromptBar(Vertical):
         return True
 
     def on_mount(self) -> None:
-        """Read what was sent before, and the draft of the last time."""
         self.prompt.take_back = self._take_back
         self._clock = self.set_interval(1 / _TURNS, self._show_mode, pause=True)
         self.call_after_refresh(lambda: self.run_worker(self.restore()))
 
     async def on_unmount(self) -> None:
-        """Keep the draft."""
         if self._keeper is not None:
             await self._keeper.close()
 
@@ -173,15 +171,10 @@ class PromptBar(Vertical):
         """Take the completion that was clicked."""
         self.prompt.take_offer()
 
-    @on(Prompt.Unedited)
-    def unedited(self, event: Prompt.Unedited) -> None:
-        """Say why the editor gave nothing back."""
-        self.hint(visible_line(event.reason))
-
-    @on(Prompt.Unkept)
-    def unkept(self, event: Prompt.Unkept) -> None:
-        """Say that what was sent is not remembered."""
-        self.hint(f"The history of what you typed is not kept any more: {event.failure.strerror or event.failure}.")
+    def on_hint(self, event: Hint) -> None:
+        """Say what the prompt wants said."""
+        event.stop()
+        self.hint(visible_line(event.text))
 
     async def restore(self) -> None:
         """Put the draft of the last time before what has been typed since, and the history behind the prompt."""

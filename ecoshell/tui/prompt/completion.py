@@ -78,7 +78,8 @@ class CompletionList(Widget, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self._offers: Sequence[Offer] = ()
+        self.offers: Sequence[Offer] = ()
+        """What it shows."""
         self._words: Sequence[str] = ()
         self._top = 0
         self.highlighted = 0
@@ -86,23 +87,18 @@ class CompletionList(Widget, can_focus=False):
     @property
     def is_open(self) -> bool:
         """Whether it is on the screen."""
-        return bool(self._offers)
-
-    @property
-    def offers(self) -> Sequence[Offer]:
-        """What it shows."""
-        return self._offers
+        return bool(self.offers)
 
     @property
     def current(self) -> Offer:
         """The highlighted offer; there is one while the list is open."""
-        return self._offers[self.highlighted]
+        return self.offers[self.highlighted]
 
     def offer(self, offers: Sequence[Offer], words: Sequence[str] = (), *, at: int = 0) -> None:
         """Show these, number `at` highlighted and the letters of `words` marked; nothing to offer closes the list."""
-        if not offers and not self._offers:
+        if not offers and not self.offers:
             return
-        self._offers, self._words = offers, [word.lower() for word in words]
+        self.offers, self._words = offers, [word.lower() for word in words]
         self._top = 0
         self.set_class(bool(offers), "-open")
         self._highlight(at)
@@ -111,23 +107,22 @@ class CompletionList(Widget, can_focus=False):
     def move(self, by: int, *, around: bool = True) -> None:
         """Move the highlight, round and round or to the end."""
         at = self.highlighted + by
-        self._highlight(at % len(self._offers) if around else max(0, min(at, len(self._offers) - 1)))
+        self._highlight(at % len(self.offers) if around else max(0, min(at, len(self.offers) - 1)))
         self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """A row for each offer, as far as a third of the terminal takes them."""
-        return min(len(self._offers), lowered(viewport.height))
+        return min(len(self.offers), lowered(viewport.height))
 
     def render(self) -> Content:
         """The rows around the highlight."""
-        shown = self._offers[self._top : self._top + self._height]
+        shown = self.offers[self._top : self._top + self._height]
         column = max((Content(_line(offer)).cell_length for offer in shown if offer.help), default=0) + _GAP
         return Content("\n").join(self._row(self._top + at, offer, column) for at, offer in enumerate(shown))
 
     def on_click(self, event: Click) -> None:
-        """Take the row."""
         at = self._top + event.get_content_offset_capture(self).y
-        if 0 <= at < len(self._offers):
+        if 0 <= at < len(self.offers):
             self._highlight(at)
             self.post_message(self.Taken())
 

@@ -143,22 +143,18 @@ class DraftKeeper:
             await self._task
 
     async def _keep(self) -> None:
-        kept_at = -1.0
+        """Keep it whenever the person pauses or has typed for long enough, and at the end."""
+        kept_at, clock = -1.0, asyncio.get_running_loop().time
         while kept_at < self._changed_at:
-            await self._pause()
-            kept_at = asyncio.get_running_loop().time()
+            latest = clock() + _LONGEST
+            while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), rest)
+            kept_at = clock()
             failure = await asyncio.to_thread(self._file.write, self._current())
             if failure is not None and not self._complained and not self._closing.is_set():
                 self._complained = True
                 self._complain(failure)
-
-    async def _pause(self) -> None:
-        """Wait until the person pauses or has typed for long enough, or until the end."""
-        clock = asyncio.get_running_loop().time
-        latest = clock() + _LONGEST
-        while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), rest)
 
 
 def is_large(text: str) -> bool:
@@ -286,7 +282,12 @@ class History:
             self._entries.append(draft.text)
         if draft.attachments:
             self._attachments[draft.text] = draft.attachments
-            self._forget_the_oldest_attachments()
+            sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}
+            excess = sum(sizes.values()) - _ATTACHED
+            for entry, size in list(sizes.items())[:-1]:  # the oldest are forgotten first
+                if excess > 0:
+                    excess -= size
+                    del self._attachments[entry]
         self._place = len(self._entries)
         return is_new
 
@@ -304,15 +305,6 @@ class History:
             self._file = None  # a full disk or a read-only home must not stop the chat
             return failure
         return None
-
-    def _forget_the_oldest_attachments(self) -> None:
-        sizes = {entry: sum(len(one.text) for one in kept) for entry, kept in self._attachments.items()}
-        excess = sum(sizes.values()) - _ATTACHED
-        for entry, size in list(sizes.items())[:-1]:
-            if excess <= 0:
-                break
-            excess -= size
-            del self._attachments[entry]
 
 
 def _read(file: Path) -> list[str]:

@@ -16,12 +16,11 @@ from textual import events
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditHistory, EditResult, Location, Selection
 
 from ecoshell.errors import EcoshellError, UsageError
-from ecoshell.tui.keys import act_at_once
+from ecoshell.tui.keys import Hint, act_at_once
 from ecoshell.tui.prompt.completion import (
     Completer,
     CompletionList,
@@ -86,18 +85,6 @@ class Prompt(TextArea):
     )
     COMPONENT_CLASSES = {"prompt--paste", "prompt--shell"}  # noqa: RUF012 - declared so by Textual
 
-    @dataclass
-    class Unkept(Message):
-        """The history of what is sent is not kept any more."""
-
-        failure: OSError
-
-    @dataclass
-    class Unedited(Message):
-        """The editor gave nothing back; `reason` says why, and what to do."""
-
-        reason: str
-
     def __init__(self, completions: CompletionList, history: History) -> None:
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
         self.cursor_blink = False  # an idle chat draws nothing
@@ -151,7 +138,8 @@ class Prompt(TextArea):
     async def _remember(self, text: str) -> None:
         failure = await asyncio.to_thread(self._history.write, text)
         if failure is not None:
-            self.post_message(self.Unkept(failure))
+            why = failure.strerror or failure
+            self.post_message(Hint(f"The history of what you typed is not kept any more: {why}."))
 
     def refresh_completions(self) -> None:
         """Offer what the text at the cursor could become, if that has changed."""
@@ -210,7 +198,6 @@ class Prompt(TextArea):
         return min(super().get_content_height(container, viewport, width), lowered(viewport.height))
 
     def action_newline(self) -> None:
-        """Begin a new line."""
         self._type("\n")
 
     def action_search(self) -> None:
@@ -223,7 +210,6 @@ class Prompt(TextArea):
             self._offer_entries()
 
     def action_edit(self) -> None:
-        """Open the draft in the person's editor."""
         self.run_worker(self._edit(), exclusive=True, group="editor")
 
     def action_cursor_up(self, select: bool = False) -> None:
@@ -376,7 +362,7 @@ class Prompt(TextArea):
         try:
             text = await edited(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
         except EcoshellError as error:
-            self.post_message(self.Unedited(str(error)))
+            self.post_message(Hint(str(error)))
         else:
             self._retype(self._editable(Draft(text)))
 

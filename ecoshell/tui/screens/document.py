@@ -59,7 +59,6 @@ class DocumentScreen(Overlay):
         self._tool_details: ToolDetails | None = None
 
     def compose(self) -> ComposeResult:
-        """The document, and the keys."""
         with Vertical() as box:
             box.border_title = Content(visible_line(self._tool))
             with VerticalScroll():
@@ -71,7 +70,6 @@ class DocumentScreen(Overlay):
             yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Read the document."""
         self.query_one(VerticalScroll).focus()
         self.run_worker(self._read())
         if self._planned:
@@ -86,11 +84,9 @@ class DocumentScreen(Overlay):
         return True
 
     def action_register(self) -> None:
-        """Register the tool."""
         self.dismiss(f"/register {self._tool}")
 
     def action_unregister(self) -> None:
-        """Take the tool out again."""
         self.dismiss(f"/unregister {self._tool}")
 
     def action_schema(self) -> None:

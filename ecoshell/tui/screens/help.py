@@ -4,7 +4,7 @@ All of it can be searched; how to copy is told below.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,46 +54,32 @@ def places(screen: Screen[Any]) -> list[Place]:
         if type(node) in seen or not type(node).__module__.startswith(_OURS):
             continue
         seen.add(type(node))
-        place = _place(node, app, active if node in here else None)
-        if place.keys or place.words:
-            found.append(place)
+        keys = tuple(_keys(node, app, active if node in here else None))
+        words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
+        if keys or words:
+            found.append(Place(_title(node), words or "", keys, node in here))
     return found
 
 
-def _place(node: DOMNode, app: App[Any], active: Mapping[str, ActiveBinding] | None) -> Place:
-    """The place of a node; `active` are the keys that work now, where the focus is in it."""
-    bindings = [
-        (binding, own)
-        for binding, own in _bindings(type(node))
-        if active is None or (binding.key in active and active[binding.key].node is node)
-    ]
-    words = next((vars(cls)["HELP"] for cls in type(node).__mro__ if "HELP" in vars(cls)), None)
-    return Place(_title(node), words or "", tuple(_keys(app, bindings)), active is not None)
+def _keys(node: DOMNode, app: App[Any], active: Mapping[str, ActiveBinding] | None) -> Iterator[Key]:
+    """What a node's own keys and those it inherits do, a line for each thing with all the keys that do it.
 
-
-def _bindings(cls: type[DOMNode]) -> Iterator[tuple[Binding, bool]]:
-    """The bindings of a class and of those it inherits from, each key once, and whether they are our own."""
+    `active` are the keys that work now, where the focus is in the node: others are left out then.
+    """
+    found: dict[tuple[str, str], tuple[list[str], bool]] = {}
     seen: set[str] = set()
-    for base in cls.__mro__:
+    for base in type(node).__mro__:
         for binding in Binding.make_bindings(vars(base).get("BINDINGS", ())):
-            if binding.key not in seen and binding.description and not binding.system:
-                seen.add(binding.key)
-                yield binding, base.__module__.startswith(_OURS)
-
-
-def _keys(app: App[Any], bindings: Iterable[tuple[Binding, bool]]) -> Iterator[Key]:
-    """One line for each thing that is done, with all the keys that do it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    ours: dict[tuple[str, str], bool] = {}
-    for binding, own in bindings:
-        what = binding.action, binding.description
-        shown = app.get_key_display(binding)
-        found.setdefault(what, [])
-        if shown not in found[what]:
-            found[what].append(shown)
-        ours.setdefault(what, own)
-    for what, keys in found.items():
-        yield Key(" ".join(keys), what[1][:1].lower() + what[1][1:], ours[what])
+            if binding.key in seen or not binding.description or binding.system:
+                continue
+            seen.add(binding.key)
+            if active is None or (binding.key in active and active[binding.key].node is node):
+                what = binding.action, binding.description
+                keys, _ = found.setdefault(what, ([], base.__module__.startswith(_OURS)))
+                shown = app.get_key_display(binding)
+                keys += [shown] if shown not in keys else []
+    for (_, does), (keys, own) in found.items():
+        yield Key(" ".join(keys), does[:1].lower() + does[1:], own)
 
 
 def _title(node: DOMNode) -> str:
@@ -161,7 +147,6 @@ class HelpScreen(Picker[HelpLine]):
         return f"{item.place}\n{item.what}\n{item.key}"
 
     def row(self, item: HelpLine) -> PickerRow:
-        """What is done, and by which key."""
         return PickerRow((item.what, item.key), also=f"{item.key} {item.place}", common=item.common)
 
     def detail(self, item: HelpLine) -> str:

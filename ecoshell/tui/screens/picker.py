@@ -2,11 +2,11 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -19,6 +19,7 @@ from textual.widgets.option_list import Option
 from ecoshell.errors import EcoshellError
 from ecoshell.tui.fuzzy import best, places
 from ecoshell.tui.keys import Field
+from ecoshell.tui.text import left, right
 from ecoshell.untrusted import visible, visible_line
 
 T = TypeVar("T")
@@ -40,37 +41,24 @@ class PickerColumn:
     """Cells it takes at most, unless it is the first."""
 
 
-class PickerLayout:
-    """The widths of the columns that fit into a list, for these rows."""
+def aligned(
+    columns: Sequence[PickerColumn], rows: Sequence[tuple[Sequence[str], Sequence[int]]], width: int
+) -> tuple[str, list[Content]]:
+    """The titles and the rows in those columns that fit; of each row its cells, and what of the first one is marked."""
+    shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
+    texts = zip([column.title for column in columns], *(cells for cells, _ in rows), strict=True)
+    widths = [min(max(map(cell_len, one)), column.most) for one, column in zip(texts, columns, strict=True)]
+    widths[0] = max(_LEAST, width - sum(widths[at] + _GAP for at in shown[1:]))
 
-    def __init__(self, columns: Sequence[PickerColumn], rows: Iterable[Sequence[str]], width: int) -> None:
-        self._columns = columns
-        self._shown = [at for at, column in enumerate(columns) if at == 0 or width >= column.from_width]
-        self._widths = [cell_len(column.title) for column in columns]
-        for cells in rows:
-            self._widths = [max(known, cell_len(cell)) for known, cell in zip(self._widths, cells, strict=True)]
-        self._widths = [min(width, column.most) for width, column in zip(self._widths, columns, strict=True)]
-        others = sum(self._widths[at] + _GAP for at in self._shown[1:])
-        self._widths[0] = max(_LEAST, width - others)
+    def line(cells: Sequence[str]) -> str:
+        put = ((right if columns[at].right else left)(cells[at], widths[at]) for at in shown)
+        return (" " * _GAP).join(put).rstrip()
 
-    def head(self) -> str:
-        """The titles."""
-        return self._line([column.title for column in self._columns])
-
-    def row(self, cells: Sequence[str], found: Iterable[int] = ()) -> Content:
-        """One row; `found` are places in the first cell that the filter's letters stand at."""
-        whole = min(len(cells[0]), self._widths[0] - 1)
-        return Content(self._line(cells), [Span(at, at + 1, "bold underline") for at in found if at < whole])
-
-    def _line(self, cells: Sequence[str]) -> str:
-        return (" " * _GAP).join(self._cell(at, cells[at]) for at in self._shown).rstrip()
-
-    def _cell(self, at: int, text: str) -> str:
-        width = self._widths[at]
-        if cell_len(text) > width:
-            return f"{set_cell_size(text, width - 1)}…"
-        room = " " * (width - cell_len(text))
-        return room + text if self._columns[at].right else text + room
+    contents: list[Content] = []
+    for cells, found in rows:
+        whole = min(len(cells[0]), widths[0] - 1)
+        contents.append(Content(line(cells), [Span(at, at + 1, "bold underline") for at in found if at < whole]))
+    return line([column.title for column in columns]), contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +74,6 @@ class PickerRow:
     def text(self) -> str:
         """What the filter looks in: the first cell, where its finds are shown, and the rest."""
         return f"{self.cells[0]} {self.also}".lower() if self.also else self.cells[0].lower()
-
-    def cleaned(self) -> "PickerRow":
-        """The row made visible."""
-        return PickerRow(tuple(map(visible_line, self.cells)), visible_line(self.also), self.common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +209,6 @@ class Picker(Overlay, Generic[T]):
         return ""
 
     def compose(self) -> ComposeResult:
-        """The filter, the list, what is known of a row, what is asked, the keys."""
         with Vertical() as box:
             box.border_title = Content(self.HEADING)
             yield Filter(compact=True, placeholder="type to search")
@@ -237,7 +220,6 @@ class Picker(Overlay, Generic[T]):
             yield Footer(show_command_palette=False, compact=True)
 
     def on_mount(self) -> None:
-        """Say that the items are being read, and read them."""
         self.query_one(Filter).focus()
         self._show_state()
         self.reload()
@@ -266,7 +248,6 @@ class Picker(Overlay, Generic[T]):
         self._keep()
 
     def action_choose(self) -> None:
-        """Pick what is highlighted."""
         self._follow()
         item = self.highlighted
         result = None if item is None else self.result(item)
@@ -274,7 +255,6 @@ class Picker(Overlay, Generic[T]):
             self.dismiss(result)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """List what fits what is typed."""
         event.stop()
         if isinstance(event.input, Filter):
             self._follow()
@@ -303,17 +283,21 @@ class Picker(Overlay, Generic[T]):
         self.call_after_refresh(self._relist)
 
     async def _load(self) -> None:
+        listed: list[_Listed[T]] = []
         try:
             items = await self.load()
         except EcoshellError as error:
-            self._all, self._complaint = [], " ".join(part for part in (error.message, error.fix) if part)
+            self._complaint = " ".join(part for part in (error.message, error.fix) if part)
         except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen
-            self._all, self._complaint = [], f"Something unexpected happened: {error}"
+            self._complaint = f"Something unexpected happened: {error}"
         else:
             self._complaint = ""
             self._begin = self.first()
-            self._all = [_Listed(item, self.row(item).cleaned(), self.key(item)) for item in items]
-        self._sought = [(one.row.text, one) for one in self._all]
+            for item in items:
+                row = self.row(item)
+                row = PickerRow(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
+                listed.append(_Listed(item, row, self.key(item)))
+        self._all, self._sought = listed, [(one.row.text, one) for one in listed]
         self._relist()
 
     def _keep(self) -> None:
@@ -344,9 +328,10 @@ class Picker(Overlay, Generic[T]):
         """List the rows, the kept one highlighted, or `otherwise` the one at this place."""
         rows = self.query_one(OptionList)
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
-        layout = PickerLayout(self.COLUMNS, (one.row.cells for one in self._shown), width)
-        self.query_one("#head", Static).update(layout.head())
-        rows.set_options(Option(layout.row(one.row.cells, places(words, one.row.text))) for one in self._shown)
+        cells = [(one.row.cells, places(words, one.row.text)) for one in self._shown]
+        head, contents = aligned(self.COLUMNS, cells, width)
+        self.query_one("#head", Static).update(head)
+        rows.set_options(map(Option, contents))
         wanted = self._kept or ("" if words else self._begin)
         rows.highlighted = next((at for at, one in enumerate(self._shown) if one.key == wanted), otherwise)
         if not self._shown:
@@ -388,7 +373,6 @@ class ChoicePicker(Picker[str]):
         return self._now
 
     def on_mount(self) -> None:
-        """Say what is chosen."""
         self.query_one("Vertical").border_title = self._asked
 
 
@@ -398,7 +382,6 @@ class Line(Field):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back")]
 
     def action_leave(self) -> None:
-        """Leave without an answer."""
         self.query_ancestor(Aside).resolve(None)
 
 
@@ -411,7 +394,6 @@ class YesOrNo(Static, can_focus=True):
     ]
 
     def action_say(self, word: str) -> None:
-        """Answer."""
         self.query_ancestor(Aside).resolve(word or None)
 
 
@@ -437,7 +419,6 @@ class Aside(Vertical):
         self._yes_or_no = YesOrNo("y yes · n no", markup=False)
 
     def compose(self) -> ComposeResult:
-        """What is asked, and where to answer."""
         yield self._asked
         yield self._line
         yield self._yes_or_no
@@ -468,7 +449,6 @@ class Aside(Vertical):
             self._answer.set_result(answer)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with what was typed."""
         event.stop()
         self.resolve(event.value)
 

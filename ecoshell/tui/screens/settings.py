@@ -14,7 +14,7 @@ from ecoshell.errors import EcoshellError, SettingsError
 from ecoshell.options import Options
 from ecoshell.paths import Paths
 from ecoshell.tui.screens.picker import Aside, ChoicePicker, Line, Picker, PickerColumn, PickerRow
-from ecoshell.tui.screens.theme import ThemePicker
+from ecoshell.tui.screens.pickers import ThemePicker
 from ecoshell.tui.themes import DEFAULT as DEFAULT_THEME
 from ecoshell.tui.themes import ThemedApp
 
@@ -126,7 +126,6 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         return None
 
     def action_restore(self) -> None:
-        """Give the highlighted setting its default again."""
         if (row := self._editable(self.highlighted)) is not None:
             self.run_worker(self._write(row, None), group="edit", exclusive=True)
 

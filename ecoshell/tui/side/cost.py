@@ -210,6 +210,5 @@ class RolesPanel(Panel):
         return f"{visible_line(self.state.thinking[0])} is thinking" if self.state.thinking else ""
 
     def action_scope(self) -> None:
-        """Show the numbers of the whole session in the place of the turn's, or the other way round."""
         self._session = not self._session
         self.show()

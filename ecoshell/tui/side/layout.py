@@ -56,36 +56,31 @@ class Arrangement:
     folded: tuple[str, ...] = ()
 
 
-class ArrangementFile:
-    """One arrangement on disk. A file that is broken or cannot be written is no error: the screen is then as it was."""
+def read_arrangement(file: Path) -> Arrangement:
+    """The arrangement of the last time; whatever in the file makes no sense is left out, and none is no error."""
+    try:
+        with file.open(encoding="utf-8") as source:
+            found: object = json.loads(source.read(_LONGEST))
+    except FileNotFoundError:
+        return Arrangement(folded=FOLDED_AT_FIRST)
+    except (OSError, ValueError, RecursionError):
+        return Arrangement()
+    known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    width, folded = known.get("width"), known.get("folded")
+    names = cast("list[object]", folded) if isinstance(folded, list) else []
+    return Arrangement(
+        width=width if type(width) is int and 0 < width <= _MOST_COLUMNS else None,
+        hidden=known.get("hidden") is True,
+        folded=tuple(name for name in names if isinstance(name, str)),
+    )
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
 
-    def read(self) -> Arrangement:
-        """The arrangement of the last time; whatever in the file makes no sense is left out."""
-        try:
-            with self._file.open(encoding="utf-8") as file:
-                found: object = json.loads(file.read(_LONGEST))
-        except FileNotFoundError:
-            return Arrangement(folded=FOLDED_AT_FIRST)
-        except (OSError, ValueError, RecursionError):
-            return Arrangement()
-        known = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-        width, folded = known.get("width"), known.get("folded")
-        names = cast("list[object]", folded) if isinstance(folded, list) else []
-        return Arrangement(
-            width=width if type(width) is int and 0 < width <= _MOST_COLUMNS else None,
-            hidden=known.get("hidden") is True,
-            folded=tuple(name for name in names if isinstance(name, str)),
-        )
-
-    def write(self, arrangement: Arrangement) -> None:
-        """Keep the arrangement, whole or not at all."""
-        with suppress(OSError):
-            make_private(self._file.parent)
-            with replacement(self._file) as fresh:
-                fresh.write(json.dumps(asdict(arrangement)).encode() + b"\n")
+def write_arrangement(file: Path, arrangement: Arrangement) -> None:
+    """Keep the arrangement, whole or not at all; where it cannot be written the screen is only as it was next time."""
+    with suppress(OSError):
+        make_private(file.parent)
+        with replacement(file) as fresh:
+            fresh.write(json.dumps(asdict(arrangement)).encode() + b"\n")
 
 
 class TabRow(Static):
@@ -119,7 +114,6 @@ class TabRow(Static):
         self.update(Content.assemble(*parts))
 
     def on_click(self, event: Click) -> None:
-        """Choose the tab under the mouse."""
         chosen = next((name for end, name in self._spans if event.x < end), None)
         if chosen is not None:
             self.post_message(self.Chosen(chosen))
@@ -145,12 +139,10 @@ class Splitter(Widget):
         done: bool = False
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view, for Textual's compositor."""
         heavy = self.mouse_hover or self.has_class("-dragged")
         return Strip([Segment("┃" if heavy else "│", self.rich_style)])
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Take hold."""
         event.stop()
         self.add_class("-dragged")
         self.capture_mouse()
@@ -162,7 +154,6 @@ class Splitter(Widget):
             self.post_message(self.Dragged(event.screen_x))
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """Let go."""
         if self.has_class("-dragged"):
             event.stop()
             self.remove_class("-dragged")
@@ -214,7 +205,7 @@ class SideLayout(Horizontal):
         """`main` is what stands beside the side; the file keeps the arrangement."""
         super().__init__()
         self._main = main
-        self._file = ArrangementFile(state_file)
+        self._file = state_file
         self._arrangement = Arrangement()
         self._unsaved: Arrangement | None = None
         self._tab = ""
@@ -224,7 +215,6 @@ class SideLayout(Horizontal):
         self.summary = SummaryLine()
 
     def compose(self) -> ComposeResult:
-        """The tabs, what is beside the side, the line between them, the side, the summary."""
         yield TabRow()
         self._main.add_class("main", update=False)  # its styles are found once it is there
         yield self._main
@@ -234,7 +224,7 @@ class SideLayout(Horizontal):
 
     def on_mount(self) -> None:
         """Arrange everything as it was the last time."""
-        self._arrangement = self._file.read()
+        self._arrangement = read_arrangement(self._file)
         self.set_class(self._arrangement.hidden, "-hidden")
         self._fit(self.screen.size.width)
 
@@ -258,9 +248,8 @@ class SideLayout(Horizontal):
             self._side = side
 
     def on_unmount(self) -> None:
-        """Keep what has not been kept yet."""
         if self._unsaved is not None:
-            self._file.write(self._unsaved)
+            write_arrangement(self._file, self._unsaved)
 
     def hear(self, event: "Event") -> None:
         """Take an event of the session into account."""
@@ -307,27 +296,21 @@ class SideLayout(Horizontal):
         await self.run_action("app.prompt")
 
     async def on_panel_left(self) -> None:
-        """Go back."""
         await self.leave()
 
     def on_panel_refolded(self) -> None:
-        """Keep which panels are folded."""
         self._arrange()
 
     async def on_tab_row_chosen(self, event: TabRow.Chosen) -> None:
-        """Show the tab that was clicked."""
         await (self.open(event.tab) if event.tab and event.tab != self._tab else self.leave())
 
     def on_side_panels_widened(self, event: "SidePanels.Widened") -> None:
-        """Make the side wider or narrower."""
         self._widen(side_width(self._arrangement.width, self.size.width) + _STEP * event.steps)
 
     def on_splitter_dragged(self, event: Splitter.Dragged) -> None:
-        """Let the line follow the mouse."""
         self._widen(self.region.right - event.column - 1, kept=event.done)
 
     def on_resize(self, event: Resize) -> None:
-        """Keep to the proportions."""
         self._fit(event.size.width)
 
     @property
@@ -363,6 +346,6 @@ class SideLayout(Horizontal):
     async def _keep(self) -> None:
         """Write down the arrangement until it is the one that is kept."""
         while (arrangement := self._unsaved) is not None:
-            await asyncio.to_thread(self._file.write, arrangement)
+            await asyncio.to_thread(write_arrangement, self._file, arrangement)
             if self._unsaved is arrangement:
                 self._unsaved = None

@@ -17,8 +17,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ecoshell.tui.fuzzy import best
-from ecoshell.tui.keys import act_at_once
-from ecoshell.tui.side.panel_state import PanelState
+from ecoshell.tui.keys import KeysInOrder
+from ecoshell.tui.side.panel_state import PanelState, Section
 from ecoshell.tui.text import fit, left
 from ecoshell.untrusted import visible_line
 
@@ -46,11 +46,11 @@ class ToolWanted(Message):
     what: Literal["schema", "why", "register", "unregister"]
 
 
-class Panel(ScrollView, can_focus=True):
+class Panel(KeysInOrder, ScrollView, can_focus=True):
     """Lines drawn from the state; drawn anew only when they have changed."""
 
-    NAME: ClassVar[str]
-    """The panel's name in the kept arrangement, and in capitals its title."""
+    NAME: ClassVar[Section]
+    """The part of the state it shows; the panel's name in the kept arrangement, and in capitals its title."""
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "fold", "fold"),
@@ -143,7 +143,6 @@ class Panel(ScrollView, can_focus=True):
         return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view, for Textual's compositor."""
         at = self.scroll_offset.y + y
         return self.strip(self._lines[at] if at < len(self._lines) else ())
 
@@ -159,17 +158,14 @@ class Panel(ScrollView, can_focus=True):
         return Strip(pieces).adjust_cell_length(self._area.width, self._styles["marked" if marked else None])
 
     def notify_style_update(self) -> None:
-        """Draw in the new colours."""
         super().notify_style_update()
         self._styles = {}
 
     def action_fold(self) -> None:
-        """Fold the panel to its title, or unfold it."""
         self.folded = not self.folded
         self.post_message(self.Refolded())
 
     def action_leave(self) -> None:
-        """Go back to where the person came from."""
         self.post_message(self.Left())
 
     def on_click(self, event: Click) -> None:
@@ -178,13 +174,7 @@ class Panel(ScrollView, can_focus=True):
             self.action_fold()
 
     def on_resize(self, event: Resize) -> None:
-        """Set the lines to the new width."""
         self.show()
-
-    async def _on_key(self, event: Key) -> None:
-        if await act_at_once(self, event.key):
-            event.stop()
-            event.prevent_default()
 
     def _show_title(self) -> None:
         sign = "►" if self.folded else "▼"
@@ -354,7 +344,6 @@ class ListPanel(Panel, Generic[Item]):
         return self.strip(self.item_line(self.list.shown[at], width), marked=marked)
 
     def action_move(self, by: int) -> None:
-        """Move the highlight."""
         self._typing = False
         self.list.move(by)
         self._draw(follow=True)
@@ -364,7 +353,6 @@ class ListPanel(Panel, Generic[Item]):
         self.action_move(by * max(1, self._room))
 
     def action_end(self, by: int) -> None:
-        """Move the highlight to the first item or the last."""
         self.action_move(by * len(self.list.shown))
 
     def action_filter(self) -> None:
@@ -415,7 +403,6 @@ class ListPanel(Panel, Generic[Item]):
         self._draw(follow=has_focus)
 
     def on_paste(self, event: Paste) -> None:
-        """Filter by what is pasted."""
         if self._typing:
             event.stop()
             self._narrow(self.list.filter + visible_line(event.text))

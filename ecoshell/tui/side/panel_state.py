@@ -43,14 +43,14 @@ _BUDGET: frozenset[Section] = frozenset({"budget"})
 _PLAN: frozenset[Section] = frozenset({"plan"})
 _TOOLS: frozenset[Section] = frozenset({"tools"})
 _ROLES: frozenset[Section] = frozenset({"roles"})
-_EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
+EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
 _CHANGES: Mapping[type[Event], frozenset[Section]] = {
     BudgetChanged: _BUDGET,
     CallStarted: _ROLES,
     **dict.fromkeys((StepStarted, BudgetHeld, BudgetSettled), _BUDGET | _ROLES),
     **dict.fromkeys((ToolRegistered, ToolUnregistered, ToolsOffered, BranchLeft), _TOOLS),
     **dict.fromkeys((PlanChanged, GraphPlanned, NodeChanged), _PLAN),
-    **dict.fromkeys((TurnStarted, TurnFinished), _EVERYTHING),
+    **dict.fromkeys((TurnStarted, TurnFinished), EVERYTHING),
 }
 """The sections that events change; all else leaves the panels as they are. Sizes of an offer the shell tells again."""
 
@@ -213,7 +213,7 @@ class PanelState:
         if planned is not None and not self.running:
             self._plan(planned)
         if before is None:
-            return _EVERYTHING
+            return EVERYTHING
         money = self.caps != caps_before or _money(before) != _money(standing)
         tools = _context(before) != _context(standing)
         planning = before.plan != standing.plan or self.plan != plan_before

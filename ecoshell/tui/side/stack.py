@@ -19,19 +19,13 @@ from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
-from ecoshell.tui.side.panel_state import PanelState, Section
+from ecoshell.tui.side.panel_state import EVERYTHING, PanelState, Section
 from ecoshell.tui.side.plan import PlanPanel, plan_of
 from ecoshell.tui.side.tools import ToolsPanel
 
 if TYPE_CHECKING:
     from ecoshell.agent.shell import Standing
 
-_SECTIONS: dict[type[Panel], Section] = {
-    BudgetPanel: "budget",
-    PlanPanel: "plan",
-    ToolsPanel: "tools",
-    RolesPanel: "roles",
-}
 _BREATH = 500
 """Events of an old session heard in one go."""
 
@@ -68,7 +62,6 @@ class SharedHeight(Layout):
         self._heights = heights
 
     def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
-        """The widgets' places, for Textual's compositor."""
         parent.pre_layout(self)
         placements: list[WidgetPlacement] = []
         y = 0
@@ -109,7 +102,6 @@ class SidePanels(Widget):
 
     @property
     def layout(self) -> Layout:
-        """The panels' own way to share the height."""
         return self._below_each_other
 
     @property
@@ -154,10 +146,9 @@ class SidePanels(Widget):
             if at % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         self.state.rest()
-        self._touch(frozenset(_SECTIONS.values()))
+        self._touch(EVERYTHING)
 
     def action_widen(self, steps: int) -> None:
-        """Ask for more width."""
         self.post_message(self.Widened(steps))
 
     @on(DescendantFocus)
@@ -175,7 +166,7 @@ class SidePanels(Widget):
     def _draw(self) -> None:
         stale, self._stale = self._stale, set()
         for panel in self.panels:
-            if _SECTIONS.get(type(panel)) in stale:
+            if panel.NAME in stale:
                 panel.show()
 
     def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:

@@ -226,11 +226,9 @@ class Rows:
 
     @property
     def measure(self) -> tuple[int, int]:
-        """One line for each row."""
         return len(self.content), sum(len(piece.text) for line in self.content for piece in line.pieces)
 
     def rows(self, width: int) -> Iterable[Row]:
-        """The rows."""
         return self.content
 
 
@@ -248,7 +246,6 @@ class DrawnLines:
         return self.stop - self.start, 0
 
     def rows(self, width: int) -> Iterator[Row]:
-        """The lines at this width."""
         from ecoshell.tui.branches import TONES  # no first frame waits for it
 
         for line in self.drawing.lines(width, self.start, self.stop):

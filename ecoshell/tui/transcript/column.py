@@ -296,7 +296,8 @@ class BlockColumn:
         self.items: list[BlockItem] = []
         self._open: list[BlockItem] = []
         self._heights = Heights()
-        self._painter: Painter | None = None
+        self.painter: Painter | None = None
+        """What paints it."""
         self._painted = 0
         self._changed = changed
 
@@ -304,11 +305,6 @@ class BlockColumn:
     def height(self) -> int:
         """Lines; where nothing was painted yet, about as many."""
         return self._heights.total
-
-    @property
-    def painter(self) -> Painter | None:
-        """What paints it."""
-        return self._painter
 
     @property
     def plain(self) -> str:
@@ -417,7 +413,7 @@ class BlockColumn:
 
     def repaint(self, painter: Painter) -> None:
         """Let everything be painted anew by this painter when it is looked at."""
-        self._painter, self._painted = painter, 0
+        self.painter, self._painted = painter, 0
         for item in self.items:
             item.measure_again(painter)
         self._heights = Heights(item.height(painter) for item in self.items)
@@ -433,7 +429,7 @@ class BlockColumn:
 
     def line(self, at: int) -> PaintedLine:
         """One line; empty outside the column."""
-        if self._painter is None or not 0 <= at < self.height:
+        if self.painter is None or not 0 <= at < self.height:
             return _EMPTY
         index, section, offset = self._find(at)
         lines = self._paint(index, section)
@@ -459,14 +455,14 @@ class BlockColumn:
 
     def spot(self, line: int) -> Spot | None:
         """Where a line is; None while there are no lines."""
-        if self._painter is None or not self.items:
+        if self.painter is None or not self.items:
             return None
         index, section, offset = self._find(line)
         return Spot(self.items[index], section, offset)
 
     def line_of(self, spot: Spot) -> int:
         """The line a spot is at now, or the nearest one that is left."""
-        if self._painter is None or spot.item.gone:
+        if self.painter is None or spot.item.gone:
             return self.height
         index = self._index(spot.item)
         if spot.section >= len(self._laid_out(index)):
@@ -476,7 +472,7 @@ class BlockColumn:
 
     def reveal(self, top: int, lines: int | None, until: float | None = None) -> bool:
         """Paint these lines (all with None) while what stands at `top` stays there; says whether it was in time."""
-        if self._painter is None or not self.items:
+        if self.painter is None or not self.items:
             return True
         index, section, offset = self._find(top)
         left = lines + offset if lines is not None else None
@@ -493,7 +489,7 @@ class BlockColumn:
 
     def reveal_above(self, top: int, lines: int, until: float | None = None) -> tuple[int, bool]:
         """Paint the lines above `top`; gives how many more they are than was thought, and whether it was in time."""
-        if self._painter is None or not self.items:
+        if self.painter is None or not self.items:
             return 0, True
         index, section, offset = self._find(top)
         anchor, before, in_time = (index, section), self._top(index, section), True
@@ -544,18 +540,18 @@ class BlockColumn:
 
     def _laid_out(self, index: int) -> list[Section]:
         item = self.items[index]
-        if item.sections is None and self._painter is not None:
-            item.lay_out(self._painter)
+        if item.sections is None and self.painter is not None:
+            item.lay_out(self.painter)
             self._measure(index)
         return item.sections or []
 
     def _paint(self, index: int, section: int) -> list[PaintedLine]:
         item = self.items[index]
-        if self._painter is None or section >= len(item.sections or ()):
+        if self.painter is None or section >= len(item.sections or ()):
             return []
         lines = item.painted(section)
         if lines is None:
-            lines = item.paint(section, self._painter)
+            lines = item.paint(section, self.painter)
             self._painted += len(lines)
             self._measure(index)
         return lines
@@ -563,13 +559,13 @@ class BlockColumn:
     def _catch_up(self, item: BlockItem) -> int:
         if item.live is None:
             return self.height
-        first, index = item.catch_up(self._painter), self._index(item)
+        first, index = item.catch_up(self.painter), self._index(item)
         self._measure(index)
         return self._heights.top(index) + first
 
     def _put(self, at: int, items: list[BlockItem]) -> None:
         self.items[at:at] = items
-        painter = self._painter
+        painter = self.painter
         self._heights.splice(at, at, (item.height(painter) if painter else 0 for item in items))
 
     def _replace(self, item: BlockItem, block: Block) -> None:
@@ -582,8 +578,8 @@ class BlockColumn:
         self._put(len(self.items), [item])
 
     def _measure(self, index: int) -> None:
-        if self._painter is not None:
-            self._heights[index] = self.items[index].height(self._painter)
+        if self.painter is not None:
+            self._heights[index] = self.items[index].height(self.painter)
 
     def _index(self, item: BlockItem) -> int:
         """Where a block is; looked for from the end, because there it is as good as always."""

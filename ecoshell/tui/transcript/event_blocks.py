@@ -11,7 +11,6 @@ from ecoshell.events import (
     Answer,
     ApprovalGiven,
     BranchLeft,
-    BudgetSettled,
     CallFinished,
     CallStarted,
     CommandRan,
@@ -50,6 +49,8 @@ QUESTION_LINES = 12
 OBSERVATION_LINES = 4
 CHANGED_LINES = 24
 COMMAND_LINES = 12
+STOPPED, WAITS = "stopped", "waits for your approval"
+"""States of a call of which nobody heard the end, and of one that nobody has allowed yet."""
 ARGUMENT_LINES = 6
 _WIDEST_VALUE = 60
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
@@ -172,11 +173,11 @@ def registered(event: ToolRegistered) -> Block:
     return Block("+", "good", (row(Piece("registered ", "good"), name, size),))
 
 
-def under_way(started: CallStarted, *, waits: bool = False, progress: str = "") -> Block:
-    """A call as it runs, with how far it has come, or, with `waits`, before anybody has allowed it."""
-    running = Piece(f"  {visible_line(progress)} …" if progress else "  running …", "muted")
-    ending = Piece("  waits for your approval", "warning") if waits else running
-    return Block("►", "tool", (row(*_signature(started), ending),))
+def under_way(started: CallStarted, state: str = "", *, progress: str = "running") -> Block:
+    """A call as it runs, with how far it has come; or in a state that calls for attention, as when it was stopped."""
+    ending = Piece(f"  {state}", "warning") if state else Piece(f"  {visible_line(progress)} …", "muted")
+    tone: Tone = "warning" if state == STOPPED else "tool"
+    return Block("►", tone, (row(*_signature(started), ending),))
 
 
 def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGiven | None = None) -> Block:
@@ -197,11 +198,6 @@ def call(started: CallStarted | None, finished: CallFinished, denied: ApprovalGi
     else:
         ending = Piece(f"  {duration(finished.seconds)}  {money(finished.spent_nano)}", "muted")
     return Block("►", tone, (row(*head, ending),), bodies=tuple(_outcome(finished)))
-
-
-def stopped(started: CallStarted) -> Block:
-    """A call of which nobody heard the end."""
-    return Block("►", "warning", (row(*_signature(started), Piece("  stopped", "warning")),))
 
 
 def command_ran(event: CommandRan) -> Block:
@@ -266,12 +262,6 @@ def error(event: ErrorHappened) -> Block:
     """What went wrong, what was kept, and what to do."""
     more = [line for text in (event.kept, event.fix) if text for line in rows_of(text)]
     return Block("×", "error", (*rows_of(event.message, "error"), *more))
-
-
-def settled(event: BudgetSettled) -> Block | None:
-    """What is unusual about a payment; None for the usual one."""
-    told = describe(event)
-    return notice(told) if told else None
 
 
 def footer(event: TurnFinished, by: str = "") -> Block:
@@ -376,7 +366,6 @@ _ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
     CommandRan: command_ran,
     TurnUndone: undone,
     Compacted: compacted,
-    BudgetSettled: settled,
 }
 """How events are shown that need no other beside them."""
 

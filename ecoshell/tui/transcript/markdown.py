@@ -73,7 +73,6 @@ class Prose:
 
     @property
     def measure(self) -> tuple[int, int]:
-        """One line and its gap."""
         return 1 + self.place.gap, len(self.text)
 
     def rows(self, width: int) -> Iterator[Row]:
@@ -95,11 +94,9 @@ class Rule:
 
     @property
     def measure(self) -> tuple[int, int]:
-        """One line and its gap."""
         return 1 + self.place.gap, 0
 
     def rows(self, width: int) -> Iterator[Row]:
-        """The line."""
         yield from self.place.before()
         yield row(Piece("─" * max(3, width - len(self.place.lead)), "muted"), lead=self.place.lead)
 
@@ -115,11 +112,9 @@ class Code:
 
     @property
     def measure(self) -> tuple[int, int]:
-        """One line for each and the gap."""
         return len(self.lines) + self.place.gap, sum(map(len, self.lines))
 
     def rows(self, width: int) -> Iterator[Row]:
-        """One row for each line."""
         yield from self.place.before()
         lead, joined = f"{self.place.hang}│ ", self.place.joined
         plain = any(len(line) > _LONGEST_CODE for line in (*self.before, *self.lines))
@@ -136,7 +131,6 @@ class Table:
 
     @property
     def measure(self) -> tuple[int, int]:
-        """One line for each and the gap."""
         return len(self.lines) + self.place.gap, 0
 
     def rows(self, width: int) -> Iterator[Row]:
@@ -198,7 +192,6 @@ class _ProsePart(_Part):
 
     @property
     def is_long(self) -> bool:
-        """Whether the paragraph is longer than what is painted in one go."""
         return sum(map(len, self.lines)) >= LONGEST
 
     def sections(self) -> Iterator[Section]:
@@ -321,14 +314,24 @@ class MarkdownReader:
         return done
 
     def _step(self, line: str) -> None:
-        if self._cut is not None:
-            self._go_on(line, self._cut)
+        part = self._part
+        if self._cut is not None:  # the next bit of a line that was cut off for its length
+            if part is None or isinstance(part, _TablePart):
+                self._start(_ProsePart(self._place(0), [line]))
+            else:
+                self._divide(part, self._cut)
+                part.lines.append(line)
             return
         line = line.replace("\t", _CODE).rstrip("\r")
         quote, body = _unquoted(line)
-        part = self._part
         if isinstance(part, _CodePart) and quote >= self._quote:
-            if self._code(part, _unquoted(line, self._quote)[1]):
+            inside = _unquoted(line, self._quote)[1]
+            if not part.closed_by(inside):
+                part.take(inside)
+                self._watch(part)
+                return
+            self._finish()
+            if part.fence:
                 return
         elif quote != self._quote and not (isinstance(part, _ProsePart) and not quote and not _begins(body)):
             self._finish()
@@ -340,24 +343,6 @@ class MarkdownReader:
         else:
             self._finish()
             self._blank = True
-
-    def _go_on(self, bit: str, glue: str) -> None:
-        """Take the next bit of a line that was cut off for its length."""
-        part = self._part
-        if part is None or isinstance(part, _TablePart):
-            self._start(_ProsePart(self._place(0), [bit]))
-        else:
-            self._divide(part, glue)
-            part.lines.append(bit)
-
-    def _code(self, part: _CodePart, line: str) -> bool:
-        """Take a line in the open code; says whether it belonged to it."""
-        if part.closed_by(line):
-            self._finish()
-            return bool(part.fence)
-        part.take(line)
-        self._watch(part)
-        return True
 
     def _read(self, line: str) -> None:
         """A line that is not empty and not in a fence."""

@@ -122,24 +122,25 @@ class StreamPresenter:
         match event.channel:
             case "answer":
                 if self._thinking and not self._begins:
-                    self._part()
+                    # the thought ends here; what it comes to is told after the answer has arrived
+                    self._thoughts += 1
+                    self._parted = f"thought {self._thoughts}"
+                    rows = rows_of("".join(self._thought).strip(), "thought")
+                    self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
                 self._column.stream(event.text, WRITING, "text")
                 self._answering = True
             case "thought":
                 if self._answering and not self._begins:
                     return  # what a model says after its answer is told with the thought
-                self._think_aloud(event)
+                text = event.text
+                if self._begins:
+                    start = "\n" if self._thinking else ""
+                    role = f"{event.role}  " if event.role in ROLES else ""
+                    text = f"{start}{role}{text.lstrip()}"
+                self._thought.append(text)
+                self._column.stream(text, THINKING, "thought")
         self._thinking = event.channel == "thought"
         self._anything, self._begins = True, False
-
-    def _think_aloud(self, event: TextArrived) -> None:
-        text = event.text
-        if self._begins:
-            start = "\n" if self._thinking else ""
-            role = f"{event.role}  " if event.role in ROLES else ""
-            text = f"{start}{role}{text.lstrip()}"
-        self._thought.append(text)
-        self._column.stream(text, THINKING, "thought")
 
     def _reason(self, event: TextArrived) -> None:
         """Say how much is reasoned by now, at ever longer intervals."""
@@ -150,13 +151,6 @@ class StreamPresenter:
             self._told = pieces
             whole = Reasoned("".join(self._reasoned), event.role)
             self._column.open(event_blocks.reasoned(whole, arriving=True), _REASONING)
-
-    def _part(self) -> None:
-        """Close a thought whose reply goes on with the answer; what it comes to is told after that has arrived."""
-        self._thoughts += 1
-        self._parted = f"thought {self._thoughts}"
-        rows = rows_of("".join(self._thought).strip(), "thought")
-        self._column.settle(Block(THINKING, "thought", rows, name=self._parted))
 
     def _think(self, event: Rationale) -> None:
         """Put a whole thought in the place of what has arrived of it."""
@@ -200,11 +194,8 @@ class EventPresenter:
         self._graphs = 0
         """Parallel plans so far."""
         self._judged: dict[CallRef, bool | None] = {}
-        self._marks: dict[CallRef, bool | None] = {}
-
-    def mark_of(self, call: CallRef) -> bool | None:
-        """What the person said of a call's result; None when nothing, or not any more."""
-        return self._marks.get(call)
+        self.marks: dict[CallRef, bool | None] = {}
+        """What the person said of results; None when it was taken back."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -249,7 +240,7 @@ class EventPresenter:
         if isinstance(event, ApprovalWanted):
             self._names[event.id] = event.name
             if call is not None:
-                self._column.open(event_blocks.under_way(call, waits=True), _key(event.id))
+                self._column.open(event_blocks.under_way(call, event_blocks.WAITS), _key(event.id))
             return
         if call is not None and event.decision == "no":
             self._denied[event.id] = event
@@ -262,7 +253,7 @@ class EventPresenter:
     def _call(self, event: CallStarted | CallProgressed | CallFinished) -> None:
         if isinstance(event, CallProgressed):
             if (started := self._calls.get(event.id)) is not None:
-                self._column.open(event_blocks.under_way(started, progress=event.text), _key(event.id))
+                self._column.open(event_blocks.under_way(started, progress=event.text or "running"), _key(event.id))
             return
         if isinstance(event, CallStarted):
             self._calls[event.id] = event
@@ -281,8 +272,8 @@ class EventPresenter:
             self._judged[call] = event.helpful
         else:
             call = CallRef(event.turn, event.id, event.name)
-            self._marks[call] = event.helpful
-        self._column.judge(call, event_blocks.verdict(self._judged.get(call), self._marks.get(call)))
+            self.marks[call] = event.helpful
+        self._column.judge(call, event_blocks.verdict(self._judged.get(call), self.marks.get(call)))
 
     def _planned(self, event: PlanChanged) -> None:
         """Tell of a turn's first plan, and of later ones only what they have come to forbid."""
@@ -379,26 +370,23 @@ class EventPresenter:
     def _turned(self, event: TurnStarted | TurnFinished) -> None:
         """A turn begins or ends."""
         if isinstance(event, TurnFinished):
-            self._end(event)
+            self._stop()
+            if self._answer is not None:
+                self._column.settle(event_blocks.answer(self._answer, event.status))
+            self._add(event_blocks.footer(event, self._answer.role if self._answer else ""), closes=True)
+            self._names.clear()
+            self._answer = None
             return
         self.rest()
         self._turn, self._plan, self._noted = event.turn, None, ("", "")
         self._said, self._details = [], []
         self._arriving.become(event_blocks.question(event.question, attachments=event.attachments))
 
-    def _end(self, event: TurnFinished) -> None:
-        self._stop()
-        if self._answer is not None:
-            self._column.settle(event_blocks.answer(self._answer, event.status))
-        self._add(event_blocks.footer(event, self._answer.role if self._answer else ""), closes=True)
-        self._names.clear()
-        self._answer = None
-
     def _stop(self) -> None:
         """Say of what nobody heard the end that it was stopped."""
         self._arriving.stop_reasoning()
         for started in self._calls.values():
-            self._column.settle(event_blocks.stopped(started), _key(started.id))
+            self._column.settle(event_blocks.under_way(started, event_blocks.STOPPED), _key(started.id))
         self._calls.clear()
         self._end_graph()
 

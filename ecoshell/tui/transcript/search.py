@@ -172,13 +172,11 @@ class SearchBar(Horizontal):
         self._moved = False
 
     def compose(self) -> ComposeResult:
-        """Sign, text, count."""
         yield Static("?", id="search-sign", markup=False)
         yield Input(placeholder="Search the transcript", id="search-text", compact=True)
         yield Static("", id="search-count", markup=False)
 
     def on_mount(self) -> None:
-        """Let the person type."""
         self.focus_input()
 
     def focus_input(self) -> None:
@@ -186,7 +184,6 @@ class SearchBar(Horizontal):
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Search for what stands there now."""
         self._moved = False
         self._search = self._transcript.search_for(event.value)
         self.run_worker(self._run(self._search), exclusive=True)
@@ -198,7 +195,6 @@ class SearchBar(Horizontal):
             self._count(search)
 
     def action_move(self, by: int) -> None:
-        """Go to the hit after or before."""
         self._moved = True
         self._transcript.action_found(by)
         if self._search is not None:

@@ -19,6 +19,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ecoshell.tui.keys import Hint
 from ecoshell.tui.transcript.blocks import TONES, CallRef
 from ecoshell.tui.transcript.column import BlockColumn, BlockItem, Spot
 from ecoshell.tui.transcript.painting import Finish, Painter, marked, with_cursor
@@ -102,12 +103,6 @@ class Transcript(ScrollView, can_focus=True):
     """
 
     @dataclass
-    class Hint(Message):
-        """Something to tell the person where hints are shown."""
-
-        text: str
-
-    @dataclass
     class MarkWanted(Message):
         """The person says whether a call's result helped; the same word twice takes it back."""
 
@@ -144,7 +139,6 @@ class Transcript(ScrollView, can_focus=True):
         self.column.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Some lines of the view, for Textual's compositor."""
         look = Finish(self.rich_style, self.size.width, self.background_colors[1], self.get_line_filters())
         finish = self._finish = self._finish if self._finish == look else look
         strips = [self._line(finish, self.scroll_offset.y + y) for y in crop.line_range]
@@ -174,11 +168,9 @@ class Transcript(ScrollView, can_focus=True):
             yield max(span[0], lead), span[1], self.screen.get_component_rich_style("screen--selection")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The selected text, for copying."""
         return self.column.selected(selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        """Show the selection as it is now."""
         self.refresh()
 
     def notify_style_update(self) -> None:
@@ -325,7 +317,6 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def action_home(self) -> None:
-        """Go to the first line."""
         self._stand(0)
 
     def action_end(self) -> None:
@@ -334,7 +325,6 @@ class Transcript(ScrollView, can_focus=True):
         self._show()
 
     def action_page(self, by: int) -> None:
-        """Go on or back by a page."""
         self.scroll_relative(y=by * max(1, self.scrollable_content_region.height - 1), animate=False)
 
     # -- moving about
@@ -371,7 +361,6 @@ class Transcript(ScrollView, can_focus=True):
             self._stand(self.column.span(found).start)
 
     def action_fold(self) -> None:
-        """Open or fold the block under the cursor."""
         if self._cursor is not None:
             self._fold(self._cursor)
 
@@ -396,15 +385,13 @@ class Transcript(ScrollView, can_focus=True):
         return action != "mark" or self._markable is not None
 
     def action_mark(self, helpful: bool) -> None:
-        """Say whether the result under the cursor helped."""
         if (call := self._markable) is not None:
             self.post_message(self.MarkWanted(call, helpful=helpful))
 
     def action_copy(self) -> None:
-        """Copy the block under the cursor."""
         if self._cursor is not None:
             self.app.copy_to_clipboard(self._cursor.whole)  # pyright: ignore[reportUnknownMemberType]
-            self.post_message(self.Hint("The block is copied."))
+            self.post_message(Hint("The block is copied."))
 
     def on_click(self, event: Click) -> None:
         """Open a link, or what is folded; else put the cursor on the block, and fold it with the next click."""
@@ -439,7 +426,7 @@ class Transcript(ScrollView, can_focus=True):
     def _fold(self, item: BlockItem) -> None:
         """Open or fold a block, its beginning staying in view."""
         if not item.block.foldable:
-            self.post_message(self.Hint("Nothing is folded away in this block."))
+            self.post_message(Hint("Nothing is folded away in this block."))
             return
         top = self.scroll_offset.y
         self.column.fold(item, opened=not item.opened)
@@ -448,7 +435,6 @@ class Transcript(ScrollView, can_focus=True):
     # -- searching
 
     def action_search(self) -> None:
-        """Show the search bar."""
         from ecoshell.tui.transcript.search import SearchBar  # it is not needed for the first frame
 
         bars = self.screen.query(SearchBar)
@@ -474,7 +460,6 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def action_found(self, by: int) -> None:
-        """Go to the hit after or before."""
         line = self._search.move(by) if self._search else None
         if line is not None:
             self._following = False
