@@ -8,7 +8,6 @@ from typing import NoReturn, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from ecoshell.agent.commands import dollars
 from ecoshell.agent.scoring import outcome
 from ecoshell.budget.money import about, counted
 from ecoshell.events import (
@@ -46,7 +45,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, plan_news, words_text
+from ecoshell.events.describe import CALL_BEGINS, ENDINGS, describe, duration, plan_news, turn_sums, words_text
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
 from ecoshell.tui.branches import Drawing, headline
@@ -394,9 +393,7 @@ def summary(event: TurnFinished, signs: Signs) -> str:
     taken = event.taken
     parts = [
         ENDINGS[event.status],
-        "cost unknown" if taken.nano is None else about(dollars(taken.nano), estimated=taken.estimated_nano),
-        counted(event.steps, "step"),
-        duration(event.seconds),
+        *turn_sums(event),
         about(f"{taken.usage.input:,} tokens in, {taken.usage.output:,} out", estimated=taken.estimated),
     ]
     if event.saved_tokens and event.spent_nano:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ecoshell.budget.money import Unit, amount_text, counted
+from ecoshell.budget.money import Unit, about, amount_text, counted
 from ecoshell.events import (
     BranchLeft,
     BudgetSettled,
@@ -28,6 +28,7 @@ from ecoshell.events import (
     ToolsOffered,
     ToolUnregistered,
     TrustGiven,
+    TurnFinished,
     TurnUndone,
 )
 from ecoshell.messages import Call
@@ -137,6 +138,13 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def turn_sums(event: TurnFinished) -> list[str]:
+    """What a turn took: `$0.0031`, `3 steps`, `2.1 s`."""
+    taken = event.taken
+    cost = "cost unknown" if taken.nano is None else amount_text(taken.nano, "usd")
+    return [about(cost, estimated=taken.estimated_nano), counted(event.steps, "step"), duration(event.seconds)]
 
 
 def _told(event: ContextTold) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import about, amount_text
+from ecoshell.budget.money import about
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -37,7 +37,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import describe, price_range
+from ecoshell.events.describe import describe, price_range, turn_sums
 from ecoshell.events.record import to_json
 from ecoshell.files import remedy
 from ecoshell.messages import Call
@@ -229,12 +229,9 @@ def _lines(event: Event) -> Iterator[str]:
 
 def _bill(event: TurnFinished) -> str:
     taken = event.taken
-    cost = "cost unknown" if taken.nano is None else amount_text(taken.nano, "usd")
-    cost = about(cost, estimated=taken.estimated_nano)
-    steps = f"{event.steps} step{'' if event.steps == 1 else 's'}"
     used = f"{taken.usage.input:,} tokens in ({taken.usage.cached:,} cached), {taken.usage.output:,} out"
     tokens = about(used, estimated=taken.estimated)
-    return f"{event.status.replace('_', ' ')} · {cost} · {steps} · {event.seconds:.1f} s · {tokens}"
+    return " · ".join((event.status.replace("_", " "), *turn_sums(event), tokens))
 
 
 def _judgment(event: CallJudged) -> str:

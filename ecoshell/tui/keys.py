@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from rich.cells import cell_len
 from textual.events import Key
@@ -34,11 +35,14 @@ async def act_at_once(widget: Widget, key: str) -> bool:
     return True
 
 
-class KeysInOrder(Widget):
-    """What comes before another widget among a class's bases, so that its keys act in the order they were typed."""
+class KeysInOrder:
+    """What comes before a widget among a class's bases, so that its keys act in the order they were typed.
+
+    It is no widget itself: Textual takes styles and keys from the first base that is one.
+    """
 
     async def _on_key(self, event: Key) -> None:
-        if await act_at_once(self, event.key):
+        if await act_at_once(cast("Widget", self), event.key):
             event.stop()
             event.prevent_default()  # else the keys of the other widget follow
 

@@ -226,7 +226,8 @@ class MentionSearch:
     """Finds the names for the mention of the moment, off the event loop; an older one's are never shown."""
 
     def __init__(self, show: Callable[[Mention, list[str]], None]) -> None:
-        self.files: Files = _none
+        self.files: Files | None = None
+        """Gives the names; None before anybody can."""
         self._show = show
         self._wanted: Mention | None = None
         self._names = Names(())
@@ -253,13 +254,9 @@ class MentionSearch:
                 self._named_for = wanted.start
                 names: Sequence[str] = ()
                 with suppress(EcoshellError, OSError):  # nothing can be completed then; what is typed is as good
-                    names = await self.files()
+                    names = await self.files() if self.files else ()
                 self._names = await asyncio.to_thread(Names, names)
             found = await asyncio.to_thread(self._names.best, wanted.query)
             found_for = wanted
             if wanted == self._wanted:
                 self._show(wanted, found)
-
-
-async def _none() -> Sequence[str]:
-    return ()

@@ -120,13 +120,13 @@ class Prompt(TextArea):
 
     def put(self, what: Draft | str) -> None:
         """Replace what is typed; a text too large to be edited is kept aside as a paste is."""
-        self._leave_search()
+        self.leave_search()
         self.text = self._editable(Draft(what) if isinstance(what, str) else what)
         self.move_cursor(self.document.end)
 
     def take(self) -> Draft:
         """Empty the prompt and remember what stood in it; gives it as it is to be sent."""
-        self._leave_search()
+        self.leave_search()
         draft, outgoing = self.draft, self._outgoing()
         if self._history.add(draft):
             self.run_worker(self._remember(draft.text))
@@ -165,7 +165,7 @@ class Prompt(TextArea):
         """Put the highlighted completion, or the entry found, in its place."""
         offer = self._completions.current
         if self._aside is not None:
-            self._leave_search()
+            self.leave_search()
             self._retype(self._editable(self._history.recalled(offer.insert)))
             self._close_completions()
         else:
@@ -173,9 +173,13 @@ class Prompt(TextArea):
 
     def leave_search(self) -> bool:
         """Stop searching the history and give the draft back; says whether there was a search."""
-        searching = self._aside is not None
-        self._leave_search()
-        return searching
+        if (aside := self._aside) is None:
+            return False
+        self._aside = None
+        self.text = aside.draft.text
+        self.history, self.selection, self.placeholder = aside.edits, aside.selection, _PLACEHOLDER
+        self._close_completions()
+        return True
 
     def edit(self, edit: Edit) -> EditResult:
         """Change the text; a marker is taken out whole, and nothing is typed into one."""
@@ -265,7 +269,7 @@ class Prompt(TextArea):
 
     def on_blur(self) -> None:
         """Close the completions: they belong to what is being typed."""
-        self._leave_search()
+        self.leave_search()
         self._close_completions()
 
     async def _steer(self, key: str) -> bool:
@@ -291,7 +295,7 @@ class Prompt(TextArea):
     def _steer_search(self, key: str) -> bool:
         """Let a key go further back or forward, take the entry or give the draft back."""
         if key in ("escape", "ctrl+g"):
-            self._leave_search()
+            self.leave_search()
         elif not self._completions.is_open:
             return True
         elif key in ("tab", "enter"):
@@ -299,14 +303,6 @@ class Prompt(TextArea):
         else:
             self._completions.move(1 if key in ("down", "ctrl+s") else -1, around=False)
         return True
-
-    def _leave_search(self) -> None:
-        if (aside := self._aside) is None:
-            return
-        self._aside = None
-        self.text = aside.draft.text
-        self.history, self.selection, self.placeholder = aside.edits, aside.selection, _PLACEHOLDER
-        self._close_completions()
 
     def _close_completions(self) -> None:
         """Close the list until what is typed changes."""

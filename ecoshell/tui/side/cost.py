@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from ecoshell.budget.holds import CapState
-from ecoshell.budget.money import about
+from ecoshell.budget.money import about, counted
 from ecoshell.events.describe import duration
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
@@ -116,7 +116,10 @@ def _caption(state: PanelState, shared: Shares | None, width: int, *, session: b
 
 
 def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> list[Line]:
-    """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens."""
+    """A role in a few lines: its model and share, its adapter, its calls and their price, its tokens.
+
+    A word before the calls says who thinks.
+    """
     thinks = use.thinker == thinking
     role = visible_line(use.role)
     model, adapter = (visible_line(part) for part in name_parts(use.model))
@@ -126,20 +129,16 @@ def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> lis
     lines: list[Line] = [(_sign(use, thinks=thinks), (role, "strong"), (name, "text"), (share, "text"))]
     if adapter:
         lines.append(((f"  {_adapter(adapter, width - 2)}", "muted"),))
-    return [*lines, *_used(use, width, thinks=thinks)]
-
-
-def _used(use: RoleUse, width: int, *, thinks: bool) -> list[Line]:
-    """A role's calls and their price, and its tokens; a word before them says who thinks."""
     word: tuple[Piece, ...] = (("  ", "text"), (_THINKS, "warning")) if thinks else ()
     room = width - sum(cell_len(text) for text, _ in word)
     if not use.calls:
-        return [(*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
-    calls = "1 call" if use.calls == 1 else f"{use.calls} calls"
+        return [*lines, (*word, (fit(f"  {_NONE_PAID if thinks else _NOT_ASKED}", room), "muted"))]
+    calls = counted(use.calls, "call")
     used = use.taken.usage
     cached = f" ({tokens(used.cached)} cached)" if used.cached else ""
     amounts = f"{tokens(used.input)} in{cached} · {tokens(used.output)} out"
     return [
+        *lines,
         (*word, *ends((f"  {calls}  {duration(use.seconds)}", "text"), (_price(use), "text"), room)),
         ((fit(f"  {about(amounts, estimated=use.taken.estimated)}", width), "muted"),),
     ]

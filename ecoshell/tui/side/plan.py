@@ -275,7 +275,11 @@ class PlanPanel(ListPanel[PlanRow]):
         return lines[:1] if self._area.height > _TINY else []
 
     def below(self, width: int) -> list[Line]:
-        return [*self._others(width), *super().below(width)] if self._area.height > _TINY else []
+        if self._area.height <= _TINY:
+            return []
+        others, new = self.plan.others if self.plan else 0, 0 if self.list.filter else len(self._untried)
+        said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
+        return [*(((fit(line, width), "muted"),) for line, count in said if count), *super().below(width)]
 
     def item_line(self, item: PlanRow, width: int) -> Line:
         return self._columns(self.plan, width).line(item) if self.plan else ()
@@ -314,8 +318,3 @@ class PlanPanel(ListPanel[PlanRow]):
         graph = graph_lines(branching, width, graph_room) if branching else []
         lines = [*graph, *heading_lines(self.state, width)]
         return [*lines, self._columns(self.plan, width).head] if self.plan else lines
-
-    def _others(self, width: int) -> list[Line]:
-        others, new = self.plan.others if self.plan else 0, 0 if self.list.filter else len(self._untried)
-        said = (f"√ {new} tools not used yet: / finds them", new), (f"  and {counted(others, 'more tool')}", others)
-        return [((fit(line, width), "muted"),) for line, count in said if count]

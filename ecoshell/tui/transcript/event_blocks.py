@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ecoshell.agent.scoring import outcome
-from ecoshell.budget.money import about, counted
+from ecoshell.budget.money import counted
 from ecoshell.events import (
     Answer,
     ApprovalGiven,
@@ -36,7 +36,7 @@ from ecoshell.events import (
     TurnFinished,
     TurnUndone,
 )
-from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, words_text
+from ecoshell.events.describe import ENDINGS, back_to, describe, duration, plan_news, refusal, turn_sums, words_text
 from ecoshell.messages import Attachment
 from ecoshell.options import ROLES
 from ecoshell.sessions.plans import Branching
@@ -268,8 +268,7 @@ def footer(event: TurnFinished, by: str = "") -> Block:
     """The turn's sums: cost, steps, time, tokens saved; its ending, unless it ended in an answer; of roles, whose."""
     ending = "" if event.status == "answered" else ENDINGS[event.status]
     tone: Tone = "error" if event.status == "error" else "warning" if ending else "muted"
-    cost = about(money(event.taken.nano), estimated=event.taken.estimated_nano)
-    sums = [cost, counted(event.steps, "step"), duration(event.seconds)]
+    sums = turn_sums(event)
     if event.saved_tokens > 0 and event.spent_nano:
         sums.append(f"saved {tokens(event.saved_tokens)} tok")
     if by in ROLES:
