@@ -268,7 +268,7 @@ class EventLines:
                 self._command(event)
             case Notice() | LimitHit() | ErrorHappened() | BudgetSettled():
                 self._trouble(event)
-            case _ if told := describe(event):
+            case _ if type(event) in _LOOKS and (told := describe(event)):
                 sign, style = _LOOKS[type(event)]
                 if isinstance(event, CallStarted):
                     told = f"{said_by(event.role)}{told}"

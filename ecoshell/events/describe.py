@@ -15,8 +15,10 @@ from ecoshell.events import (
     Compacted,
     ContextPart,
     ContextTold,
+    CostChosen,
     Event,
     GraphPlanned,
+    LimitChosen,
     ModeChosen,
     NodeChanged,
     PlanChanged,
@@ -45,6 +47,14 @@ ENDINGS: Mapping[Status, str] = {
 _PARTS = {"user": "your AGENTS.md", "project": "AGENTS.md of this project", "facts": "facts of the workspace"}
 _STATES = {"untrusted": "not trusted", "unreadable": "cannot be read"}
 _TRUSTS = {"yes": "is trusted until it changes", "no": "is not read until it changes", "later": "is not read now"}
+
+_CHOICES = {
+    "raise": "the cap is raised",
+    "model": "going on with another model",
+    "answer": "answering from what there is",
+    "stop": "stopping",
+}
+_COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
 
 CALL_BEGINS = ("{", "```", '["', "[SoP]")
 """How a call or a plan begins that a model writes as text; it is shown when it is made, not while it is spelled out."""
@@ -324,6 +334,8 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CallStarted: lambda event: f"call {visible_line(Call(event.name, event.arguments).signature())}",
     Compacted: _compacted,
     ContextTold: _told,
+    CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
+    LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
     ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
     NodeChanged: _changed,
     Reasoned: lambda event: f"thought for {_length(event)}",

@@ -22,6 +22,7 @@ from ecoshell.paths import Paths, user_paths
 from ecoshell.tui.chat import ChatScreen
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
+from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
 
@@ -95,9 +96,9 @@ class ChatApp(ThemedApp[int]):
         gc.freeze()  # what is there by now stays: it need not be looked through for garbage again
         gc.set_threshold(*_GARBAGE)
         gc.enable()
-        self.run_worker(self.chat.furnish())
+        self.run_worker(self.chat.query_one(SideLayout).furnish())
         self.run_worker(self._tell_of_themes())
-        self.run_worker(self._open())
+        self.run_worker(self.open_shell())
 
     async def _tell_of_themes(self) -> None:
         """Say what is wrong with theme files and names."""
@@ -105,7 +106,8 @@ class ChatApp(ThemedApp[int]):
         if themes.complaints:
             self.chat.view.warn(themes.complaints)
 
-    async def _open(self) -> None:
+    async def open_shell(self) -> None:
+        """Try to open the shell; where that fails, it is said why."""
         try:
             self.shell = await self._build(self.options, self.chat.person)
             await self.chat.opened(self.shell)
@@ -143,13 +145,6 @@ class ChatApp(ThemedApp[int]):
             self.call_later(self.action_quit)
         elif not self.chat.interrupt():
             self.chat.query_one(PromptBar).hint("ctrl+c once more quits")
-
-    def on_chat_screen_reopened(self) -> None:
-        """Try once more to open the shell."""
-        self.run_worker(self._open())
-
-    async def on_chat_screen_left(self) -> None:
-        await self.action_quit()
 
     async def action_quit(self) -> None:
         """Stop the turn that runs, then leave."""

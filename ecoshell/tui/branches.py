@@ -211,7 +211,13 @@ class Drawing:
         self._branching = branching
         self._nodes = {node.label: node for node in branching.plan.nodes}
         self._critical = frozenset(branching.plan.critical)
-        self._lines = [*self._contents(reasons)]
+        self._lines: list[tuple[int, str, str]] = []
+        """What the lines are about: a node by its place and its label and, where they say that, why it failed."""
+        for at, label in enumerate(self._nodes):
+            self._lines.append((at, label, ""))
+            took = branching.came_to(label)
+            if reasons and took is not None and took.state in ("failed", "denied") and took.reason.strip():
+                self._lines.append((at, label, took.reason))
         self._rails: tuple[Rail, ...] | None = None
         self._texts: dict[str, _Texts] = {}
         self._columns: tuple[int, _Columns] | None = None
@@ -238,14 +244,6 @@ class Drawing:
                 why = f"{' ' * _SIGN}└ {visible_line(reason)}"
                 pieces = ((f"{rail.below} " if rail else "", "rail"), (why, "failed"))
             yield tuple(_clipped(pieces, width))
-
-    def _contents(self, reasons: bool) -> Iterator[tuple[int, str, str]]:
-        """What the lines are about: a node by its place and its label and, where they say that, why it failed."""
-        for at, label in enumerate(self._nodes):
-            yield at, label, ""
-            took = self._branching.came_to(label)
-            if reasons and took is not None and took.state in ("failed", "denied") and took.reason.strip():
-                yield at, label, took.reason
 
     def _set(self, width: int) -> _Columns:
         """The columns at a width."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -70,12 +69,6 @@ class ChatScreen(Screen[None]):
     HELP = "Type below; what happens is told above, and the panels beside it say what it costs."
     app: "ChatApp"
 
-    class Left(Message):
-        """The person typed that they want to leave."""
-
-    class Reopened(Message):
-        """The person sent something although the shell could not be opened; it may be possible now."""
-
     def __init__(self, paths: Paths, model: str) -> None:
         wide = get_terminal_size().columns >= _WIDE
         super().__init__(classes="-wide" if wide else "-narrow")  # or Textual would style everything twice to say so
@@ -122,15 +115,11 @@ class ChatScreen(Screen[None]):
         """The shell, once it is there."""
         return self.controller.shell if self.controller is not None else None
 
-    async def furnish(self) -> None:
-        """Put in what the first frame did without."""
-        await self.query_one(SideLayout).furnish()
-
     async def opened(self, shell: "Shell") -> None:
         """Take the shell: show where it stands, and ask what has been waiting for it."""
         from ecoshell.tui.controller import ChatController
 
-        await self.furnish()
+        await self.query_one(SideLayout).furnish()
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.begin()
@@ -174,7 +163,7 @@ class ChatScreen(Screen[None]):
             bar.hint("Nothing was typed: ask a question, or type / for commands.")
         elif text in _LEAVING:
             bar.take()
-            self.post_message(self.Left())
+            self.app.call_later(self.app.action_quit)
         elif text.startswith("/") and _own().knows(text):
             self.action_run(bar.take().text)
         elif self.controller is None:
@@ -195,7 +184,7 @@ class ChatScreen(Screen[None]):
         self.view.wait(text, self._model)
         if self._failed:
             self._failed = False
-            self.post_message(self.Reopened())
+            self.app.run_worker(self.app.open_shell())  # it may be possible now
 
     def _send(self, controller: "ChatController", draft: Draft) -> None:
         """Hand over what was typed, beside everything else that goes on."""
@@ -253,7 +242,7 @@ class ChatScreen(Screen[None]):
         if printed is None:
             return
         if printed.effect == "quit":
-            self.post_message(self.Left())
+            self.app.call_later(self.app.action_quit)
         elif printed.effect == "ask":
             controller.begin_turn()
             await self._asked(controller, Draft(printed.value, printed.attachments))

@@ -26,17 +26,12 @@ OPENING = frozenset({"/model", "/sessions", "/resume"})
 
 def screen_for(line: str, shell: "Shell") -> "Screen[str | None] | None":
     """The screen to show in the place of running this line, which gives back the line to run; None to just run it."""
-    match line.strip().lower():
-        case "/model":
-            from ecoshell.tui.screens.pickers import ModelPicker
+    name = line.strip().lower()
+    if name not in OPENING:
+        return None
+    from ecoshell.tui.screens.pickers import ModelPicker, SessionPicker
 
-            return ModelPicker(shell)
-        case "/sessions" | "/resume":
-            from ecoshell.tui.screens.pickers import SessionPicker
-
-            return SessionPicker(shell)
-        case _:
-            return None
+    return ModelPicker(shell) if name == "/model" else SessionPicker(shell)
 
 
 async def _theme(app: "ThemedApp[int]", argument: str) -> Printed:

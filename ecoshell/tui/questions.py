@@ -564,15 +564,10 @@ def _offered(offers: Sequence[ModelOffer], unit: Unit) -> Iterator[Choice]:
     """Models on offer as choices: where each runs, what it may cost, and whether there is room."""
     names = [fit_middle(visible_line(offer.name), _LONGEST_NAME) for offer in offers]
     for number, (name, offer) in enumerate(zip(names, offers, strict=True), 1):
+        size = f"≤ {tokens(offer.most_tokens)} tok  " if unit == "tokens" else ""  # under a cap in tokens
+        price = "free" if offer.most_nano == 0 else money(offer.most_nano)
+        most = f"≤ {price}" if offer.most_nano else price
         room = "" if offer.fits else "  may not fit"
-        details = f"  {'local' if offer.local else 'remote'}  {_most(offer, unit)}{room}"
+        details = f"  {'local' if offer.local else 'remote'}  {size}{most}{room}"
         words = Content.assemble(f"{name:<{max(map(len, names))}}", (details, QUIET))
         yield Choice(str(number), words, f"take({number})")
-
-
-def _most(offer: ModelOffer, unit: Unit) -> str:
-    """What the step may take there: its price, and under a cap in tokens its tokens too."""
-    size = f"≤ {tokens(offer.most_tokens)} tok  " if unit == "tokens" else ""
-    if not offer.most_nano:
-        return f"{size}{money(None) if offer.most_nano is None else 'free'}"
-    return f"{size}≤ {money(offer.most_nano)}"

@@ -141,7 +141,13 @@ class HelpScreen(Picker[HelpLine]):
     async def load(self) -> Sequence[HelpLine]:
         """The places with their keys, those of the focus first, and the commands before the copying."""
         *over, last = self._places
-        return [*(line for place in over for line in _lines(place)), *self._command_lines(), *_lines(last)]
+        lines = [line for place in over for line in _lines(place)]
+        if self._commands:
+            lines.append(HelpLine("commands", "── commands ──", words="Typed in the prompt; tab completes them."))
+        for usage, does in self._commands:
+            name = usage.split()[0]
+            lines.append(HelpLine("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
+        return [*lines, *_lines(last)]
 
     def key(self, item: HelpLine) -> str:
         return f"{item.place}\n{item.what}\n{item.key}"
@@ -158,15 +164,6 @@ class HelpScreen(Picker[HelpLine]):
         if not item.command:
             self.complain("Close the help with esc, then press the key.")
         return item.command or None
-
-    def _command_lines(self) -> list[HelpLine]:
-        if not self._commands:
-            return []
-        lines = [HelpLine("commands", "── commands ──", words="Typed in the prompt; tab completes them.")]
-        for usage, does in self._commands:
-            name = usage.split()[0]
-            lines.append(HelpLine("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
-        return lines
 
 
 def _lines(place: Place) -> list[HelpLine]:

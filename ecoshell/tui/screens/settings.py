@@ -116,8 +116,13 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         """What it is, its default, who set it, and when a change holds; or what came of the last change."""
         if isinstance(item, Heading):
             return item.text
+        facts = [f"default {item.default or 'none'}", self._origin(item) or "not set"]
+        if item.variable:
+            facts.append("the environment wins over the file")
+        else:
+            facts.append(_AT_ONCE if item.path == THEME or item.path in self._what_runs.keys else _LATER)
         key, said = self._said
-        return "\n".join((item.description.text, self._facts(item), said if key == item.key else ""))
+        return "\n".join((item.description.text, " · ".join(facts), said if key == item.key else ""))
 
     def result(self, item: "Heading | SettingRow") -> str | None:
         """Nothing is picked here: enter changes what is highlighted."""
@@ -150,12 +155,6 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
 
     def _origin(self, row: "SettingRow") -> str:
         return "" if row.origin == "default" else self._short(row.origin)
-
-    def _facts(self, row: "SettingRow") -> str:
-        facts = [f"default {row.default or 'none'}", self._origin(row) or "not set"]
-        if row.variable:
-            return " · ".join([*facts, "the environment wins over the file"])
-        return " · ".join([*facts, _AT_ONCE if row.path == THEME or row.path in self._what_runs.keys else _LATER])
 
     def _editable(self, item: "Heading | SettingRow | None") -> "SettingRow | None":
         """The row, if it can be changed; says why where it cannot."""

@@ -94,20 +94,18 @@ class TitleBar(Bar):
         self.set_line()
 
     def line(self, width: int) -> str:
-        """The title at the left edge, how it stands at the right one."""
-        start = f"ecoshell · {self._title}" if self._title else "ecoshell"
-        end = self._right(width - 1 - min(cell_len(start), _TITLE, width // 2))
-        return f"{left(start, width - 1 - cell_len(end))} {end}"
+        """The title at the left edge; at the right how it stands, who thinks and with which model.
 
-    def _right(self, room: int) -> str:
-        """How it stands, who thinks and with which model; where there is not room for all, first the mode goes."""
+        Where there is not room for all, first the mode goes.
+        """
+        start = f"ecoshell · {self._title}" if self._title else "ecoshell"
+        room = width - 1 - min(cell_len(start), _TITLE, width // 2)
         how, model = self._who
         short = model_name(model, _MODEL)
         whos = (f"{how} ─ {model}", f"{how} ─ {short}", short) if model else ("",)
-        pairs = ((self._state, who) for who in whos)
-        said = ("  ".join(word for word in pair if word) for pair in pairs)
-        least = self._state or short
-        return next((one for one in said if cell_len(one) <= room), fit(least, max(0, room)))
+        said = ("  ".join(word for word in (self._state, who) if word) for who in whos)
+        end = next((one for one in said if cell_len(one) <= room), fit(self._state or short, max(0, room)))
+        return f"{left(start, width - 1 - cell_len(end))} {end}"
 
 
 class SummaryLine(Bar):

@@ -12,7 +12,7 @@ from ecoshell.events.describe import duration
 from ecoshell.models.local_models import name_parts
 from ecoshell.tui.side.bars import cap_word, tightest
 from ecoshell.tui.side.panel import Line, Panel, Piece, Tone, bar, ends, percent, row
-from ecoshell.tui.side.panel_state import PanelState, RoleUse, Shares, Thinker, shares
+from ecoshell.tui.side.panel_state import PanelState, RoleUse, Thinker, shares
 from ecoshell.tui.text import amount, fit, fit_middle, left, model_name, money, right, tokens
 from ecoshell.untrusted import visible_line
 
@@ -99,20 +99,15 @@ def roles_lines(state: PanelState, width: int, *, session: bool = False) -> list
     shared = shares(uses)
     parts = shared.percent if shared else (0,) * len(uses)
     percents = [f"{part} %" if shared and use.calls else "" for use, part in zip(uses, parts, strict=True)]
-    lines = [_caption(state, shared, width, session=session)] if state.turn else []
+    lines: list[Line] = []
+    if state.turn:
+        of: Piece = ("session" if session else f"turn {state.turn}", "strong")
+        why = f", {shared.why}" if shared and shared.why and width >= _ROOMY_FROM else ""
+        lines.append(ends(of, (f"% of {shared.basis}{why}" if shared else _NONE_PAID, "muted"), width))
     if width >= _TABLE_FROM:
         return [*lines, *_table(state, list(zip(uses, percents, strict=True)), width)]
     entries = (_entry(use, part, width, state.thinking) for use, part in zip(uses, percents, strict=True))
     return [*lines, *(line for entry in entries for line in entry)]
-
-
-def _caption(state: PanelState, shared: Shares | None, width: int, *, session: bool) -> Line:
-    """Of what the numbers are, and of what the shares."""
-    of = "session" if session else f"turn {state.turn}"
-    if shared is None:
-        return ends((of, "strong"), (_NONE_PAID, "muted"), width)
-    why = f", {shared.why}" if shared.why and width >= _ROOMY_FROM else ""
-    return ends((of, "strong"), (f"% of {shared.basis}{why}", "muted"), width)
 
 
 def _entry(use: RoleUse, part: str, width: int, thinking: Thinker | None) -> list[Line]:

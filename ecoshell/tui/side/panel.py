@@ -408,13 +408,9 @@ class ListPanel(Panel, Generic[Item]):
             self._narrow(self.list.filter + visible_line(event.text))
 
     async def _on_key(self, event: Key) -> None:
-        if self._typing and self._type(event):
-            event.stop()
-            event.prevent_default()  # else the panel's own keys follow
-
-    def _type(self, event: Key) -> bool:
-        """Let a key change the filter; says whether it did."""
         typed = self.list.filter
+        if not self._typing:
+            return
         if event.is_printable and event.character:
             self._narrow(typed + event.character)
         elif event.key == "backspace":
@@ -423,8 +419,9 @@ class ListPanel(Panel, Generic[Item]):
         elif event.key == "ctrl+u":
             self._narrow("")
         else:
-            return False
-        return True
+            return
+        event.stop()
+        event.prevent_default()  # else the panel's own keys follow
 
     def _narrow(self, typed: str) -> None:
         self.list.narrow(typed[:_LONGEST_FILTER])

@@ -6,7 +6,7 @@ or so, so that of a long block only what is looked at is ever laid out and paint
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from ecoshell.budget.money import counted
@@ -132,11 +132,6 @@ class Block:
     """Whether a judge has had the result, so that the person can say otherwise."""
     verdict: tuple[Piece, ...] = ()
     """What is thought of the result, at the end of the first row."""
-
-    @property
-    def markable(self) -> CallRef | None:
-        """The call whose result the person can mark; None where there is none."""
-        return self.call if self.judged else None
 
     @property
     def head(self) -> tuple[Row, ...]:
@@ -287,7 +282,11 @@ def _sections_of_body(body: Body, *, opened: bool) -> Iterator[Section]:
     if shown and body.kind == "markdown":
         yield from _sections_of_markdown(shown, body.indent)
     elif shown:
-        yield from in_sections(_rows_of_body(shown, body))
+        leads = chain((body.corner or body.indent,), repeat(body.indent))
+        yield from in_sections(
+            row(Piece(line, _tone_of_change(line) if body.kind == "diff" else body.tone), lead=lead)
+            for line, lead in zip(shown.split("\n"), leads, strict=False)
+        )
     if not whole and not body.is_headed:
         yield Rows((Row((Piece(more, "muted"),), lead=body.indent, folds=True),))
     elif whole and more:
@@ -298,14 +297,6 @@ def _sections_of_markdown(text: str, indent: str = "") -> Iterator[Section]:
     from ecoshell.tui.transcript.markdown import sections_of_markdown  # no first frame waits for it
 
     yield from sections_of_markdown(text, indent=indent)
-
-
-def _rows_of_body(text: str, body: Body) -> Iterator[Row]:
-    corner = body.corner
-    for line in text.split("\n"):
-        tone = _tone_of_change(line) if body.kind == "diff" else body.tone
-        yield Row((Piece(line, tone),), lead=corner or body.indent)
-        corner = ""
 
 
 def _tone_of_change(line: str) -> Tone:

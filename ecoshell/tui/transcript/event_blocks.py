@@ -57,7 +57,9 @@ _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
 """What stands between two columns."""
 _WIDEST_LEAD = 44
 """Characters before a column that goes on below itself."""
-_DESCRIBED: Mapping[type[Event], str] = {ModeChosen: "↔", ContextTold: "·", TrustGiven: "?"}
+_DESCRIBED: Mapping[type[Event], str] = {
+    ModeChosen: "↔", ContextTold: "·", TrustGiven: "?", PlanScored: "◦", LimitChosen: "→", CostChosen: "→",
+}  # fmt: skip
 """The signs of what every interface tells in the same words."""
 _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "answered": ("√", "good"),
@@ -67,13 +69,6 @@ _ANSWERS: Mapping[Status, tuple[str, Tone]] = {
     "interrupted": ("≈", "warning"),
 }
 """The signs of answers: whole, partial, and none that was found."""
-_CHOICES = {
-    "raise": "the cap is raised",
-    "model": "going on with another model",
-    "answer": "answering from what there is",
-    "stop": "stopping",
-}
-_COST_CHOICES = {**_CHOICES, "go": "going on", "always": "going on, and not asking again in this session"}
 _DECISIONS = {
     "once": "approved, this once",
     "session": "approved for this session",
@@ -129,7 +124,7 @@ def offered(event: ToolsOffered) -> Block:
     upfront = f", {len(event.upfront)} registered up front" if event.upfront else ""
     sizes = f" · {approx}{tokens(event.context_tokens)} of {tokens(event.everything_tokens)} tok"
     why = f" · {visible_line(event.why)}" if event.why else ""
-    return _told("·", f"{count}{upfront}{sizes}{why}")
+    return Block("·", "muted", (row(Piece(f"{count}{upfront}{sizes}{why}", "muted")),))
 
 
 def planned(event: PlanChanged, before: PlanChanged | None) -> Block | None:
@@ -213,9 +208,10 @@ def undone(event: TurnUndone) -> Block:
     """A turn that was taken back, and what became of the files it had changed."""
     rows = [row(Piece(f"turn {event.turn} was undone: models are not told of it any more", "warning"))]
     if event.restored:
-        rows.append(row(Piece("restored  ", "muted"), Piece(_names(event.restored))))
+        rows.append(row(Piece("restored  ", "muted"), Piece(visible_line(", ".join(event.restored)))))
     if event.kept:
-        rows.append(row(Piece("left alone, because they were changed since  ", "warning"), Piece(_names(event.kept))))
+        why = Piece("left alone, because they were changed since  ", "warning")
+        rows.append(row(why, Piece(visible_line(", ".join(event.kept)))))
     return Block("«", "warning", tuple(rows))
 
 
@@ -324,17 +320,6 @@ def _changed(diff: str) -> Row:
     return row(Piece(f"+{added:,}", "added"), Piece(" "), Piece(f"−{removed:,}", "removed"), lead="└ ")
 
 
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(map(visible_line, names))
-
-
-def described(event: ModeChosen | ContextTold | TrustGiven) -> Block | None:
-    """What every interface tells in the same words: who thinks and what is told; louder where a mode has given up."""
-    tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"
-    words = describe(event)
-    return Block(_DESCRIBED[type(event)], tone, (row(Piece(words, tone)),)) if words else None
-
-
 def cost_wanted(event: CostWanted) -> Block:
     """What the next step may cost, before the person is asked."""
     span = f"{money(event.low_nano)} to {money(event.high_nano)}"
@@ -343,25 +328,17 @@ def cost_wanted(event: CostWanted) -> Block:
     return Block("?", "warning", (row(what, why),))
 
 
-def _told(sign: str, words: str, rest: Piece | None = None) -> Block:
-    """A line that only accompanies or, with the rest of it, one that does not."""
-    if rest is None:
-        return Block(sign, "muted", (row(Piece(words, "muted")),))
+def _told(sign: str, words: str, rest: Piece) -> Block:
+    """A line whose first words call for attention."""
     return Block(sign, "warning", (row(Piece(words, "warning"), rest),))
 
 
-_ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
-    ModeChosen: described,
-    ContextTold: described,
-    TrustGiven: described,
+_ALONE: Mapping[type[Event], Callable[[Any], Block]] = {
     BranchLeft: lambda event: _told("←", f"{back_to(event)}  ", Piece(visible_line(event.reason), "muted")),
-    PlanScored: lambda event: _told("◦", describe(event)),
     ToolRegistered: registered,
     ToolUnregistered: lambda event: _told("−", "unregistered ", Piece(visible_line(event.name), "tool")),
     LimitHit: lambda event: _told("■", "limit reached  ", Piece(visible_line(event.message))),
-    LimitChosen: lambda event: _told("→", str(_CHOICES.get(event.choice, event.choice))),
     CostWanted: cost_wanted,
-    CostChosen: lambda event: _told("→", str(_COST_CHOICES.get(event.choice, event.choice))),
     CommandRan: command_ran,
     TurnUndone: undone,
     Compacted: compacted,
@@ -371,5 +348,9 @@ _ALONE: Mapping[type[Event], Callable[[Any], Block | None]] = {
 
 def block_of(event: Event) -> Block | None:
     """The block of an event that stands for itself; None for what has its place elsewhere on the screen."""
+    if sign := _DESCRIBED.get(type(event)):
+        tone: Tone = "warning" if isinstance(event, ModeChosen) and event.after else "muted"  # a mode has given up
+        words = describe(event)
+        return Block(sign, tone, (row(Piece(words, tone)),)) if words else None
     shown = _ALONE.get(type(event))
     return shown(event) if shown else None

@@ -85,25 +85,17 @@ class Painter:
     def _wrapped(self, row: Row, margin: list[Segment]) -> Iterable[PaintedLine]:
         pieces = [(piece, piece.text.replace("\t", _TAB)) for piece in row.pieces]
         text = "".join(shown for _, shown in pieces)
-        lead, hang, room = self._leads(row)
-        places = [0, *breaks(text, room), len(text)]
-        head, glue = [*margin, *lead], row.joined
+        width = max(0, min(cell_len(row.lead), self._inside - _NARROWEST))
+        leads = [Segment(set_cell_size(lead, width), self._styles["muted"]) for lead in (row.lead, row.hang) if width]
+        places = [0, *breaks(text, self._inside - width), len(text)]
+        head, glue = [*margin, *leads[:1]], row.joined
         for start, end in pairwise(places):
             whole = text[start:end]
             kept = whole.rstrip()
             segments = [*head, *self._cut(pieces, start, start + len(kept))]
             strip = Strip(segments, sum(segment.cell_length for segment in segments))
             yield PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
-            head, glue = [Segment(" " * MARGIN), *hang], whole[len(kept) :]
-
-    def _leads(self, row: Row) -> tuple[list[Segment], list[Segment], int]:
-        """What stands before the first line of a row and before its others, and the room beside it."""
-        width = min(cell_len(row.lead), self._inside - _NARROWEST)
-        if width <= 0:
-            return [], [], self._inside
-        muted = self._styles["muted"]
-        first, others = (Segment(set_cell_size(lead, width), muted) for lead in (row.lead, row.hang))
-        return [first], [others], self._inside - width
+            head, glue = [Segment(" " * MARGIN), *leads[1:]], whole[len(kept) :]
 
     def _cut(self, pieces: Iterable[tuple[Piece, str]], start: int, end: int) -> Iterable[Segment]:
         at = 0

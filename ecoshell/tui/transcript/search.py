@@ -105,7 +105,12 @@ class Search:
             order = {item: at for at, item in enumerate(self._column.items)}
             start = order.get(self.begin_at, 0) if self.begin_at else 0
             self.now = next((at for at, hit in enumerate(self.hits) if order.get(hit.item, -1) >= start), 0)
-        return self._line_of(self.hits[self.now])
+        hit = self.hits[self.now]
+        if hit.item.block.foldable and not hit.item.opened:
+            self._column.fold(hit.item, opened=True)
+        top, lines = self._column.section(hit.item, hit.section)
+        begins = [found[0].line for found in self.spans(lines)]
+        return top + (begins[min(hit.nth, len(begins) - 1)] if begins else 0)
 
     def spans(self, lines: Sequence[PaintedLine]) -> Iterator[list[Span]]:
         """The hits in painted lines; one that was wrapped is on several of them."""
@@ -137,13 +142,6 @@ class Search:
         for at, section in enumerate(sections):
             found = sum(1 for row in painter.rows(section) for _ in self._query.finditer(row.text))
             yield from (Hit(item, at, nth) for nth in range(found))
-
-    def _line_of(self, hit: Hit) -> int:
-        if hit.item.block.foldable and not hit.item.opened:
-            self._column.fold(hit.item, opened=True)
-        top, lines = self._column.section(hit.item, hit.section)
-        begins = [found[0].line for found in self.spans(lines)]
-        return top + (begins[min(hit.nth, len(begins) - 1)] if begins else 0)
 
 
 class SearchBar(Horizontal):

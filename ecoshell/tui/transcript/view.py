@@ -343,7 +343,14 @@ class Transcript(ScrollView, can_focus=True):
             return
         else:
             item = items[min(max(at + by, 0), len(items) - 1)]
-        self._point_at(item)
+        self._put_cursor(item)  # as much of it is brought into view as there is room for
+        self.column.reveal(self.column.span(item).start, len(view))
+        lines, view = self.column.span(item), self._view
+        if lines.start < view.start or len(lines) > len(view):
+            self._stand(lines.start)
+        elif lines.stop > view.stop:
+            self._stand(lines.stop - len(view))
+        self.refresh()
 
     def action_turn(self, by: int) -> None:
         """Go to where the turn before or after begins."""
@@ -378,7 +385,7 @@ class Transcript(ScrollView, can_focus=True):
     @property
     def _markable(self) -> CallRef | None:
         """The call under the cursor, if its result was judged."""
-        return self._cursor.block.markable if self._cursor is not None else None
+        return self._cursor.block.call if self._cursor is not None and self._cursor.block.judged else None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to mark only where the cursor is on a result that was judged."""
@@ -406,18 +413,6 @@ class Transcript(ScrollView, can_focus=True):
         else:
             self._put_cursor(item)
             self.refresh()
-
-    def _point_at(self, item: BlockItem) -> None:
-        """Put the cursor on a block, and bring as much of it into view as there is room for."""
-        self._put_cursor(item)
-        height = self.scrollable_content_region.height
-        self.column.reveal(self.column.span(item).start, height)
-        lines, view = self.column.span(item), self._view
-        if lines.start < view.start or len(lines) > height:
-            self._stand(lines.start)
-        elif lines.stop > view.stop:
-            self._stand(lines.stop - height)
-        self.refresh()
 
     def _put_cursor(self, item: BlockItem) -> None:
         self._pointed = item
