@@ -69,18 +69,10 @@ Written = Callable[[int, Unit], str]
 """How an interface writes an amount."""
 
 
-def describe(event: Event, written: Written = amount_text) -> str:
+def describe(event: Event) -> str:
     """An event in a line; empty for what is not worth one, or is told in a form of its own wherever it is."""
-    match event:
-        case PlanChanged():
-            return plan_news(None, event, written)
-        case PlanScored():
-            return _scored(event, written)
-        case GraphPlanned():
-            return _graph(event, written)
-        case _:
-            words = _WORDS.get(type(event))
-            return words(event) if words else ""
+    words = _WORDS.get(type(event))
+    return words(event) if words else ""
 
 
 def back_to(event: BranchLeft) -> str:
@@ -116,15 +108,12 @@ def overrun_text(model: str, amount: str) -> str:
 
 def words_text(text: str) -> str:
     """How many words a text has."""
-    count = len(text.split())
-    return f"{count:,} word{'' if count == 1 else 's'}"
+    return counted(len(text.split()), "word")
 
 
 def _length(event: Reasoned) -> str:
     """How long a model thought before its reply; in words where nobody counted tokens."""
-    if event.tokens is None:
-        return words_text(event.text)
-    return f"{event.tokens:,} token{'' if event.tokens == 1 else 's'}"
+    return words_text(event.text) if event.tokens is None else counted(event.tokens, "token")
 
 
 def _unreported(event: BudgetSettled) -> str:
@@ -280,7 +269,7 @@ def _newly_barred(before: PlanChanged | None, plan: PlanChanged) -> str:
     return told and f"{told} may not be used any more"
 
 
-def _graph(plan: GraphPlanned, written: Written) -> str:
+def _graph(plan: GraphPlanned) -> str:
     """What it uses, what waits for what, and what it is expected to take: `a, b, a + b → c · tools about $0.002`."""
     again = "plan, repaired: " if plan.repaired else "plan: "
     labels = {node.label for node in plan.nodes}
@@ -289,12 +278,12 @@ def _graph(plan: GraphPlanned, written: Written) -> str:
         name = visible_line(node.label) + (" (done)" if node.label in plan.kept else "")
         before = [visible_line(label) for label in node.after if label in labels]
         nodes.append(f"{' + '.join(before)} → {name}" if before else name)
-    return f"{again}{', '.join(nodes)} · {estimate(plan, written)}"
+    return f"{again}{', '.join(nodes)} · {estimate(plan)}"
 
 
-def estimate(plan: GraphPlanned, written: Written = amount_text) -> str:
+def estimate(plan: GraphPlanned) -> str:
     """What its tools are expected to cost, and how long its longest path takes: `tools about $0.002, 1.3 s`."""
-    price = "price unknown" if plan.price_nano is None else written(plan.price_nano, "usd")
+    price = "price unknown" if plan.price_nano is None else amount_text(plan.price_nano, "usd")
     time = "time unknown" if plan.seconds is None else f"{plan.seconds:.1f} s"
     return f"tools about {price}, {time}"
 
@@ -307,7 +296,7 @@ def _changed(event: NodeChanged) -> str:
     return f"{visible_line(event.label)} {event.state}{reason}"
 
 
-def _scored(event: PlanScored, written: Written) -> str:
+def _scored(event: PlanScored) -> str:
     """What a plan was worth: `plan of turn 3: QoP 0.31: P 0.67 by rules, C $0.0021 of $0.05`."""
     quality = "unknown" if event.quality is None else f"{event.quality:.2f}"
     performance = "unknown"
@@ -317,10 +306,10 @@ def _scored(event: PlanScored, written: Written) -> str:
     if event.resources_nano is None:
         cost = "unknown (not every run was measured)"
     elif event.cost_nano is not None:
-        taken = written(event.resources_nano, "usd")
+        taken = amount_text(event.resources_nano, "usd")
         part = f" ({taken} of it time and memory)" if event.resources_nano else ""
-        cost = f"{written(event.cost_nano, 'usd')}{part if event.cost_nano else ' (nothing was paid)'}"
-    most = written(event.most_nano, "usd")
+        cost = f"{amount_text(event.cost_nano, 'usd')}{part if event.cost_nano else ' (nothing was paid)'}"
+    most = amount_text(event.most_nano, "usd")
     return f"plan of turn {event.turn}: QoP {quality}: P {performance}, C {cost} of {most}"
 
 
@@ -337,7 +326,10 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     CostChosen: lambda event: str(_COST_CHOICES.get(event.choice, event.choice)),
     LimitChosen: lambda event: str(_CHOICES.get(event.choice, event.choice)),
     ModeChosen: lambda event: f"{event.mode} thinks: {visible_line(event.why)}",
+    GraphPlanned: _graph,
     NodeChanged: _changed,
+    PlanChanged: lambda event: plan_news(None, event),
+    PlanScored: _scored,
     Reasoned: lambda event: f"thought for {_length(event)}",
     ToolRegistered: _registered,
     ToolsOffered: _offered,

@@ -70,22 +70,18 @@ class TranscriptController:
         """What tells the events to the transcript, and knows the person's marks."""
 
     def hear(self, event: Event) -> None:
-        """Show one event."""
+        """Show one event; while a turn is under way also who of several roles thinks, and with which model."""
         self.presenter.show(event)
         self._body.hear(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
-        if self._working:
-            asks = isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted))
-            self._bar.doing("waits for your answer" if asks else self._doing)
-
-    @property
-    def _doing(self) -> str:
-        """That a turn is under way or, of several roles, who thinks; the model where it is not the one that leads."""
-        role, model = self._body.side.state.thinking or (_UNNAMED, self._leads)
-        words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
-        name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
-        return f"{words}{name}{self._estimate}"
+        if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)) and self._working:
+            self._bar.doing("waits for your answer")
+        elif self._working:
+            role, model = self._body.side.state.thinking or (_UNNAMED, self._leads)
+            words = "working" if role == _UNNAMED else f"{visible_line(role)} is thinking"
+            name = "" if model == self._leads else f" · {model_name(visible_line(model), _MODEL)}"
+            self._bar.doing(f"{words}{name}{self._estimate}")
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""

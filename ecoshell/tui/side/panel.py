@@ -237,10 +237,6 @@ class Listing(Generic[Item]):
         self._list()
         self.highlighted = 0
 
-    def move(self, by: int) -> None:
-        """Move the highlight, no further than the ends."""
-        self.to(self.highlighted + by)
-
     def to(self, at: int) -> None:
         """Put the highlight here, or at the nearer end."""
         self.highlighted = max(0, min(at, len(self.shown) - 1))
@@ -345,7 +341,7 @@ class ListPanel(Panel, Generic[Item]):
 
     def action_move(self, by: int) -> None:
         self._typing = False
-        self.list.move(by)
+        self.list.to(self.list.highlighted + by)
         self._draw(follow=True)
 
     def action_page(self, by: int) -> None:

@@ -321,7 +321,11 @@ class BlockColumn:
 
     def insert(self, *blocks: Block) -> None:
         """Put finished blocks above what is open, which stays open."""
-        self._put(self._first_open(), [BlockItem(block) for block in blocks])
+        at, left = len(self.items), len(self._open)
+        while left:  # finished ones may stand among those that are open
+            at -= 1
+            left -= self.items[at].key is not None
+        self._put(at, [BlockItem(block) for block in blocks])
         self._changed(True, True)
 
     def open(self, block: Block, key: str = STREAM) -> None:
@@ -584,14 +588,6 @@ class BlockColumn:
     def _index(self, item: BlockItem) -> int:
         """Where a block is; looked for from the end, because there it is as good as always."""
         return next(at for at in range(len(self.items) - 1, -1, -1) if self.items[at] is item)
-
-    def _first_open(self) -> int:
-        """Where the open blocks begin; finished ones may stand among them."""
-        at, left = len(self.items), len(self._open)
-        while left:
-            at -= 1
-            left -= self.items[at].key is not None
-        return at
 
     def _open_item(self, key: str) -> BlockItem | None:
         return next((item for item in self._open if item.key == key), None)

@@ -80,17 +80,15 @@ _DECIDERS = {"person": " by you", "rule": " by a rule in the settings", "nobody"
 
 def question(text: str, *, waiting: str = "", attachments: Sequence[Attachment] = ()) -> Block:
     """What the person asked, long pastes folded, and what goes along with it; `waiting` says what it waits for."""
-    bodies = (Body(visible(text), QUESTION_LINES, tone="question", indent=""), *map(_attached, attachments))
+    bodies = [Body(visible(text), QUESTION_LINES, tone="question", indent="")]
+    for attachment in attachments:
+        attached = visible(attachment.text).rstrip("\n")
+        size = counted(attached.count("\n") + 1, "line")
+        head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
+        bodies.append(Body(attached, 0, tone="muted", head=head))
     if waiting:
-        bodies = (*bodies, Body("", 0, head=row(Piece(waiting, "muted"))))
-    return Block("›", "question", bodies=bodies, gap=True, turn=True)
-
-
-def _attached(attachment: Attachment) -> Body:
-    text = visible(attachment.text).rstrip("\n")
-    size = counted(text.count("\n") + 1, "line")
-    head = row(Piece(f"¶ {visible_line(attachment.name)}", "tool"), Piece(f" · {size}", "muted"))
-    return Body(text, 0, tone="muted", head=head)
+        bodies.append(Body("", 0, head=row(Piece(waiting, "muted"))))
+    return Block("›", "question", bodies=tuple(bodies), gap=True, turn=True)
 
 
 def rationale(event: Rationale) -> Block:
