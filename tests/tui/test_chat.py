@@ -355,7 +355,7 @@ async def test_leaving_stops_the_turn_first(make_app):
 
 
 async def test_one_key_decides_on_a_call(make_app):
-    keys = {"1": "once", "y": "once", "2": "session", "3": "project", "n": "no", "escape": "no"}
+    keys = {"y": "once", "escape": "no"}
     shell = FakeShell((STARTED, WRITING, WANTED, FINISHED))
     app = make_app(shell)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -440,25 +440,6 @@ async def test_a_limit_can_be_raised_in_place(make_app):
         await pilot.press("ctrl+u", *"2.50", "enter")
         await eventually(pilot, lambda: shell.decisions)
         assert shell.decisions == [LimitChoice("raise", "2.50")]
-
-
-async def test_one_key_chooses_at_a_limit(make_app):
-    shell = FakeShell((STARTED, HIT, FINISHED))
-    app = make_app(shell)
-    async with app.run_test(size=(100, 30)) as pilot:
-        for keys, choice in (
-            (["a"], LimitChoice("answer")),
-            (["s"], LimitChoice("stop")),
-            (["escape"], LimitChoice("stop")),
-            (["m", *"embedded", "enter"], LimitChoice("model", "embedded")),
-            (["r", "escape", "a"], LimitChoice("answer")),
-        ):
-            await ask(pilot, app)
-            await eventually(pilot, lambda: app.chat.query(Question))
-            await pilot.press(*keys)
-            await eventually(pilot, lambda: shell.decisions)
-            assert shell.decisions.pop() == choice
-            await eventually(pilot, lambda: not app.chat.query(Question) and not app.chat.controller.stoppable)
 
 
 async def test_the_panels_say_what_is_spent_and_registered_and_follow_the_turn(make_app):

@@ -220,7 +220,7 @@ def test_a_turn_without_an_answer_says_how_it_ended(status: str, word: str):
 
 
 def test_a_cost_that_is_not_known_is_not_shown_as_zero():
-    assert event_blocks.footer(ended(spent_nano=None)).plain.startswith("price unknown")
+    assert event_blocks.footer(ended(spent_nano=None)).plain.startswith("cost unknown")
 
 
 def test_a_decision_names_who_took_it():

@@ -50,10 +50,11 @@ async def test_an_approval_shows_why_with_what_what_changes_and_what_it_costs():
 
 async def test_a_key_and_a_click_decide_alike():
     async with AskingApp().run_test() as pilot:
-        for key, words in (("1", "once"), ("2", "session"), ("3", "project"), ("n", "no")):
-            answer = await asks(pilot, WRITES)
-            await pilot.press(key)
-            assert await answered(answer) == Approval(words), key
+        for keys, words in (("1 y", "once"), ("2 s", "session"), ("3 p", "project"), ("n escape", "no")):
+            for key in keys.split():
+                answer = await asks(pilot, WRITES)
+                await pilot.press(key)
+                assert await answered(answer) == Approval(words), key
             answer = await asks(pilot, WRITES)
             await click(pilot, words)
             assert await answered(answer) == Approval(words)

@@ -150,7 +150,8 @@ async def test_the_delete_key_still_deletes_letters_of_the_filter(shelf):
         assert not asks(stage)
 
 
-async def test_a_session_is_exported_into_a_new_file_and_never_over_an_old_one(shelf, tmp_path):
+async def test_a_session_is_exported_into_a_new_file_and_never_over_an_old_one(shelf, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     session = shelf.talk("count words")
     (tmp_path / "old.md").write_text("mine")
     stage = shelf.stage()
@@ -159,8 +160,8 @@ async def test_a_session_is_exported_into_a_new_file_and_never_over_an_old_one(s
         await pilot.press("f4")
         await eventually(pilot, lambda: f"{session}.md" in stage.text)
         for name in ("old.md", "new.json", "new.md"):
-            await pilot.press(*([] if asks(stage) else ["f4"]), *str(tmp_path / name), "enter")
-            told = "exists already" if name == "old.md" else f"Exported to {tmp_path / name}."
+            await pilot.press(*([] if asks(stage) else ["f4"]), "ctrl+u", *name, "enter")
+            told = "exists already" if name == "old.md" else f"Exported to {name}."
             await eventually(pilot, lambda told=told: told in detail(stage))
     assert (tmp_path / "old.md").read_text() == "mine"
     assert "count words" in (tmp_path / "new.md").read_text()
