@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ecoshell.budget.money import about
+from ecoshell.budget.money import about, counted
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.events import (
     Answer,
@@ -254,8 +254,7 @@ def _undone(event: TurnUndone) -> str:
 
 def _compacted(event: Compacted) -> str:
     by = f"by {code(event.model)}" if event.model else "to an extract"
-    turns = f"{event.turns} turn{'' if event.turns == 1 else 's'}"
-    return f"{turns} {by}: {event.tokens_before:,} → {event.tokens_after:,} tokens"
+    return f"{counted(event.turns, 'turn')} {by}: {event.tokens_before:,} → {event.tokens_after:,} tokens"
 
 
 def _outcome(event: CallFinished) -> str:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
+from ecoshell.budget.money import counted
 from ecoshell.events import GraphNode, NodeState
 from ecoshell.events.describe import duration, estimate
 from ecoshell.planning.catp.plan import TASK
@@ -197,7 +198,7 @@ def _longest(texts: Iterable[str]) -> int:
 def headline(branching: Branching) -> tuple[str, str]:
     """How many tools a plan uses, and what it is expected to take."""
     plan = branching.plan
-    count = f"{len(plan.nodes):,} tool{'' if len(plan.nodes) == 1 else 's'}"
+    count = counted(len(plan.nodes), "tool")
     kept = f", {len(plan.kept):,} of them done" if plan.kept else ""
     mark = f" · {CRITICAL} longest path" if plan.critical else ""
     return f"{'repaired plan' if plan.repaired else 'plan'} of {count}{kept}", f"{estimate(plan)}{mark}"
