@@ -35,8 +35,8 @@ class DocumentScreen(Overlay):
     """Gives back the slash command that registers or unregisters the tool, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "register", "register"),
-        Binding("u", "unregister", "unregister"),
+        Binding("r", "switch('register')", "register"),
+        Binding("u", "switch('unregister')", "unregister"),
         Binding("s", "schema", "JSON schema"),
         Binding("escape,q", "dismiss(None)", "close"),
     ]
@@ -77,17 +77,15 @@ class DocumentScreen(Overlay):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer to register what is not registered, and the other way round."""
-        if action in ("register", "unregister", "schema") and self._tool_details is None:
+        if action in ("switch", "schema") and self._tool_details is None:
             return False
-        if action in ("register", "unregister"):
-            return bool(self._tool_details and self._tool_details.by) == (action == "unregister")
+        if action == "switch":
+            return bool(self._tool_details and self._tool_details.by) == (parameters == ("unregister",))
         return True
 
-    def action_register(self) -> None:
-        self.dismiss(f"/register {self._tool}")
-
-    def action_unregister(self) -> None:
-        self.dismiss(f"/unregister {self._tool}")
+    def action_switch(self, verb: str) -> None:
+        """Register the tool, or take it out again."""
+        self.dismiss(f"/{verb} {self._tool}")
 
     def action_schema(self) -> None:
         """Unfold the JSON schema, or fold it again."""
