@@ -42,6 +42,8 @@ ONE_FOR_ALL = Roles()
 THREE = Roles(PLANNER, CALLER, SUMMARIZER)
 
 
+_PROGRAM = re.compile(r"```(?:sh|shell|bash|zsh|console|python|py)\n(.+?)(?:```|\Z)", re.DOTALL)
+"""A program that is shown in the place of an answer."""
 _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
@@ -63,8 +65,12 @@ def system_text(presentation: Presentation, *, searching: bool = False) -> str:
 
 def conclude_text(question: str) -> str:
     """How an answer is asked for where no call may follow, with the question once more."""
-    again = question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
-    return f"{prompt('conclude')}\n{again}"
+    return f"{prompt('conclude')}\n{asked_again(question)}"
+
+
+def asked_again(question: str) -> str:
+    """The question, or its beginning, for a model that is told it once more."""
+    return question if len(question) <= _QUESTION_AGAIN else f"{question[:_QUESTION_AGAIN]}…"
 
 
 RANKER = "ranker"
@@ -185,10 +191,15 @@ def repair_request(request: Request, reply: Reply, told: str) -> Request:
     return replace(request, messages=(*request.messages, *said), want=want, purpose="repair", temperature=0.0)
 
 
-def has_failed_once(path: Path) -> bool:
-    """Whether the last call failed, and is the first that did."""
+def has_stopped_short(path: Path, reply: Reply) -> bool:
+    """Whether a model that ends here gave up at the first failure, or shows what it might run, and did so once only."""
     failed = [step for step in path.steps if not step.observation.ok]
-    return len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused
+    if len(failed) == 1 and failed[0] is path.steps[-1] and not failed[0].observation.refused:
+        return True
+    if not path.steps or any(_PROGRAM.search(step.rationale) for step in path.steps):
+        return False
+    read = "\n".join(step.observation.text for step in path.steps)  # what it only quotes
+    return any(block.strip() not in read for block in _PROGRAM.findall(reply.text))
 
 
 def unusable_call(fault: str) -> str:

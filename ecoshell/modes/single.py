@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from ecoshell.agent.approval import is_trusted
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
@@ -17,6 +18,7 @@ from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import (
     RANKER,
     SINGLE,
+    asked_again,
     broken_call,
     call_in_question,
     conclude_text,
@@ -26,7 +28,7 @@ from ecoshell.modes.asking import (
     fill_text,
     fillable,
     filled,
-    has_failed_once,
+    has_stopped_short,
     in_context,
     prompt,
     ranking_request,
@@ -39,7 +41,7 @@ from ecoshell.modes.asking import (
     unusable_call,
     verdict,
 )
-from ecoshell.strategies.base import Thought
+from ecoshell.strategies.base import Step, Thought
 
 ASIDE_SLACK = 1024
 """Tokens by which the concluding prompt may outgrow what was set aside: one more step's rationale and result."""
@@ -74,13 +76,18 @@ class Single:
         return self._model.traits.calls_undeclared
 
     @property
+    def _is_weak(self) -> bool:
+        """Whether it is a model that calls on and on, however much it knows."""
+        return not is_trusted(self._model.traits)
+
+    @property
     def aside(self) -> Hold | None:
         return self._aside
 
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
         conclusion = ForeseenCall(self._concluding(step, view), self._model, self.role)
-        return Foreseen((ForeseenCall(step, self._model, self.role),), conclusion, ASIDE_SLACK)
+        return Foreseen((ForeseenCall(self._reminded(step, view), self._model, self.role),), conclusion, ASIDE_SLACK)
 
     async def set_aside(self, view: View) -> None:
         request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
@@ -96,7 +103,7 @@ class Single:
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
             reply = await self._repaired(request, reply, emit)
-        elif reply.call is None and self._is_held and has_failed_once(view.path) and view.usable:
+        elif reply.call is None and self._is_held and has_stopped_short(view.path, reply) and view.usable:
             reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)
@@ -139,7 +146,7 @@ class Single:
         return again
 
     async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
-        """What a model does that gave up at the first failure, and is asked for a call of a tool not yet called."""
+        """What a model does that stopped short, and is asked once for a call of a tool not yet called."""
         called = {step.call.subject for step in view.path.steps}
         others = tuple(document for document in request.callable_now if document.name not in called)
         if not others:
@@ -149,12 +156,14 @@ class Single:
             again = await self._model.ask(nudge, emit, role=self.role)
         except (LimitReached, ModelBroken):  # no cap or context has room for it: what it said is its answer
             return reply
-        return reply if again.fault or again.call is None else again
+        return reply if again.fault or again.call is None else replace(again, text=reply.text)
 
     def _step(self, view: View) -> Request:
         step = self._request(view)
-        if view.closed:  # nothing may be called any more, so what is left is the answer
+        if view.closed or self._has_it(view):  # what is left is the answer
             step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
+        else:
+            step = self._reminded(step, view)
         return self._in_context(step)
 
     def _drafting(self, view: View, task: DraftTask) -> Request:
@@ -196,15 +205,36 @@ class Single:
             temperature=self._temperature,
         )
 
+    def _reminded(self, step: Request, view: View) -> Request:
+        """The step, at whose last result a weak model is asked whether that is enough.
+
+        Only there, so that what was sent before stays a prefix of what is sent next.
+        """
+        last, steps = step.messages[-1], view.path.steps
+        found = last.speaker == "tool" and steps and steps[-1].observation.ok
+        if not found or not self._is_weak:
+            return step
+        text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
+        return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
+
     def _stuck(self, view: View) -> frozenset[str]:
         """The tool that a held model has just called once more to no avail: its next call is of another."""
-        last = view.path.steps[-1] if view.path.steps else None
-        if last is None or last.observation.refused != "repeated" or not self._is_held:
-            return frozenset()
-        return frozenset({last.call.subject})
+        last = _repeated(view)
+        return frozenset({last.call.subject}) if last is not None and self._is_held else frozenset()
+
+    def _has_it(self, view: View) -> bool:
+        """Whether a weak model asked again for what it had got: it knows no more to do, and is asked for the answer."""
+        last = _repeated(view)
+        return last is not None and last.observation.ok and self._is_weak
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
         return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)
+
+
+def _repeated(view: View) -> Step | None:
+    """The last step, if it was of a call made before."""
+    last = view.path.steps[-1] if view.path.steps else None
+    return last if last is not None and last.observation.refused == "repeated" else None
 
 
 def _system(view: View) -> Message:

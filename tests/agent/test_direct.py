@@ -7,7 +7,7 @@ from agent_play import of, register, say, turn
 
 from ecoshell.catalog.presentation import Direct
 from ecoshell.errors import LimitReached
-from ecoshell.events import CallFinished
+from ecoshell.events import Answer, CallFinished
 from ecoshell.messages import Call, Message, ToolDocument
 from ecoshell.models.base import Reply, Request
 from ecoshell.modes.asking import repair_request
@@ -19,6 +19,13 @@ def free(shell):
     """The shell, its scripted model one that may call what its array does not hold."""
     model = shell.deps.models.current.model._model
     model.traits = replace(model.traits, calls_undeclared=True)
+    return shell
+
+
+def weak(shell):
+    """The shell, its scripted model one of few weights that is held to a grammar."""
+    model = free(shell).deps.models.current.model._model
+    model.traits = replace(model.traits, parameters=1_500_000_000)
     return shell
 
 
@@ -80,6 +87,27 @@ async def test_a_model_that_gives_up_at_its_first_failure_is_asked_once_for_anot
         assert (await turn(shell))[-1].answer == "I cannot."  # nothing could hold this one to a call
 
 
+async def test_a_model_that_shows_what_it_might_run_is_asked_once_to_run_it(play):
+    shown = say("Run this:\n```sh\nwc -l notes.txt\n```")
+    lines = [say("", "list_files"), shown, COUNT, shown]
+    async with play(lines, registration="all") as shell:
+        events = await turn(free(shell))
+        assert [request.want for request in shell.requests] == ["either", "either", "call", "either"]
+        assert "list_files" not in {document.name for document in shell.requests[2].callable_now}
+    assert events[-1].answer.startswith("Run this:")  # it was asked once
+
+
+async def test_a_program_that_was_asked_for_or_read_is_an_answer(play):
+    shown = say("```python\nprint(1)\n```")
+    async with play([shown], registration="all") as shell:
+        await turn(free(shell), "How do I print 1?")
+        assert len(shell.requests) == 1
+    quoted = say("```sh\none\ntwo\n```")
+    async with play([say("", "read_file", path="notes.txt"), quoted], registration="all") as shell:
+        await turn(free(shell), "Show me notes.txt")
+        assert len(shell.requests) == 2
+
+
 async def test_what_a_model_said_is_its_answer_where_no_cap_has_room_to_ask_for_another_call(play, monkeypatch):
     async with play([say("", "read_file", path="missing.txt"), say("I cannot.")], registration="all") as shell:
         metered = shell.deps.models.current.model
@@ -102,3 +130,32 @@ async def test_a_call_that_is_repeated_to_no_avail_makes_room_for_another_tool(p
         (_,) = set(arrays(shell))
     assert may[0] == may[1] == may[2] | {"count_text"}
     assert "count_text" not in may[2]
+
+
+async def test_a_weak_model_that_asks_again_for_what_it_got_is_asked_for_the_answer(play):
+    async with play([COUNT, COUNT, say("3 lines.")], registration="all") as shell:
+        events = await turn(weak(shell), "How long is it?")
+        first, second, third = shell.requests
+    assert [request.want for request in (first, second, third)] == ["either", "either", "text"]
+    assert third.messages[-1].text.endswith("How long is it?")
+    (answer,) = of(events, Answer)
+    assert (answer.text, answer.partial) == ("3 lines.", False)
+
+
+async def test_a_weak_model_that_repeats_a_failure_may_call_another_tool(play):
+    missing = say("", "count_text", path="nothing.txt")
+    async with play([missing, missing, say("There is none.")], registration="all") as shell:
+        await turn(weak(shell))
+        third = shell.requests[2]
+    assert third.want == "either"
+    assert "count_text" not in {document.name for document in third.callable_now}
+
+
+@pytest.mark.parametrize("held", [weak, free])
+async def test_only_a_weak_model_is_asked_at_each_result_whether_that_is_enough(play, held):
+    async with play([COUNT, register("read_file"), say("3 lines."), say("Yes.")], registration="all") as shell:
+        await turn(held(shell), "How long is it?")
+        await turn(shell, "Sure?")
+        told = [[one.text for one in request.messages if one.speaker == "tool"] for request in shell.requests]
+    reminded = [[text.endswith("How long is it?") for text in texts] for texts in told]
+    assert reminded == [[], [held is weak], [False, held is weak], [False, False]]
