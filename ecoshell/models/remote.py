@@ -5,6 +5,7 @@ import difflib
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -241,6 +242,9 @@ class RemoteOptions:
 
 
 _AS_KNOWN = RemoteOptions()
+_NAMED_SIZE = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+\.\d+(?=b)|\d+(?=b)|\d{2,}(?=m))([bm])(?![a-z0-9])")
+"""Weights in a name; `1m` would be a context."""
+_NAMED_SCALES = {"b": 10**9, "m": 10**6}
 
 
 def remote_traits(name: str, book: PriceBook, options: RemoteOptions = _AS_KNOWN) -> Traits:
@@ -254,7 +258,14 @@ def remote_traits(name: str, book: PriceBook, options: RemoteOptions = _AS_KNOWN
         max_output=facts.max_output if facts else None,
         native_tools=native_tools if options.native_tools is None else options.native_tools,
         local=False,
+        parameters=named_parameters(name),
     )
+
+
+def named_parameters(name: str) -> int | None:
+    """How many weights a model has by its name, such as `ollama/qwen2.5-coder:1.5b`; None where that does not say."""
+    sizes = (int(one[1] or 1) * float(one[2]) * _NAMED_SCALES[one[3]] for one in _NAMED_SIZE.finditer(name.casefold()))
+    return max(map(round, sizes), default=None)
 
 
 class RemoteModel:

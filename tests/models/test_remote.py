@@ -15,7 +15,7 @@ from ecoshell.errors import ModelBroken, ModelMissing, ModelUnavailable, ModelUn
 from ecoshell.messages import Call, Message, ToolDocument, Usage
 from ecoshell.models.base import Delta, Reply, Request
 from ecoshell.models.keys import Keys
-from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, remote_traits
+from ecoshell.models.remote import RemoteModel, RemoteOptions, RemoteProcess, named_parameters, remote_traits
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -220,6 +220,24 @@ async def test_a_check_finds_a_missing_key_and_an_unknown_name_before_anything_i
         RemoteModel("openai/good", **parts).check()
     with pytest.raises(ModelMissing, match="Did you mean embedded"):
         RemoteModel("embeded", **parts).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("ollama/qwen2.5-coder:1.5b", 1_500_000_000),
+        ("openai/Qwen2.5-0.5B-Instruct", 500_000_000),
+        ("ollama/smollm2:135m", 135_000_000),
+        ("together_ai/mistralai/Mixtral-8x7B-Instruct-v0.1", 56_000_000_000),
+        ("ollama/qwen3:30b-a3b", 30_000_000_000),
+        ("openai/qwen2.5-7b-instruct-1m", 7_000_000_000),
+        ("anthropic/claude-sonnet-4-5-1m", None),
+        ("openai/gpt-4o", None),
+        ("openai/phi-3-mini-128k", None),
+    ],
+)
+async def test_a_size_in_a_models_name_is_what_it_weighs(name, parameters):
+    assert named_parameters(name) == parameters
 
 
 async def test_what_the_user_says_of_a_model_wins_over_what_the_price_book_knows(book):

@@ -494,6 +494,7 @@ _TEMPERATURES = {
     **dict.fromkeys(("f", "degf", "fahrenheit"), "degF"),
     **dict.fromkeys(("k", "kelvin", "kelvins"), "kelvin"),
 }
+_QUANTITY = re.compile(r"""\s*(\d[\d.,]*)\s*([^\W\d_]+|['"])(?:\s*,|\s*and\b)?\s*""")
 _DEGREES = re.compile(r"^(°|degrees? )\s*")
 
 
@@ -504,20 +505,40 @@ def convert_units(
 ) -> str:
     """Convert a quantity between units: miles to km, kg to pounds, Fahrenheit to Celsius, hours to minutes."""
     registry = _registry()
-    number = Decimal(evaluate(value).text)
-    source, target = _units(registry, from_unit, to_unit)
+    try:
+        parts = [(evaluate(value).text, from_unit)]
+        said = f"{value.strip()} {from_unit.strip()}"
+    except ToolError:
+        parts, said = _quantities(value), value.strip()
+        if not parts:
+            raise
     from pint.errors import PintError
 
-    try:
-        found: Decimal = registry.Quantity(number, source).to(target).magnitude
-    except PintError as error:
-        raise ToolError(f"{from_unit} cannot be converted to {to_unit}: {error}.") from error
-    except ArithmeticError as error:
-        raise ToolError(f"{value} {from_unit} is too large or too small to convert.") from error
+    found = Decimal(0)
+    for text, name in parts:
+        number = Decimal(evaluate(text).text)
+        source, target = _units(registry, name, to_unit)
+        try:
+            found += registry.Quantity(number, source).to(target).magnitude
+        except PintError as error:
+            raise ToolError(f"{name} cannot be converted to {to_unit}: {error}.") from error
+        except ArithmeticError as error:
+            raise ToolError(f"{said} is too large or too small to convert.") from error
     shown = Context(prec=_UNIT_DIGITS).create_decimal(found)
     exact = abs(shown - found) <= abs(found) * Decimal("1e-20")
-    sign, text = "=" if exact else "≈", _plain(shown.normalize())
-    return f"{value.strip()} {from_unit.strip()} {sign} {text} {to_unit.strip()}"
+    return f"{said} {'=' if exact else '≈'} {_plain(shown.normalize())} {to_unit.strip()}"
+
+
+def _quantities(value: str) -> list[tuple[str, str]]:
+    """The numbers and units of a value that brings its own, such as 2 feet 7 inches; none of any other value."""
+    parts, place = list[tuple[str, str]](), 0
+    while place < len(value):
+        part = _QUANTITY.match(value, place)
+        if part is None or len(value) > _LONGEST_UNIT:
+            return []
+        parts.append((part[1], part[2]))
+        place = part.end()
+    return parts
 
 
 @functools.cache
