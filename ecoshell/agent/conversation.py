@@ -270,7 +270,7 @@ class Conversation:
 
         from ecoshell.agent.compaction import compact
 
-        work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, [event]))
+        work = compact(self._deps, self.memory, lambda event: self._deps.log.keep(self.session, event))
         try:
             compacted, spent = await self.alone(work)
         finally:
@@ -311,7 +311,7 @@ class Conversation:
         self._scorer.see(event)
         if self.plan is not None:
             self.plan.see(event)
-        await self._deps.log.record(self.session, [event])
+        await self._deps.log.record(self.session, event)
         if isinstance(event, BudgetChanged) and self.plan is not None and self._emit is not None:
             await self.plan.follow(self._tell)
         return event
@@ -389,7 +389,7 @@ class Conversation:
 
     def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
         """Put an event where the reader takes it, which is once it is on disk."""
-        self._deps.log.keep(self.session, [event])
+        self._deps.log.keep(self.session, event)
         arrived.put_nowait(event)
 
     def _close(self, task: "asyncio.Task[None]", arrived: "asyncio.Queue[Event | None]") -> None:

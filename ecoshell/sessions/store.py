@@ -290,17 +290,17 @@ class EventLog:
         """How many events are in memory only."""
         return len(self._pending)
 
-    async def record(self, session: str, events: Sequence[Event]) -> None:
-        """Return when these events, and all before them, are written; raises StoreError when they cannot be.
+    async def record(self, session: str, event: Event) -> None:
+        """Return when this event, and all before it, are written; raises StoreError when they cannot be.
 
-        Cancelling it does not take the events back.
+        Cancelling it does not take the event back.
         """
-        self.keep(session, events)
+        self.keep(session, event)
         await self.flush()
 
-    def keep(self, session: str, events: Sequence[Event]) -> None:
-        """Keep events in memory; the next write takes them along."""
-        self._pending.extend((session, event) for event in events)
+    def keep(self, session: str, event: Event) -> None:
+        """Keep an event in memory; the next write takes it along."""
+        self._pending.append((session, event))
 
     async def flush(self) -> None:
         """Return when what is in memory now is written, and wait for nothing that comes later; raises StoreError."""

@@ -41,7 +41,8 @@ def texts(store: SessionStore, session: str) -> list[str]:
 async def test_a_recorded_event_is_on_disk(store: SessionStore, path: Path) -> None:
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
-    await log.record(session, [Notice("one"), Notice("two")])
+    log.keep(session, Notice("one"))
+    await log.record(session, Notice("two"))
     other = SessionStore(path)
     assert texts(other, session) == ["one", "two"]
     assert log.pending == 0
@@ -51,7 +52,7 @@ async def test_a_recorded_event_is_on_disk(store: SessionStore, path: Path) -> N
 async def test_many_recorders_keep_their_order(store: SessionStore) -> None:
     one, two = (store.create(workspace="/w", model="m") for _ in range(2))
     log = EventLog(store)
-    await asyncio.gather(*(log.record((one, two)[number % 2], [Notice(str(number))]) for number in range(40)))
+    await asyncio.gather(*(log.record((one, two)[number % 2], Notice(str(number))) for number in range(40)))
     assert texts(store, one) == [str(number) for number in range(0, 40, 2)]
     assert texts(store, two) == [str(number) for number in range(1, 40, 2)]
 
@@ -62,9 +63,9 @@ async def test_what_could_not_be_written_is_kept_and_goes_first_the_next_time(st
     with locked(path):
         for text in ("one", "two"):
             with pytest.raises(StoreError, match="locked"):
-                await log.record(session, [Notice(text)])
+                await log.record(session, Notice(text))
         assert log.pending == 2
-    await log.record(session, [Notice("three")])
+    await log.record(session, Notice("three"))
     assert texts(store, session) == ["one", "two", "three"]
 
 
@@ -73,7 +74,7 @@ async def test_cancelling_a_recorder_writes_its_events_once(path: Path) -> None:
     session = patient.create(workspace="/w", model="m")
     log = EventLog(patient)
     with locked(path):
-        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        recording = asyncio.create_task(log.record(session, Notice("one")))
         await asyncio.sleep(0)  # lets it begin
         assert log.pending == 1
         recording.cancel()
@@ -81,7 +82,7 @@ async def test_cancelling_a_recorder_writes_its_events_once(path: Path) -> None:
             await recording
         assert recording.cancelled()
     await log.flush()
-    await log.record(session, [Notice("two")])
+    await log.record(session, Notice("two"))
     assert texts(patient, session) == ["one", "two"]
     patient.close()
 
@@ -90,7 +91,7 @@ async def test_a_failure_nobody_waits_for_is_met_by_the_next_recorder(store: Ses
     session = store.create(workspace="/w", model="m")
     log = EventLog(store)
     with locked(path):
-        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        recording = asyncio.create_task(log.record(session, Notice("one")))
         await asyncio.sleep(0)  # lets it begin
         assert log.pending == 1
         recording.cancel()
@@ -108,7 +109,7 @@ async def test_the_loop_runs_on_while_events_are_written(path: Path) -> None:
     log = EventLog(patient)
     turns = 0
     with locked(path):
-        recording = asyncio.create_task(log.record(session, [Notice("one")]))
+        recording = asyncio.create_task(log.record(session, Notice("one")))
         while turns < 100:
             await asyncio.sleep(0)
             turns += 1
