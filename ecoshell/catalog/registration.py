@@ -4,7 +4,7 @@ Costs are in millionths of a dollar, as rates are in dollars per million tokens.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
 from typing import Literal
@@ -79,12 +79,6 @@ class Candidate:
     words_tokens: int = 0
     """Of the few words of what it does that may go with the name."""
 
-    def under(self, presentation: Presentation) -> "Candidate":
-        """The candidate with `tokens` as this presentation shows its document."""
-        if presentation not in (STABLE, TEXT) or self.text_tokens is None:
-            return self
-        return replace(self, tokens=self.text_tokens)
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -142,9 +136,20 @@ class Plan:
     presentation: Presentation
     upfront: tuple[str, ...]
     cost: Decimal
-    verdicts: tuple[Verdict, ...] = ()
     dearest: Decimal = Decimal(0)
     described: bool = False
+    forecast: "Forecast | None" = field(default=None, compare=False, repr=False)
+    """By which names were decided on; None where none was."""
+    waiting: Decimal = Decimal(0)
+    """What a needed tool is expected to cost that is left a name."""
+
+    def verdict(self, name: str) -> Verdict | None:
+        """Both sides of the decision on this tool; None where there was none."""
+        one = next((one for one in self.forecast.candidates if one.name == name), None) if self.forecast else None
+        if self.forecast is None or one is None:
+            return None
+        carrying = (1 - one.chance) * self.forecast.carry(one.tokens, self.forecast.work.calls)
+        return Verdict(one, one.chance * self.waiting, carrying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ class Decision:
 
     def why(self, name: str) -> str:
         """Why this tool's document is there from the start, or is not."""
-        found = next((verdict for verdict in self.plan.verdicts if verdict.candidate.name == name), None)
+        found = self.plan.verdict(name)
         return self.summary if found is None else found.told(upfront=name in self.upfront)
 
 
@@ -175,12 +180,20 @@ def candidates_of(
 ) -> tuple[Candidate, ...]:
     """The documents as candidates; `sizes` counts the tokens of texts."""
     documents = tuple(documents)
-    entries = sizes(document.entry for document in documents)
-    names = sizes(f", {document.name}" for document in documents)
-    texts = sizes(document.as_text() for document in documents)
-    words = sizes(f" ({few_words(document)})" for document in documents)
-    likely = (Decimal(str(round(chances.get(document.name, 0.0), 4))) for document in documents)
-    return tuple(map(Candidate, (one.name for one in documents), entries, names, likely, texts, words))
+    told = [text for one in documents for text in (one.entry, f", {one.name}", one.as_text(), f" ({few_words(one)})")]
+    counted = iter(sizes(told))
+    found: list[Candidate] = []
+    for one, entry, name, text, words in zip(documents, *[counted] * 4, strict=True):
+        likely = Decimal(str(round(chances.get(one.name, 0.0), 4)))
+        found.append(Candidate(one.name, entry, name, likely, text, words))
+    return tuple(found)
+
+
+def under(presentation: Presentation, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The candidates with `tokens` as this presentation shows their documents."""
+    if presentation not in (STABLE, TEXT):
+        return candidates
+    return [one if one.text_tokens is None else replace(one, tokens=one.text_tokens) for one in candidates]
 
 
 def rates_of(price: Price | None, prompt_tokens: int) -> Rates:
@@ -197,7 +210,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     """
 
     def forecast(presentation: Presentation) -> Forecast:
-        return Forecast(rates, work, tuple(candidate.under(presentation) for candidate in candidates))
+        return Forecast(rates, work, under(presentation, candidates))
 
     whole = _whole(policy, candidates)
     everything = forecast(whole).everything(whole)
@@ -212,7 +225,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         return Decision(best, tuple(plans), f"Names only, as asked; presentation {best.presentation.name}.")
     if not possible:
         return Decision(best, tuple(plans), _summary(best, everything, possible))
-    little = sum(candidate.under(TEXT).tokens for candidate in candidates) <= policy.little
+    little = sum([one.tokens for one in under(TEXT, candidates)]) <= policy.little
     most = everything.cost * (1 - (CLEAR_MARGIN if little else MARGIN))
     safe = [
         plan
@@ -231,7 +244,7 @@ class Forecast:
 
     rates: Rates
     work: Workload
-    candidates: tuple[Candidate, ...]
+    candidates: Sequence[Candidate]
 
     def carry(self, tokens: Decimal | int, calls: Decimal | int) -> Decimal:
         """The price of tokens in the prompts of so many calls: written to the cache once, then read from it."""
@@ -239,9 +252,9 @@ class Forecast:
 
     def everything(self, presentation: Presentation) -> Plan:
         """The plan that registers all candidates up front."""
-        documents = sum(candidate.tokens for candidate in self.candidates)
+        documents = sum([one.tokens for one in self.candidates])
         cost = self._common() + self.carry(_meta_tokens(presentation) + documents, self.work.calls)
-        return Plan(presentation, tuple(candidate.name for candidate in self.candidates), cost, dearest=cost)
+        return Plan(presentation, tuple([one.name for one in self.candidates]), cost, dearest=cost)
 
     def by_name(self, presentation: Presentation, policy: Policy, again: Decimal) -> list[Plan]:
         """Plans that show names, each with the documents of some more of the likeliest tools up front.
@@ -253,7 +266,6 @@ class Forecast:
         meta = self._common() + self.carry(_meta_tokens(presentation), calls)
         hidden, upfront, chosen = _Sums.of(every), 0, set[str]()
         usual = self._registration_step(presentation, hidden, upfront) + again
-        verdicts = tuple(self._verdict(candidate, usual) for candidate in every)
         plans: list[Plan] = []
         for added in [()] if policy.registration == "names" else _likeliest(every, policy.room):
             chosen.update(one.name for one in added)
@@ -270,7 +282,7 @@ class Forecast:
             if described:
                 cost, dearest = cost + words, dearest + words
             names = tuple(one.name for one in every if one.name in chosen)
-            plans.append(Plan(presentation, names, cost, verdicts, dearest, described))
+            plans.append(Plan(presentation, names, cost, dearest, described, self, usual))
         return plans
 
     def _registration_step(self, presentation: Presentation, hidden: "_Sums", upfront: int) -> Decimal:
@@ -287,10 +299,6 @@ class Forecast:
         written = rates.output * REGISTRATION_OUTPUT + self.carry(REGISTRATION_EXCHANGE, left)
         missed = (rates.cache_write - rates.cached_input) * messages if presentation is GROW else Decimal(0)
         return rates.cached_input * prompt + written + missed
-
-    def _verdict(self, candidate: Candidate, waiting: Decimal) -> Verdict:
-        carrying = (1 - candidate.chance) * self.carry(candidate.tokens, self.work.calls)
-        return Verdict(candidate, candidate.chance * waiting, carrying)
 
     def _common(self) -> Decimal:
         """What the task costs under every plan."""
@@ -315,14 +323,15 @@ class _Sums:
 
     @classmethod
     def of(cls, candidates: Iterable[Candidate]) -> "_Sums":
-        rows = [*candidates]
-        return cls(
-            sum((one.chance for one in rows), Decimal(0)),
-            sum((one.chance * (1 - one.chance) for one in rows), Decimal(0)),
-            sum((one.chance * one.tokens for one in rows), Decimal(0)),
-            sum(one.name_tokens for one in rows),
-            sum(one.words_tokens for one in rows),
-        )
+        needed = variance = likely = Decimal(0)
+        names = words = 0
+        for one in candidates:
+            needed += one.chance
+            variance += one.chance * (1 - one.chance)
+            likely += one.chance * one.tokens
+            names += one.name_tokens
+            words += one.words_tokens
+        return cls(needed, variance, likely, names, words)
 
     def less(self, others: "_Sums") -> "_Sums":
         return _Sums(
@@ -368,7 +377,7 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
 
 def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -> bool:
     """Whether all documents have room in the context."""
-    return room is None or sum(one.under(everything.presentation).tokens for one in candidates) <= room
+    return room is None or sum([one.tokens for one in under(everything.presentation, candidates)]) <= room
 
 
 @cache

@@ -15,6 +15,7 @@ from ecoshell.catalog.registration import (
     candidates_of,
     decide,
     rates_of,
+    under,
 )
 from ecoshell.messages import ToolDocument
 
@@ -269,4 +270,4 @@ def test_candidates_carry_the_tokens_of_document_and_name() -> None:
     (candidate,) = candidates_of([document], {"read_file": 0.25}, lambda texts: [*map(len, texts)])
     entry, text = len(document.entry), len(document.as_text())
     assert candidate == Candidate("read_file", entry, len(", read_file"), Decimal("0.25"), text, len(" (Read)"))
-    assert (candidate.under(GROW).tokens, candidate.under(STABLE).tokens) == (entry, text)
+    assert tuple(under(way, [candidate])[0].tokens for way in (GROW, STABLE)) == (entry, text)
