@@ -256,7 +256,7 @@ class Memory:
                 self.summary, self.turns = event.summary, []
                 self.shown = Shown(presentation=self.shown.presentation)
             case ToolUnregistered():
-                self.library = self.library.without(event.name)
+                self.library = self.library.without((event.name,))
             case ToolRegistered() if event.name in self._catalog:
                 self._register(event)
             case _ if self._open is not None:
@@ -320,13 +320,11 @@ class Memory:
 
     def _go_on_from(self, turn: _OpenTurn, event: BranchLeft) -> None:
         """Follow another path; what only the left one had registered is not registered, nor shown, any more."""
-        before = turn.registered
+        before = {skill.name for skill in turn.registered}
         turn.go_on_from(event.path)
         after = turn.registered
-        for skill in before:
-            self.library = self.library.without(skill.name)
-        self.library = self.library.including(after)
-        documents = self.shown.documents - {skill.name for skill in before} | {skill.name for skill in after}
+        self.library = self.library.without(before).including(after)
+        documents = self.shown.documents - before | {skill.name for skill in after}
         self.shown = replace(self.shown, documents=documents)
 
     def _shown_with(self, event: ToolsOffered) -> Shown:
@@ -387,7 +385,7 @@ def next_view(
 
     `names` are listed, else all; `context` is what it would be told of where it works.
     """
-    documents = [catalog.document(name) for name in memory.library.names if name in catalog]
+    documents = catalog.documents_of(memory.library.skills)
     untold = [name for name in (catalog.names if names is None else names) if name not in memory.shown.names]
     unseen = [document for document in documents if document.name not in memory.shown.documents]
     listing = memory.presentation.opening(untold, unseen, servers=catalog.servers)
@@ -397,6 +395,6 @@ def next_view(
         history=memory.messages,
         contexts=memory.contexts,
         known=catalog.names,
-        registered=tuple(documents),
+        registered=documents,
         presentation=memory.presentation,
     )

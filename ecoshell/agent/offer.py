@@ -23,7 +23,7 @@ from ecoshell.catalog.registration import (
 )
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
-from ecoshell.messages import Message, Usage
+from ecoshell.messages import Message, ToolDocument, Usage
 from ecoshell.planning.mode_choice import ModeEvidence
 from ecoshell.strategies.base import Path, Tried
 
@@ -96,8 +96,7 @@ class TurnContext:
 
     def registered(self, path: Path) -> tuple[str, ...]:
         """Names the path may call, in the order of registration."""
-        names = dict.fromkeys((*self.base.names, *path.registered))
-        return tuple(name for name in names if name in self.catalog)
+        return tuple([document.name for document in self._documents(path)])
 
     def view(self, path: Path, tried: tuple[Tried, ...] = ()) -> View:
         """What a mode sees on this path, and beside siblings that were tried."""
@@ -105,11 +104,14 @@ class TurnContext:
         return replace(
             self.beginning,
             path=path,
-            registered=tuple(map(self.catalog.document, self.registered(path))),
+            registered=self._documents(path),
             forbidden=forbidden,
             closed=bool(forbidden) and len(forbidden) == len(self.catalog),
             tried=tried,
         )
+
+    def _documents(self, path: Path) -> tuple[ToolDocument, ...]:
+        return self.catalog.documents_of(dict.fromkeys((*self.base.skills, *path.registered)))
 
 
 def make_offer(
@@ -126,11 +128,11 @@ def make_offer(
     if names_tokens(deps, listed, models.sizes) > room:
         alone = dict(zip(listed, models.sizes(f", {name}" for name in listed), strict=True))
         listed = shortlist(question, deps.ranker, alone, room)
-    names = tuple(name for name in listed if name in library or name not in plan.hidden)
+    there, forbidden, hidden = library.skills, plan.forbidden, plan.hidden
+    names = tuple([name for name in listed if name in there or name not in hidden])
     whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
-    callable_now = (name for name in names if name not in library and name not in plan.forbidden)
-    unregistered = [catalog.document(name) for name in callable_now]
+    unregistered = catalog.documents_of([name for name in names if name not in there and name not in forbidden])
     work = Workload()
     work = replace(work, base=work.base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
@@ -140,12 +142,11 @@ def make_offer(
         decision = replace(decision, summary=_SMALL)
     presentation = _presentation(deps, shown, decision, (*library.names, *decision.upfront))
     sizes = dict(zip(catalog.names, models.sizes(map(presentation.shown, catalog.documents)), strict=True))
-    skills = tuple(Skill(name, sizes[name], "upfront") for name in decision.upfront)
+    skills = tuple([Skill(name, sizes[name], "upfront") for name in decision.upfront])
     registered = library.including(skills)
-    there = {*registered.names}
-    listed_only = [name for name in names if name not in there]
+    listed_only = [name for name in names if name not in registered.skills]
     untold = [name for name in names if name not in shown.names]
-    unseen = [catalog.document(name) for name in registered.names if name in catalog and name not in shown.documents]
+    unseen = catalog.documents_of([name for name in registered.skills if name not in shown.documents])
     about = {name: few_words(catalog.document(name)) for name in untold} if decision.plan.described else {}
     return ToolOffer(
         listing=presentation.opening(untold, unseen, large=large, about=about, servers=catalog.servers),

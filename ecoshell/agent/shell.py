@@ -416,7 +416,7 @@ class Shell:
 
     def _tool_details(self, document: ToolDocument) -> ToolDetails:
         conversation, tool = self.conversation, self.deps.catalog.tool(document.name)
-        skill = conversation.library.get(document.name)
+        skill = conversation.library.skills.get(document.name)
         tokens, exact = self.deps.models.current.measure(document, conversation.presentation)
         return ToolDetails(
             document=document,
@@ -445,7 +445,7 @@ class Shell:
         names = names_tokens(deps, listed, lambda parts: deps.models.current.sizes_at_hand(parts)[0])
         tools: list[ToolRow] = []
         for document in deps.catalog.documents:
-            name, skill = document.name, library.get(document.name)
+            name, skill = document.name, library.skills.get(document.name)
             by = "" if skill is None else skill.by
             tools.append(ToolRow(name, sizes[name], skill is not None, by, document.description))
         spent = self.ledger.session_row(session)

@@ -2,8 +2,8 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ecoshell.errors import ToolError
@@ -33,13 +33,12 @@ class Catalog:
         self.providers = providers
         self._tools: dict[str, Tool] = {}
         self._documents: dict[str, ToolDocument] = {}
-        tools = list(tools)
-        shared = {name for name, count in Counter(tool.document.name for tool in tools).items() if count > 1}
-        for tool in tools:
-            document = tool.document
-            name = (
-                f"{document.server}.{document.name}" if document.name in shared and document.server else document.name
-            )
+        own = [(tool, tool.document) for tool in tools]
+        shared = {name for name, count in Counter([document.name for _, document in own]).items() if count > 1}
+        for tool, document in own:
+            name = document.name
+            if name in shared and document.server:
+                name = f"{document.server}.{name}"
             if name in self._tools or name in META_TOOLS:
                 raise ToolError(f"two tools are called {name}", fix="give one of them another name")
             self._tools[name] = tool
@@ -96,6 +95,11 @@ class Catalog:
         return tuple(self._documents.values())
 
     @property
+    def prices(self) -> dict[str, int]:
+        """What one use of each tool costs by itself, in nano-dollars."""
+        return {name: tool.price_nano for name, tool in self._tools.items()}
+
+    @property
     def servers(self) -> dict[str, str]:
         """The server of each tool that a server has."""
         return {name: document.server for name, document in self._documents.items() if document.server}
@@ -107,6 +111,11 @@ class Catalog:
     def document(self, name: str) -> ToolDocument:
         """The document of the tool of this name; KeyError when unknown."""
         return self._documents[name]
+
+    def documents_of(self, names: Iterable[str]) -> tuple[ToolDocument, ...]:
+        """The documents of those of the names that are known, in their order."""
+        documents = self._documents
+        return tuple([documents[name] for name in names if name in documents])
 
     def closest(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Known names that look most like this one, best first."""
@@ -132,29 +141,27 @@ class Skill:
 class SkillLibrary:
     """Registered tools in the order of their registration; each name at most once."""
 
-    skills: tuple[Skill, ...] = ()
+    skills: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
+    """By their names."""
 
     def __contains__(self, name: object) -> bool:
-        return any(skill.name == name for skill in self.skills)
+        return name in self.skills
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(skill.name for skill in self.skills)
+        return tuple(self.skills)
 
     @property
     def tokens(self) -> int:
-        return sum(skill.tokens for skill in self.skills)
-
-    def get(self, name: str) -> Skill | None:
-        """The skill of this name, if it is registered."""
-        return next((skill for skill in self.skills if skill.name == name), None)
+        return sum(skill.tokens for skill in self.skills.values())
 
     def including(self, skills: Iterable[Skill]) -> "SkillLibrary":
         """The library with these added; those already in it stay as they are."""
-        there = frozenset(self.names)
-        fresh = {skill.name: skill for skill in skills if skill.name not in there}
-        return SkillLibrary((*self.skills, *fresh.values()))
+        found = dict(self.skills)
+        for skill in skills:
+            found.setdefault(skill.name, skill)
+        return SkillLibrary(found)
 
-    def without(self, name: str) -> "SkillLibrary":
-        """The library without this name."""
-        return SkillLibrary(tuple(skill for skill in self.skills if skill.name != name))
+    def without(self, names: Container[str]) -> "SkillLibrary":
+        """The library without these names."""
+        return SkillLibrary({name: skill for name, skill in self.skills.items() if name not in names})

@@ -191,16 +191,20 @@ class Single:
         return self._in_context(self._concluding(self._request(view), view), aside.prompt_tokens if aside else None)
 
     def _request(self, view: View) -> Request:
+        system = Message("system", system_text(view.presentation, searching=view.searching))
         array = view.array
         shown = {document.name for document in array}
         told = (tried_message(view),) if view.tried else ()
         may = (*array, *(document for document in view.registered if document.name not in shown))
         if FINISH not in shown and not self._model.traits.calls_undeclared:
             may = (*may, FINISH_DOCUMENT)  # it is how many models end, whether it is offered or not
+        last = _repeated(view) if self._is_held else None
+        # a held model that has just called a tool once more to no avail is to call another
+        barred = view.forbidden if last is None else view.forbidden | {last.call.subject}
         return Request(
-            messages=(_system(view), *view.history, *path_messages(view.opening, view.path), *told),
+            messages=(system, *view.history, *path_messages(view.opening, view.path), *told),
             tools=array,
-            callable_now=tuple(document for document in may if document.name not in view.forbidden | self._stuck(view)),
+            callable_now=tuple(document for document in may if document.name not in barred),
             max_tokens=self._max_tokens,
             temperature=self._temperature,
         )
@@ -217,11 +221,6 @@ class Single:
         text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
 
-    def _stuck(self, view: View) -> frozenset[str]:
-        """The tool that a held model has just called once more to no avail: its next call is of another."""
-        last = _repeated(view)
-        return frozenset({last.call.subject}) if last is not None and self._is_held else frozenset()
-
     def _has_it(self, view: View) -> bool:
         """Whether a weak model asked again for what it had got: it knows no more to do, and is asked for the answer."""
         last = _repeated(view)
@@ -235,10 +234,6 @@ def _repeated(view: View) -> Step | None:
     """The last step, if it was of a call made before."""
     last = view.path.steps[-1] if view.path.steps else None
     return last if last is not None and last.observation.refused == "repeated" else None
-
-
-def _system(view: View) -> Message:
-    return Message("system", system_text(view.presentation, searching=view.searching))
 
 
 def _made(reply: Reply, request: Request) -> tuple[Call | None, str]:

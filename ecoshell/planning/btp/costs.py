@@ -143,7 +143,7 @@ class ToolCosts:
     @property
     def priced(self) -> bool:
         """Whether any of the tools has a price of its own."""
-        return any(self._catalog.tool(name).price_nano for name in self._catalog.names)
+        return any(self._catalog.prices.values())
 
     def copy(self) -> "ToolCosts":
         """The same costs, which learn by themselves from here on."""
@@ -175,10 +175,12 @@ class ToolCosts:
         """
         step = self._step(guess)
         registering = 0 if freely else step.tokens if unit == "tokens" else step.nano or 0
+        free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)  # as most new tools are
         costs: dict[str, Expected] = {}
-        for name in self._catalog.names:
-            declared = self._catalog.tool(name).price_nano
-            cost = expected_cost(self._evidence.get(name, NO_EVIDENCE), declared, step, unit, hour_nano=hour_nano)
+        for name, declared in self._catalog.prices.items():
+            known, cost = self._evidence.get(name, NO_EVIDENCE), free
+            if declared or known is not NO_EVIDENCE:
+                cost = expected_cost(known, declared, step, unit, hour_nano=hour_nano)
             if unit == "usd":
                 cost = replace(cost, tool=cost.tool + self._resources.get(name, 0))
             costs[name] = cost if name in self._registered else replace(cost, registering=registering)

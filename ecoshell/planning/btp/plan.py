@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 
-from ecoshell.events import PlanRow, PlanState, PlanWhy
+from ecoshell.events import PlanRow, PlanWhy
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
 from ecoshell.planning.btp.knapsack import solve
 
@@ -293,8 +293,18 @@ class TaskPlan:
         return Plan(tuple(rows.values()), budget, forbidden, self._earned, beyond, bounds, new, rows)
 
     def _row(self, one: Candidate, bound: int, count: int, *, dear: bool) -> PlanRow:
-        state, why = self._state(one, bound, count, dear=dear)
+        """`dear`: not even one use fits what is left."""
         used = self._uses[one.tool]
+        if count:
+            state, why = "planned", "value" if one.known else "new"
+        elif self._blacklisted(one):
+            state, why = "forbidden", "blacklist"
+        elif dear and not self._strict:
+            state, why = "forbidden", "budget"
+        elif one.bound == 0 and not used:
+            state, why = "unplanned", "below τ"
+        else:
+            state, why = "forbidden" if self._strict else "unplanned", "quota" if bound <= used else "budget"
         return PlanRow(
             tool=one.tool,
             value=round(one.value, 4),
@@ -307,15 +317,3 @@ class TaskPlan:
             why=why,
             chance=round(one.chance, 4),
         )
-
-    def _state(self, one: Candidate, bound: int, count: int, *, dear: bool) -> tuple[PlanState, PlanWhy]:
-        """`dear`: not even one use fits what is left."""
-        if count:
-            return "planned", "value" if one.known else "new"
-        if self._blacklisted(one):
-            return "forbidden", "blacklist"
-        if dear and not self._strict:
-            return "forbidden", "budget"
-        if one.bound == 0 and not self._uses[one.tool]:
-            return "unplanned", "below τ"
-        return "forbidden" if self._strict else "unplanned", "quota" if bound <= self._uses[one.tool] else "budget"
