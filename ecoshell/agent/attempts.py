@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.experience import now
+from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.mode import Mode, View, of_conclusion, used
 from ecoshell.agent.model_set import AUTO
 from ecoshell.budget.holds import CapState, Hold, fitting_output, price_unknown
@@ -28,7 +27,6 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Usage
 from ecoshell.planning.btp.experience import Attempt
-from ecoshell.planning.btp.redaction import QUERY, beginning
 from ecoshell.planning.mode_choice import CANDIDATES, ModeChoice, choose
 from ecoshell.secrecy import environ
 
@@ -138,6 +136,8 @@ class Attempts:
             return
 
         def made() -> Attempt:  # where its time does not count
+            from ecoshell.planning.btp.redaction import QUERY, beginning
+
             return Attempt(
                 query=beginning(self._question, environ, QUERY),
                 mode=mode,

@@ -7,7 +7,6 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ecoshell.agent.asking import Callers
 from ecoshell.agent.attempts import Attempts, TurnUsage
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.guards import (
@@ -28,7 +27,6 @@ from ecoshell.agent.guards import (
 from ecoshell.agent.memory import Memory, PastTurn, asked_text, next_view, opening_text
 from ecoshell.agent.mode import View
 from ecoshell.agent.offer import ToolOffer, TurnContext, make_offer
-from ecoshell.agent.scoring import Scorer
 from ecoshell.agent.spending import SpendApproval
 from ecoshell.agent.turn import Ended, Turn
 from ecoshell.agent.turn_plan import PlanInputs, TurnPlan
@@ -45,20 +43,24 @@ from ecoshell.events import (
     Emit,
     ErrorHappened,
     Event,
+    GraphPlanned,
     Notice,
     PlanChanged,
+    TextArrived,
     ToolRegistered,
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.messages import Attachment, Message, ToolDocument
+from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.options import ROLES
 from ecoshell.secrecy import masked
 from ecoshell.strategies.base import Path
 
 if TYPE_CHECKING:
+    from ecoshell.agent.scoring import Scorer
+    from ecoshell.tools.base import Caller
     from ecoshell.tools.restore import Changed
 
 T = TypeVar("T")
@@ -100,7 +102,10 @@ class Conversation:
     def __init__(self, deps: Dependencies, session: str, past: Sequence[Event] = ()) -> None:
         self.session = session
         self.memory = Memory(deps.catalog, past)
-        self._scorer = Scorer(deps, session, past)
+        self._scorer: Scorer | None = None
+        """Made with the session's first parallel plan."""
+        self._heard: list[Event] = []
+        """What happened in the last turn, as long as there is no such plan."""
         self.decision: Decision | None = None
         self.plan: TurnPlan | None = None
         """Of the turn that runs, or ran last."""
@@ -108,7 +113,8 @@ class Conversation:
         """Why experience cannot be read, as far as the person has been told."""
         self._deps = deps
         self._spending = SpendApproval(deps)
-        self._callers = Callers(deps)
+        self._sampling: dict[str, bool] = {}
+        """Servers of which the person has said whether they may have the model write."""
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
@@ -121,6 +127,8 @@ class Conversation:
         """Whether something goes on that is short and cannot be stopped."""
         self._arrived: asyncio.Queue[Event | None] = asyncio.Queue()
         """What the turn that runs has said and its reader has not taken; None ends the stream."""
+        for event in past:
+            self._score(event)
         deps.budget.enter(session, self._turns)
 
     @property
@@ -301,14 +309,28 @@ class Conversation:
 
     async def score(self, turn: int) -> Sequence[Event]:
         """The new score of a turn's parallel plan, where a mark has changed it; raises StoreError."""
-        scored = await self._scorer.again(turn)
+        scored = await self._scorer.again(turn) if self._scorer is not None else None
         return () if scored is None else (await self.note(scored),)
+
+    def _score(self, event: Event) -> None:
+        """Have what parallel plans are scored by take an event into account."""
+        if self._scorer is not None:
+            self._scorer.see(event)
+            return
+        if isinstance(event, TurnStarted):
+            self._heard.clear()
+        if not isinstance(event, TextArrived):
+            self._heard.append(event)
+        if isinstance(event, GraphPlanned):
+            from ecoshell.agent.scoring import Scorer
+
+            self._scorer, self._heard = Scorer(self._deps, self.session, self._heard), []
 
     async def note(self, event: Happened) -> Happened:
         """Keep something that happened between turns, or beside one; gives it as it is kept."""
         event = masked(event)
         self.memory.see(event)
-        self._scorer.see(event)
+        self._score(event)
         if self.plan is not None:
             self.plan.see(event)
         await self._deps.log.record(self.session, event)
@@ -353,7 +375,7 @@ class Conversation:
             for happened in masked((event, *map(Notice, lost))):
                 usage.see(happened)
                 self.memory.see(happened)
-                self._scorer.see(happened)
+                self._score(happened)
                 self._say(happened, arrived)
 
         question, deps = asked.question, self._deps
@@ -381,7 +403,8 @@ class Conversation:
         finally:
             try:
                 emit(BudgetChanged(await deps.budget.caps()))
-                await self._scorer.end(self._turns, ended.status, ended.answer, emit)
+                if self._scorer is not None:
+                    await self._scorer.end(self._turns, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
@@ -495,12 +518,18 @@ class Conversation:
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
         deps = self._deps
-        row: ToolExecutor = Logged(Paid(Runner(deps.catalog, caller_of=self._callers.of), deps), deps)
+        row: ToolExecutor = Logged(Paid(Runner(deps.catalog, caller_of=self._caller_of), deps), deps)
         row = Affordable(Approved(row, deps), deps, self._ask_for_money)
         planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
         row = Announced(Known(Repeated(planned, deps), deps), deps)
         row = Judged(row, deps, plan=plan, session=self.session, turn=self._turns)
         return Meta(row, deps, presentation=offer.presentation, measure=self._measure, planned=planned)
+
+    def _caller_of(self, call: Call, emit: Emit) -> "Caller":
+        """Whom the tool of this call may turn to."""
+        from ecoshell.agent.callbacks import RunningCall
+
+        return RunningCall(self._deps, self._sampling, call, emit)
 
     async def _ask_for_money(self, short: LimitReached, emit: Emit) -> bool:
         return await self._spending.for_tool(short, self.ahead, emit)

@@ -1,12 +1,14 @@
 """What conversations work with: parts that never change while a shell runs, and what a person may change."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from datetime import UTC, datetime
+from threading import Lock
+from typing import TYPE_CHECKING, Literal
 
 from ecoshell.agent.approval import Approvals
 from ecoshell.agent.environment import Environment
-from ecoshell.agent.experience import Experience
 from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
 from ecoshell.agent.providers import ProviderFollower
@@ -17,14 +19,23 @@ from ecoshell.budget.holds import Account, CapState, Scope
 from ecoshell.budget.money import NANO, Amount
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import UsageError
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.events import Emit, Notice
 from ecoshell.options import Presentation, Registration, RoleModels
-from ecoshell.planning.catp.costs import ALPHA, CostTable
+from ecoshell.planning.btp.evidence import Past
+from ecoshell.planning.btp.experience import Experienced, ExperienceStore
 from ecoshell.sessions.store import EventLog
 from ecoshell.strategies.base import StrategySpec
 
+if TYPE_CHECKING:  # loaded where something was profiled
+    from ecoshell.planning.catp.costs import CostTable
+
 PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all; so that calls may be refused; told to the model, the paper's +Prompt; or both."""
+
+
+_MOST_UNKEPT = 200
+"""Uses and attempts that wait for a store that cannot be written; of more, the earliest are given up."""
 
 
 @dataclass(slots=True)
@@ -56,7 +67,7 @@ class SessionSettings:
     hour_nano: int | None = field(default=None, metadata={"key": "plan.time_price"})
     """What an hour of waiting is worth; None is nothing."""
     recording: bool = field(default=True, metadata={"key": "experience.record"})
-    alpha: float = field(default=ALPHA, metadata={"key": "graph.alpha"})
+    alpha: float = field(default=0.5, metadata={"key": "graph.alpha"})
     """How much performance weighs beside cost where a finished parallel plan is scored."""
     most_nano: int = field(default=NANO // 20, metadata={"key": "graph.most"})
     """What a parallel plan may cost at most, C_max, where no cap allows less."""
@@ -79,6 +90,46 @@ SETTING_KEYS: Mapping[str, str] = {
     one.metadata["key"]: one.name for one in fields(SessionSettings) if "key" in one.metadata
 }
 """The keys of the settings file that a running shell goes by, each with the field that holds it."""
+
+
+class Experience:
+    """`records` keep what happens; `past` says what it tells of tools and modes, may block, and raises StoreError."""
+
+    def __init__(self, records: ExperienceStore, past: Past) -> None:
+        self.records = records
+        self.past = past
+        self.unkept: list[Experienced] = []
+        """What could not be kept yet; it is with the next use or attempt."""
+        self._keeping = Lock()
+
+    def keep(self, *items: Experienced) -> None:
+        """Remember these, and those that wait; may block. What cannot be kept waits for the next.
+
+        Raises StoreError where it is the first that waits; those after it add nothing to that.
+        """
+        with self._keeping:  # branches of a plan finish at the same time
+            others_wait = bool(self.unkept)
+            self.unkept = [*self.unkept, *items][-_MOST_UNKEPT:]
+            if not self.unkept:
+                return
+            try:
+                self.records.add(self.unkept)
+                self.unkept = []
+            except StoreError:
+                if not others_wait:
+                    raise
+
+    async def remember(self, made: Callable[[], Experienced], emit: Emit) -> None:
+        """Keep what is made in a thread; that it cannot be kept yet is told when it is the first that waits."""
+        try:
+            await asyncio.to_thread(lambda: self.keep(made()))
+        except StoreError as failure:
+            emit(Notice(f"What this turn came to is not remembered for planning yet. {failure}"))
+
+
+def now() -> str:
+    """The time as experience keeps it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class SessionBudget:
@@ -118,6 +169,13 @@ class SessionBudget:
         await self.gate.charge_tool(self.account(), tool, nano)
 
 
+def nothing_profiled() -> "CostTable":
+    """What tools cost of which nothing was found out."""
+    from ecoshell.planning.catp.costs import CostTable
+
+    return CostTable()
+
+
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """What `ecoshell profile` has found out of tools."""
@@ -126,7 +184,7 @@ class Profiles:
     """What one of OpenCATP's price units is worth; 0 is nothing."""
     resources: Mapping[str, int] = field(default_factory=dict[str, int])
     """What the time and memory of one run of a profiled tool are worth, in nano-dollars; unlike its price, unpaid."""
-    costs: Callable[[], CostTable] = CostTable
+    costs: "Callable[[], CostTable]" = nothing_profiled
     """What tools cost by the size of what they are given; may block."""
 
 

@@ -10,11 +10,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ecoshell.agent.approval import ApprovalRequest, Guess
-from ecoshell.agent.dependencies import Dependencies
-from ecoshell.agent.experience import now
+from ecoshell.agent.dependencies import Dependencies, now
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.presentation import Presentation
@@ -23,9 +22,6 @@ from ecoshell.events import CallFinished, CallJudged, CallStarted, Emit, ToolReg
 from ecoshell.messages import TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, Call, Observation, ToolDocument
 from ecoshell.planning.btp.costs import StepCost
 from ecoshell.planning.btp.experience import Use, document_hash
-from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, digest, redacted_json, size_level
-from ecoshell.planning.catp.costs import TABLE_B2
-from ecoshell.planning.judging import Verdict
 from ecoshell.secrecy import environ, masked
 from ecoshell.strategies.base import Path, Step, same
 from ecoshell.tools.base import LASTING, UNSTATED, Caller, Limits, Warming, caller, limits_of
@@ -39,11 +35,13 @@ _OTHERS_NAMED = 6
 """Other tools that a model is reminded of when a call is refused."""
 _EDIT_SHOWN = 2_000
 """Characters of changed arguments that the model is told."""
+if TYPE_CHECKING:
+    from ecoshell.planning.judging import Verdict
+
 AskForMoney = Callable[[LimitReached, Emit], Awaitable[bool]]
 """Asks the person about a tool that is refused for money; whether what they chose makes it worth another try."""
 SEARCH_RESULTS = 10
 _STOPPED = Observation("The turn was stopped while the tool ran.", ok=False)
-_UNJUDGED = Verdict(None, "", "the turn was stopped")
 
 
 @dataclass(slots=True)
@@ -127,6 +125,8 @@ def finished(call: Call, seen: Observation, context: CallContext) -> CallFinishe
     """
     held, memory, units = seen.footprint, None, None
     if held is not None and held.cpu_mb is not None:
+        from ecoshell.planning.catp.costs import TABLE_B2
+
         parts = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb, held.gpu_instant_mb)
         memory = round(sum(part or 0.0 for part in parts), 3)
         units = float(TABLE_B2.price(seen.seconds * 1000, held))
@@ -372,7 +372,7 @@ class Judged(Guard):
             seen = await self._inner.execute(call, context)
         except asyncio.CancelledError:
             if context.bill.made is not None:
-                await self._remember(context.bill.made, _STOPPED, _UNJUDGED, thought, context)
+                await self._remember(context.bill.made, _STOPPED, None, thought, context)
             raise
         if seen.refused:
             return seen
@@ -387,29 +387,32 @@ class Judged(Guard):
         return seen.noted(note)
 
     async def _remember(
-        self, call: Call, seen: Observation, verdict: Verdict, thought: StepCost, context: CallContext
+        self, call: Call, seen: Observation, verdict: "Verdict | None", thought: StepCost, context: CallContext
     ) -> None:
-        """Keep the use; that it cannot be kept ends nothing."""
+        """Keep the use, also one that nobody could judge; that it cannot be kept ends nothing."""
         deps = self._deps
 
         def made() -> Use:
+            from ecoshell.planning.btp import redaction
+
+            question = self._plan.inputs.question
             size = len(json.dumps(dict(call.arguments), ensure_ascii=False, default=str))
             return Use(
-                query=beginning(self._plan.inputs.question, environ, QUERY),
+                query=redaction.beginning(question, environ, redaction.QUERY),
                 tool=call.name,
                 document_hash=document_hash(deps.catalog.document(call.name)),
-                arguments=redacted_json(call.arguments, environ, ARGUMENTS),
-                result=beginning(seen.text, environ, RESULT),
-                result_hash=digest(seen.text, environ),
+                arguments=redaction.redacted_json(call.arguments, environ, redaction.ARGUMENTS),
+                result=redaction.beginning(seen.text, environ, redaction.RESULT),
+                result_hash=redaction.digest(seen.text, environ),
                 ok=seen.ok,
-                helpful=verdict.helpful,
-                judged_by=verdict.by,
+                helpful=verdict.helpful if verdict else None,
+                judged_by=verdict.by if verdict else "",
                 model=deps.models.name,
                 price_nano=context.bill.spent_nano,
                 step_nano=thought.nano,
                 step_tokens=thought.tokens,
                 seconds=seen.seconds + thought.seconds,
-                size_level=size_level(size),
+                size_level=redaction.size_level(size),
                 session=self._session,
                 turn=self._turn,
                 call=call.id,

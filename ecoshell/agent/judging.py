@@ -19,12 +19,12 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import Call, Message, Observation
 from ecoshell.models.base import Request, ScoreRequest
 from ecoshell.models.metered import MeteredModel
-from ecoshell.planning.judging import Verdict, by_rules, unwrapped
 from ecoshell.tools.running import clip
 from ecoshell.untrusted import visible_line
 
 if TYPE_CHECKING:
     from ecoshell.planning.classifier import Classifier
+    from ecoshell.planning.judging import Verdict
 
 JUDGES = ("rules", "classifier", "model")
 """Those that come with ecoshell; plugins may bring others."""
@@ -62,9 +62,10 @@ class Judge:
         self._told: set[str] = set()
         """Why judging fell back to rules, as far as the person has been told."""
 
-    async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> Verdict:
+    async def judge(self, query: str, call: Call, observation: Observation, emit: Emit) -> "Verdict":
         """The verdict on one result; never raises for a judge that cannot judge."""
         from ecoshell.planning.classifier import judgeable
+        from ecoshell.planning.judging import Verdict, by_rules
 
         ruled = await asyncio.to_thread(by_rules, query, call, observation)
         kind = self._kind()
@@ -105,6 +106,8 @@ class Judge:
 
 async def _answered(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
     """What the model says in a word."""
+    from ecoshell.planning.judging import unwrapped
+
     system = (files("ecoshell.agent") / "judge.md").read_text(encoding="utf-8").strip()
     result = clip(unwrapped(observation.text)[0], _RESULT)[0]
     asked = f"Question: {_beginning(query, _QUESTION)}\n\nCall: {_beginning(call.signature(), _CALL)}"
@@ -120,6 +123,8 @@ async def _answered(model: MeteredModel, query: str, call: Call, observation: Ob
 
 async def _scored(model: MeteredModel, query: str, call: Call, observation: Observation, emit: Emit) -> bool:
     """Which word a model finds likelier that is too small to be asked."""
+    from ecoshell.planning.judging import unwrapped
+
     shots = (files("ecoshell.agent") / "judge_shots.md").read_text(encoding="utf-8").strip()
     asked, told = _beginning(query, _SMALL), _beginning(unwrapped(observation.text)[0], _SMALL)
     prompt = f"{shots}\n\nQuestion: {asked}\nResult of {call.name}: {told}\nHelpful:"

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ecoshell.agent.workspace import FILE_BYTES, Mentioned, without_code
 from ecoshell.catalog.catalog import Catalog, CatalogNews
@@ -15,10 +16,12 @@ from ecoshell.errors import ToolError, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import Attachment
 from ecoshell.tools.base import ToolProvider
-from ecoshell.tools.mcp.provider import McpServer
-from ecoshell.tools.mcp.servers import Prompt
 from ecoshell.tools.running import clip
 from ecoshell.untrusted import visible_line
+
+if TYPE_CHECKING:  # loaded where there is a server
+    from ecoshell.tools.mcp.provider import McpServer
+    from ecoshell.tools.mcp.servers import Prompt
 
 FIRST_CONNECTION = 30.0
 """Seconds a turn waits for providers that have never said which tools they have; what comes later is for later ones."""
@@ -79,8 +82,12 @@ class ProviderFollower:
         return news
 
     @property
-    def servers(self) -> Mapping[str, McpServer]:
+    def servers(self) -> "Mapping[str, McpServer]":
         """Those that may have resources and prompts, by name."""
+        if not self.all:
+            return {}
+        from ecoshell.tools.mcp.provider import McpServer
+
         return {one.name: one for one in self.all if isinstance(one, McpServer)}
 
     def mentions(self, question: str) -> Sequence[re.Match[str]]:
@@ -112,7 +119,7 @@ class ProviderFollower:
             found.attachments.append(Attachment(f"{name} (as the server {server} gave it)", text))
         return found
 
-    def prompt_names(self) -> Iterator[tuple[str, Prompt]]:
+    def prompt_names(self) -> "Iterator[tuple[str, Prompt]]":
         """The questions that servers have ready, as they are asked: `/server:prompt`."""
         for server in self.servers.values():
             for prompt in server.prompts:
@@ -156,7 +163,7 @@ class ProviderFollower:
                 yield f"{one.name} {one.status}. This goes on without its tools; /mcp {one.name} tries it again."
 
 
-def _arguments(called: str, prompt: Prompt, typed: str) -> dict[str, str]:
+def _arguments(called: str, prompt: "Prompt", typed: str) -> dict[str, str]:
     """What was typed for a prompt, as `name=value` or in order; the last one takes the rest. Raises UsageError."""
     try:
         words = shlex.split(typed)

@@ -6,8 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ecoshell.agent.commands import CommandTable, Completion, Printed
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import of_step
@@ -34,6 +34,9 @@ from ecoshell.sessions.store import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
 from ecoshell.untrusted import visible_line
 from ecoshell.worker import warm_worker
+
+if TYPE_CHECKING:  # loaded with the first slash command
+    from ecoshell.agent.commands import CommandTable, Completion, Printed
 
 _NOT_ASKED = "Nothing was asked, nothing was spent."
 
@@ -348,15 +351,19 @@ class Shell:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
         await self.conversation.stop()
 
-    async def command(self, line: str) -> Printed:
+    async def command(self, line: str) -> "Printed":
         """Carry out a slash command, after those sent before it; raises EcoshellError."""
+        from ecoshell.agent.commands import Printed
+
         async with self._in_order:
             if (question := await self.deps.providers.prompted(line)) is not None:
                 return Printed("", "ask", question)
             return await self._commands().run(self, line)
 
-    def complete(self, text: str) -> list[Completion]:
+    def complete(self, text: str) -> "list[Completion]":
         """What a line that begins with a slash could become."""
+        from ecoshell.agent.commands import Completion
+
         prompts = [
             Completion(name, visible_line(one.description))
             for name, one in self.deps.providers.prompt_names()

@@ -26,7 +26,6 @@ from ecoshell.events import (
     TextArrived,
 )
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
-from ecoshell.sessions.markdown import as_it_is
 from ecoshell.strategies.base import (
     FOUND_MOST,
     Act,
@@ -356,7 +355,7 @@ class Turn:
                 raise
             text, role = "", ""
         if text or found:
-            return text or as_it_is(found[-1].observation.text), role
+            return text or _quoted(found[-1]), role
         alone = self._answerer in ("", self._mode.role)
         who, command = (self._mode.model, "/model") if alone else (f"The {self._answerer}", "/role")
         raise ModelBroken(
@@ -372,7 +371,7 @@ class Turn:
         text, role = await self._concluding()
         found = self._tracker.path.found
         if not text and found:
-            quoted = as_it_is(found[-1].observation.text)
+            quoted = _quoted(found[-1])
             below = "\n\n" if quoted.startswith("```") else " "
             text = f"The last result, as it came from {found[-1].call.subject}:{below}{quoted}"
         if text:
@@ -400,3 +399,10 @@ class Turn:
 def _ends(thought: Thought) -> bool:
     """Whether a thought ends the turn with something to say."""
     return thought.call.name == FINISH if thought.call else bool(thought.rationale.strip())
+
+
+def _quoted(step: Step) -> str:
+    """What came of a step, so that Markdown shows it as it is."""
+    from ecoshell.sessions.markdown import as_it_is
+
+    return as_it_is(step.observation.text)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ecoshell.agent.dependencies import SETTING_KEYS, Profiles, SessionSettings
-from ecoshell.agent.experience import Experience
+from ecoshell.agent.dependencies import SETTING_KEYS, Experience, Profiles, SessionSettings
 from ecoshell.agent.rules import Rules
 from ecoshell.budget.ledger import Ledger
 from ecoshell.budget.money import parse_amount
@@ -23,21 +22,20 @@ from ecoshell.options import ALL_ONE, Options, RoleModels
 from ecoshell.paths import Paths
 from ecoshell.planning.btp.evidence import Past
 from ecoshell.planning.btp.experience import ExperienceStore
-from ecoshell.planning.catp.costs import ProfileStore, cost_table
 from ecoshell.plugin_host import Plugins, find
 from ecoshell.sessions.store import SessionStore
 from ecoshell.settings.project import ProjectRules
 from ecoshell.tools.base import Tool, ToolOptions
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.function import FunctionTool
-from ecoshell.tools.mcp.provider import McpServer
-from ecoshell.tools.mcp.servers import Server
 from ecoshell.tools.undo import UndoLog
 from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
+    from ecoshell.planning.catp.costs import CostTable, ProfileStore
     from ecoshell.settings.schema import McpServerSettings, PriceSettings, RoleSettings, Settings
-
+    from ecoshell.tools.mcp.provider import McpServer
+    from ecoshell.tools.mcp.servers import Server
 
 T = TypeVar("T")
 _PATIENCE = 0.3
@@ -226,19 +224,29 @@ def experience_of(paths: Paths) -> Experience:
 
 def profiles_of(settings: "Settings", paths: Paths) -> Profiles:
     """What is known of profiled tools; they are worth nothing where the settings give price units no price."""
-    costs = functools.cache(lambda: cost_table(_profiled(paths, ProfileStore.runs)))
+
+    @functools.cache
+    def costs() -> "CostTable":
+        from ecoshell.planning.catp.costs import cost_table
+
+        return cost_table(_profiled(paths, lambda store: store.runs()))
+
     if settings.plan.resource_price == "off":
         return Profiles(costs=costs)
     unit = parse_amount(settings.plan.resource_price).value
-    profiles = _profiled(paths, ProfileStore.profiles)
+    profiles = _profiled(paths, lambda store: store.profiles())
     return Profiles(unit, {tool: math.ceil(unit * profile.usual) for tool, profile in profiles.items()}, costs)
 
 
-def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Callable[[], Path]) -> list[McpServer]:
+def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Callable[[], Path]) -> "list[McpServer]":
     """The servers of the settings that are switched on; they run in the workspace unless the settings say where.
 
     `files` gives the folder in which images and the like are kept now.
     """
+    if not settings.mcp.servers:
+        return []
+    from ecoshell.tools.mcp.provider import McpServer
+
     characters = tool_options(settings).output_characters
     return [
         McpServer(server_of(name, given, workspace), folder=paths.mcp_folder, characters=characters, files=files)
@@ -247,8 +255,10 @@ def servers_of(settings: "Settings", paths: Paths, workspace: Path, files: Calla
     ]
 
 
-def server_of(name: str, given: "McpServerSettings", workspace: Path) -> Server:
+def server_of(name: str, given: "McpServerSettings", workspace: Path) -> "Server":
     """A server as its settings have it."""
+    from ecoshell.tools.mcp.servers import Server
+
     return Server(
         name,
         command=(given.command, *given.args) if given.command is not None else (),
@@ -277,13 +287,15 @@ class _Unopened:
         """Nothing is open."""
 
 
-def _profiled(paths: Paths, read: Callable[[ProfileStore], dict[str, T]]) -> dict[str, T]:
+def _profiled(paths: Paths, read: "Callable[[ProfileStore], dict[str, T]]") -> dict[str, T]:
     """What is kept of each profiled tool, nothing where nobody profiled.
 
     A file that cannot be read counts as none: the plan is made without it, as before the first profile.
     """
     if not paths.profiles_file.is_file():
         return {}
+    from ecoshell.planning.catp.costs import ProfileStore
+
     try:
         with closing(ProfileStore(paths.profiles_file, busy_seconds=_PATIENCE)) as store:
             return read(store)

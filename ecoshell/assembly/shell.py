@@ -92,7 +92,13 @@ STRATEGIES = Strategies(
         "graph": "ecoshell.strategies.graph:GRAPH",
     }
 )
-AT_HAND = ("ecoshell.agent.command_list", "ecoshell.agent.parallel", "ecoshell.assembly.inventory")
+AT_HAND = (
+    "ecoshell.agent.callbacks",
+    "ecoshell.agent.command_list",
+    "ecoshell.agent.parallel",
+    "ecoshell.assembly.inventory",
+    "ecoshell.planning.classifier",
+)
 """What a person may ask for at any moment: loaded with the shell, in its thread, so that no key waits for it."""
 
 ToolsOf = Callable[["Settings", Workspace], Sequence[Tool]]

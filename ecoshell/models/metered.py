@@ -14,7 +14,6 @@ from ecoshell.budget.gate import Gate, finished
 from ecoshell.budget.holds import Account, Ask, Hold, Settlement
 from ecoshell.errors import BudgetError, ModelBroken, ModelError, ModelUnavailable, ModelUnreachable, StoreError
 from ecoshell.events import BudgetHeld, BudgetSettled, Emit, Notice, Reasoned, TextArrived
-from ecoshell.events.describe import overrun_text
 from ecoshell.messages import Usage
 from ecoshell.models.base import (
     Delta,
@@ -290,6 +289,8 @@ class _Call:
             )
         )
         if settlement.overran:
+            from ecoshell.events.describe import overrun_text
+
             self.emit(Notice(overrun_text(hold.account.model, settlement.overrun_text)))
 
 

@@ -18,9 +18,7 @@ from ecoshell.errors import CallBroken, ModelBroken, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
-from ecoshell.models.grammar import MAX_ANSWER
 from ecoshell.models.metered import MeteredModel
-from ecoshell.models.protocol import call_fault
 from ecoshell.strategies.base import Path, Step, Thought, Tried
 
 SINGLE = "single"
@@ -224,7 +222,6 @@ def tell_if_cut(reply: Reply, emit: Emit) -> None:
         emit(Notice("The reply was cut at its longest: [agent] max_output_tokens, or a cap, allows no more."))
 
 
-_OR_ANSWER = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}' + "\n"
 _ANSWER = re.compile(r"^\W*answer\W*:\W*", re.IGNORECASE)
 
 
@@ -232,8 +229,11 @@ def draft_grammar(task: DraftTask, model: MeteredModel) -> str:
     """The grammar of plans, and of answers in their place, that a local model is held to; empty for another."""
     if task.grammar is None or not model.traits.local:
         return ""
+    from ecoshell.models.grammar import MAX_ANSWER
+
     plans = task.grammar()
-    return plans and _OR_ANSWER + plans.replace("root ::=", "plan ::=", 1)
+    answer = rf'root ::= plan | "Answer: " [^\x00]{{1,{MAX_ANSWER}}}'
+    return plans and f"{answer}\n{plans.replace('root ::=', 'plan ::=', 1)}"
 
 
 def draft_text(task: DraftTask, *, numbered: bool = False) -> str:
@@ -309,6 +309,8 @@ def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
         return fault or "A call was wanted, and none was made."
     if call.subject != document.name:
         return f"A call of {document.name} was wanted, not of {call.subject}."
+    from ecoshell.models.protocol import call_fault
+
     return "" if call.name != document.name else call_fault(call, [document])
 
 

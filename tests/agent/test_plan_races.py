@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ecoshell.agent.experience import Experience
+from ecoshell.agent.dependencies import Experience
 from ecoshell.agent.model_set import ModelSet
 from ecoshell.errors import StoreError
 from ecoshell.messages import Call

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from ecoshell.events import PlanRow, PlanWhy
 from ecoshell.planning.btp.evidence import NO_EVIDENCE, Evidence
-from ecoshell.planning.btp.knapsack import solve
 
 TAU = 0.15
 """The value from which on a tool is worth a use (BTP §2.2)."""
@@ -281,6 +280,8 @@ class TaskPlan:
         if budget is None:
             counts: Sequence[int] = left
         else:
+            from ecoshell.planning.btp.knapsack import solve
+
             counts = solve([one.worth for one in wanted], [one.cost for one in wanted], left, budget)
         dear = {one.tool for one in wanted if one.tool in beyond or (budget is not None and one.cost > budget)}
         rows = {

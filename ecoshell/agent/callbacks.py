@@ -21,24 +21,13 @@ _MESSAGE = 2_000
 """Characters of what a server says to the person."""
 
 
-class Callers:
-    """Makes the callers of one session's calls; knows which servers may have the model write."""
-
-    def __init__(self, deps: Dependencies) -> None:
-        self.deps = deps
-        self.sampling: dict[str, bool] = {}
-        """By server: whether it may, once the person has been asked."""
-
-    def of(self, call: Call, emit: Emit) -> "RunningCall":
-        """Whom the tool of this call may turn to."""
-        return RunningCall(self, call, emit)
-
-
 @dataclass(frozen=True, slots=True)
 class RunningCall:
     """The caller of one call."""
 
-    session: Callers
+    deps: Dependencies
+    sampling: dict[str, bool]
+    """By server: whether it may have the model write, once the person has been asked in the session."""
     call: Call
     emit: Emit
 
@@ -62,7 +51,7 @@ class RunningCall:
         return await self._ask(message, document, {"address": address}, why) is not None
 
     async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
-        model, told = self.session.deps.models.current.model, self.session.sampling
+        model, told = self.deps.models.current.model, self.sampling
         name, most = model.traits.name, max(1, min(most, _MOST_TOKENS))
         if server not in told:
             if allowed:
@@ -89,5 +78,5 @@ class RunningCall:
         """What the person agrees to; None where they do not."""
         said = clip(message, _MESSAGE)[0]
         wanted = ApprovalWanted(secrets.token_hex(4), document.name, arguments, ("network",), why, rationale=said)
-        approval = await self.session.deps.approvals.fill_in(masked(wanted), document, self.emit)
+        approval = await self.deps.approvals.fill_in(masked(wanted), document, self.emit)
         return None if approval.decision == "no" else approval.arguments
