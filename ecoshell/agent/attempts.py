@@ -83,7 +83,7 @@ class TurnUsage:
 
 
 class Attempts:
-    """One turn's attempts at its question. Call `begin` first, then it hears every event."""
+    """One turn's attempts at its question. Call `begin` first, then it is to see every event."""
 
     def __init__(self, deps: Dependencies, session: str, turn: int, question: str, emit: Emit) -> None:
         self._deps = deps
@@ -96,10 +96,9 @@ class Attempts:
         self._again = False
         """Whether the other mode has taken over already."""
 
-    def emit(self, event: Event) -> None:
-        """Count what happened, and tell it."""
+    def see(self, event: Event) -> None:
+        """Count what happened."""
         self._usage.see(event)
-        self._tell(event)
 
     async def begin(self) -> None:
         """In the mode AUTO, choose who thinks and say why; raises nothing for want of experience or of a model."""

@@ -143,7 +143,7 @@ async def _present_plan(shell: Shell) -> TurnPlan:
     plan = shell.conversation.plan
     if plan is None:
         return await shell.conversation.foresee("")
-    if not shell.conversation.busy:
+    if not shell.conversation.busy or not plan.priced.plan.rows:  # it is only just being made
         await plan.renew()
     return plan
 

@@ -364,19 +364,20 @@ class Conversation:
         """After the reader has gone: end the turn; says whether there were events nobody read."""
         await self.stop()
         self._running = None
-        return any(event is not None for event in _drain(arrived))
+        return _drain(arrived)
 
     async def _perform(self, asked: Asked, arrived: "asyncio.Queue[Event | None]") -> None:
         """Run one turn and put its events, in order, where the reader takes them."""
         usage = TurnUsage()
+        hearers: list[Emit] = [usage.see, self.memory.see, self._score]
 
         def emit(event: Event) -> None:
             lost = self._deps.workspace.undo.take_lost() if isinstance(event, CallFinished) else ()
             for happened in masked((event, *map(Notice, lost))):
-                usage.see(happened)
-                self.memory.see(happened)
-                self._score(happened)
-                self._say(happened, arrived)
+                for hear in hearers:
+                    hear(happened)
+                self._deps.log.keep(self.session, happened)
+                arrived.put_nowait(happened)  # where the reader takes it, which is once it is on disk
 
         question, deps = asked.question, self._deps
         ended = Ended("error")
@@ -395,7 +396,7 @@ class Conversation:
             emit(started)
             for text in asked.notices:
                 emit(Notice(text))
-            ended = await self._turn(asked, emit)
+            ended = await self._turn(asked, emit, hearers)
         except asyncio.CancelledError:
             ended = Ended("interrupted")
         except Exception as failure:  # noqa: BLE001 - the edge of the worker: a defect ends the turn, not the shell
@@ -410,32 +411,28 @@ class Conversation:
             finally:
                 emit(_finished(self._turns, ended, usage))
 
-    def _say(self, event: Event, arrived: "asyncio.Queue[Event | None]") -> None:
-        """Put an event where the reader takes it, which is once it is on disk."""
-        self._deps.log.keep(self.session, event)
-        arrived.put_nowait(event)
-
     def _close(self, task: "asyncio.Task[None]", arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
-            self._say(_finished(self._turns, Ended("interrupted"), TurnUsage()), arrived)
+            finished = _finished(self._turns, Ended("interrupted"), TurnUsage())
+            self._deps.log.keep(self.session, finished)
+            arrived.put_nowait(finished)
         arrived.put_nowait(None)
 
-    async def _turn(self, asked: Asked, tell: Emit) -> Ended:
+    async def _turn(self, asked: Asked, emit: Emit, hearers: list[Emit]) -> Ended:
+        """Everything between TurnStarted and what it came to; what is to hear of it is put to the hearers."""
         deps, memory = self._deps, self.memory
         history = memory.messages
         self._spending.begin()
-        attempts = Attempts(deps, self.session, self._turns, asked.question, tell)
+        attempts = Attempts(deps, self.session, self._turns, asked.question, emit)
         await attempts.begin()
-        await deps.providers.follow(memory.library, tell)
-        context = await self._context(tell)
+        hearers.append(attempts.see)
+        await deps.providers.follow(memory.library, emit)
+        context = await self._context(emit)
         told = (*history, Message("user", opening_text("", asked.text, context=context)))
-        plan = self.plan = await self.foresee(asked.question, context=context)
-
-        def emit(event: Event) -> None:
-            plan.see(event)
-            attempts.emit(event)
-
+        plan = self.plan = await self._planned_for(asked.question, context=context)
+        await plan.renew(for_offer=True)
+        hearers.append(plan.see)
         if plan.inputs.fault and plan.inputs.fault != self._fault:
             emit(Notice(plan.inputs.fault))
         self._fault = plan.inputs.fault
@@ -507,13 +504,19 @@ class Conversation:
         emit(event)
         return event.text
 
-    async def foresee(self, question: str, caps: Sequence[CapState] | None = None, *, context: str = "") -> TurnPlan:
+    async def foresee(self, question: str, caps: Sequence[CapState] | None = None) -> TurnPlan:
         """The plan of a question that would come now, under these caps or those that stand; spends nothing."""
-        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
-        inputs = await asyncio.to_thread(PlanInputs.of, question, self._deps, view)
-        plan = TurnPlan(inputs, self._deps, caps)
+        plan = await self._planned_for(question, caps)
         await plan.renew()
         return plan
+
+    async def _planned_for(
+        self, question: str, caps: Sequence[CapState] | None = None, *, context: str = ""
+    ) -> TurnPlan:
+        """The same, not made yet."""
+        view = next_view(self.memory, self._deps.catalog, question, names=(), context=context)
+        inputs = await asyncio.to_thread(PlanInputs.of, question, self._deps, view)
+        return TurnPlan(inputs, self._deps, caps)
 
     def _executor(self, offer: ToolOffer, plan: TurnPlan) -> ToolExecutor:
         """The row of guards, built from the innermost."""
@@ -541,17 +544,22 @@ class Conversation:
 
 async def _batches(arrived: "asyncio.Queue[Event | None]") -> AsyncGenerator[list[Event]]:
     """What has arrived since the last look, as often as something has; ends at None."""
-    while True:
-        batch = [await arrived.get(), *_drain(arrived)]
-        events = [event for event in batch if event is not None]
-        if events:
-            yield events
-        if len(events) < len(batch):
+    event: Event | None = None
+    while (event := await arrived.get()) is not None:
+        batch = [event]
+        while not arrived.empty() and (event := arrived.get_nowait()) is not None:
+            batch.append(event)
+        yield batch
+        if event is None:
             return
 
 
-def _drain(arrived: "asyncio.Queue[Event | None]") -> list[Event | None]:
-    return [arrived.get_nowait() for _ in range(arrived.qsize())]
+def _drain(arrived: "asyncio.Queue[Event | None]") -> bool:
+    """Take out what has arrived; says whether that was more than the end."""
+    found = False
+    while not arrived.empty():
+        found = arrived.get_nowait() is not None or found
+    return found
 
 
 def _finished(number: int, ended: Ended, usage: TurnUsage) -> TurnFinished:

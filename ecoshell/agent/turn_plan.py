@@ -372,9 +372,10 @@ class TurnPlan:
         price, seconds = self._tools.of_one_use(tool)
         return Estimate(price, self._deps.profiles.costs().seconds(tool, size) if seconds is None else seconds)
 
-    async def renew(self) -> None:
+    async def renew(self, *, for_offer: bool = False) -> None:
         """Plan with what is known now; tells nobody.
 
+        An offer goes by what a plan forbids and by what is told of it: without a cap that is nothing to wait for.
         Branches of a plan finish at the same time: one renewal waits for another, and often finds its plan made.
         """
         async with self._renewing:
@@ -383,6 +384,8 @@ class TurnPlan:
                     self._caps = await self._deps.budget.caps_at_rest()
                     if self._told_caps is None:  # those that stand first are no change
                         self._told_caps = self._caps
+            if for_offer and not self._caps and "prompt" not in self._deps.settings.plan:
+                return
             snapshot = self._snapshot()
             if snapshot != self._made_of:
                 self._solved = await asyncio.to_thread(snapshot.solve)
@@ -515,6 +518,8 @@ class TurnPlan:
     @property
     def _caps_changed(self) -> str:
         """Which caps have changed since they were last told of, in words; empty when none has."""
+        if not self._told_caps and not self._caps:
+            return ""
         before: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._told_caps or ()}
         now: dict[tuple[str, Unit], int] = {(cap.scope, cap.unit): cap.limit for cap in self._caps}
         said = [

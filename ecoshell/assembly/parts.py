@@ -202,7 +202,7 @@ def tool_named(name: str, tools: Sequence[Tool]) -> Tool:
 def priced(tools: Iterable[Tool], settings: "Settings") -> list[Tool]:
     """The tools, with the prices of the settings; raises UsageError where those name a tool that cannot have one."""
     found = list(tools)
-    by_name = {tool.document.name: tool for tool in found}
+    by_name = {tool.document.name: tool for tool in found} if settings.tools.prices else {}
     for name, price in settings.tools.prices.items():
         tool = by_name.get(name)
         if not isinstance(tool, FunctionTool):

@@ -164,7 +164,9 @@ def _draws_for(shares: Sequence[float], wanted: float) -> float:
     low, high = 0.0, 256.0
     for _ in range(32):
         middle = (low + high) / 2
-        found = sum(1 - math.exp(-middle * share) for share in shares)
+        found = 0.0
+        for share in shares:
+            found += 1 - math.exp(-middle * share)
         low, high = (middle, high) if found < wanted else (low, middle)
     return low
 
