@@ -43,6 +43,8 @@ class ModelSet:
     @property
     def models(self) -> tuple[MeteredModel, ...]:
         """Every model that plays, each once, the leading one first."""
+        if not self.players:
+            return (self.model,)
         return tuple({id(model): model for model in (self.model, *self.players.values())}.values())
 
     @property
@@ -72,7 +74,7 @@ class ModelSet:
     @property
     def _readers(self) -> tuple[MeteredModel, ...]:
         """A small model that does not lead is told only what it needs; all others read names and documents."""
-        return (self.model, *(model for model in self.models[1:] if not model.traits.small))
+        return tuple([model for model in self.models if model is self.model or not model.traits.small])
 
     @property
     def registers_freely(self) -> bool:
@@ -105,8 +107,8 @@ class ModelSet:
 
     def sizes(self, texts: Iterable[str]) -> list[int]:
         """Tokens of texts that will be asked for again: documents and names; may block while a tokenizer loads."""
-        exact = self.exact
-        found: list[int] = []
+        texts, found = [*texts], list[int]()
+        exact = bool(texts) and self.exact
         for text in texts:
             if (text, exact) not in self.counted:
                 self.counted[text, exact] = self.model.count(text)

@@ -86,16 +86,6 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Solved:
-    """A plan, and what it was reckoned with."""
-
-    foreseen: Foreseen = field(default_factory=lambda: Foreseen(()))
-    priced: PricedPlan = field(default_factory=PricedPlan)
-    shown: tuple[PlanRow, ...] = ()
-    """The rows an event carries: what was used, then what is planned, by what it is worth."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlanSnapshot:
     """All that a plan is made of and that changes in a turn; of equal snapshots the plans are the same."""
 
@@ -115,8 +105,11 @@ class PlanSnapshot:
     """A copy of the turn's, as `tools` is: what both have learned comes of the uses."""
     tools: ToolCosts = field(compare=False)
 
-    def solve(self) -> Solved:
-        """The plan by the tightest of the caps; computes, so it belongs into a thread."""
+    def solve(self) -> tuple[PricedPlan, Foreseen, tuple[PlanRow, ...]]:
+        """The plan by the tightest of the caps, what it goes by, and the rows an event carries: used ones first.
+
+        Computes, so it belongs into a thread.
+        """
         foreseen = self.models.mode.foresee(self.view)
         remaining = remaining_budgets(self.caps, self.aside, foreseen)
         guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
@@ -135,7 +128,7 @@ class PlanSnapshot:
         tightest = min(plans, key=lambda plan: plan.room)
         rows = tightest.plan.rows
         shown = sorted(rows, key=lambda row: (row.used == 0, row.state != "planned", -row.value * row.chance))
-        return Solved(foreseen, tightest, tuple(shown[:MOST_ROWS]))
+        return tightest, foreseen, tuple(shown[:MOST_ROWS])
 
     def _paid_of(self, cost: Expected) -> int:
         """What of a use is paid already, if it comes next: no more of what was thought than thinking of it takes."""
@@ -275,7 +268,10 @@ class TurnPlan:
         """The tools that the model can name."""
         self._told_forbidden: dict[str, frozenset[str]] = {}
         """What the model was told is forbidden, after each call, by its id and in order; "" is the question."""
-        self._solved = Solved()
+        self.priced = PricedPlan()
+        """The plan as it stands."""
+        self._foreseen = Foreseen(())
+        self._shown: tuple[PlanRow, ...] = ()
         self._made_of: PlanSnapshot | None = None
         """What the plan was made of; while that is the same, so is the plan."""
         self._renewing = asyncio.Lock()
@@ -286,11 +282,6 @@ class TurnPlan:
         """What has changed since the plan was made; empty when nothing has."""
         self._reason = ""
         """Why the plan was made that was last told of."""
-
-    @property
-    def priced(self) -> PricedPlan:
-        """The plan as it stands."""
-        return self._solved.priced
 
     @property
     def thought(self) -> StepCost:
@@ -388,7 +379,7 @@ class TurnPlan:
                 return
             snapshot = self._snapshot()
             if snapshot != self._made_of:
-                self._solved = await asyncio.to_thread(snapshot.solve)
+                self.priced, self._foreseen, self._shown = await asyncio.to_thread(snapshot.solve)
                 self._made_of = snapshot
 
     def _snapshot(self) -> PlanSnapshot:
@@ -493,8 +484,8 @@ class TurnPlan:
 
     def event(self) -> PlanChanged:
         """The plan as the event that tells of it."""
-        priced, foreseen = self.priced, self._solved.foreseen
-        found, rows = priced.remaining, self._solved.shown
+        priced, foreseen = self.priced, self._foreseen
+        found, rows = priced.remaining, self._shown
         answer = _expected(foreseen.ending or foreseen.steps[-1:])
         low, high = priced.price_range(self.inputs.chances, answer, enforced=self.enforced)
         return PlanChanged(

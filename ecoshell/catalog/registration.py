@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
+from operator import attrgetter
 from typing import Literal
 
 from ecoshell.budget.price import Price, Rates
@@ -220,7 +221,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     possible = policy.whole and _fits(everything, candidates, policy.room)
     again = everything.cost * policy.forgotten
     plans = [plan for way in shown for plan in forecast(way).by_name(way, policy, again)]
-    best = min(plans, key=lambda plan: plan.cost)
+    best = min(plans, key=attrgetter("cost"))
     if policy.registration == "names":
         return Decision(best, tuple(plans), f"Names only, as asked; presentation {best.presentation.name}.")
     if not possible:
@@ -234,7 +235,7 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
         and plan.cost < most
         and plan.dearest <= everything.cost * (1 - SAFE_MARGIN)
     ]
-    best = min(safe, key=lambda plan: plan.cost, default=everything)
+    best = min(safe, key=attrgetter("cost"), default=everything)
     return Decision(best, (everything, *plans), _summary(best, everything, possible))
 
 
@@ -268,8 +269,9 @@ class Forecast:
         usual = self._registration_step(presentation, hidden, upfront) + again
         plans: list[Plan] = []
         for added in [()] if policy.registration == "names" else _likeliest(every, policy.room):
-            chosen.update(one.name for one in added)
-            upfront += sum(one.tokens for one in added)
+            for one in added:
+                chosen.add(one.name)
+                upfront += one.tokens
             hidden = hidden.less(_Sums.of(added))
             step = self._registration_step(presentation, hidden, upfront)
             fixed = meta + self.carry(upfront + hidden.name_tokens, calls)
@@ -346,7 +348,7 @@ class _Sums:
 def _likeliest(candidates: Sequence[Candidate], room: int | None) -> list[list[Candidate]]:
     """Nothing, and then the likeliest that have room, those of the same chance together."""
     groups: list[list[Candidate]] = [[]]
-    for one in sorted(candidates, key=lambda one: one.chance, reverse=True):
+    for one in sorted(candidates, key=attrgetter("chance"), reverse=True):
         if room is not None and one.tokens > room:
             continue
         room = None if room is None else room - one.tokens

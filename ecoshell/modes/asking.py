@@ -8,6 +8,7 @@ time would cost more than the step it chooses.
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -46,6 +47,7 @@ _QUESTION_AGAIN = 600
 """Characters of a question that are told once more."""
 
 
+@cache
 def prompt(name: str) -> str:
     """The text of a prompt file."""
     return (files("ecoshell.modes") / f"{name}.md").read_text(encoding="utf-8").strip()

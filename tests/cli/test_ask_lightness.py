@@ -34,17 +34,23 @@ status = main(["--model", "script:replies.jsonl", "ask", "2+2"])
 sys.setprofile(None)
 print(json.dumps({"status": status, "modules": sorted(loaded), "calls": len(names)}))
 """
-MODULES = 123
-CALLS = 4_400
+MODULES = 103
+CALLS = 3_100
 SPARED = (
-    "ecoshell.agent.command_list",
+    "ecoshell.agent.callbacks",
+    "ecoshell.agent.command",
     "ecoshell.agent.parallel",
+    "ecoshell.agent.scoring",
     "ecoshell.assembly.inventory",
     "ecoshell.cli.render",
     "ecoshell.models.hub",
+    "ecoshell.planning.btp.redaction",
+    "ecoshell.planning.catp",
+    "ecoshell.planning.judging",
     "ecoshell.plugins",
     "ecoshell.sessions.export",
     "ecoshell.strategies.dfsdt",
+    "ecoshell.tools.mcp",
     "ecoshell.tui",
 )
 

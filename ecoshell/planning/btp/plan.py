@@ -87,8 +87,10 @@ def chance(evidence: Evidence, prior: float, usual: float) -> float:
     record are taken as independent evidence (naive Bayes).
     """
     weight = evidence.chance_weight
-    share = (RANKER_WEIGHT * usual + weight * evidence.chance) / (RANKER_WEIGHT + weight)
-    odds = _odds(prior) * max(_odds(share) / _odds(usual), LEAST_LIFT)
+    odds = _odds(prior)
+    if weight:
+        share = (RANKER_WEIGHT * usual + weight * evidence.chance) / (RANKER_WEIGHT + weight)
+        odds *= max(_odds(share) / _odds(usual), LEAST_LIFT)
     return min(odds / (1 + odds), max(SUREST, prior))
 
 
