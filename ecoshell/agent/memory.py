@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ecoshell.agent.mode import View
 from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import STABLE, Direct, Presentation, presentation_of
+from ecoshell.catalog.presentation import STABLE, Presentation, presentation_of
 from ecoshell.errors import UsageError
 from ecoshell.events import (
     Answer,
@@ -334,7 +334,7 @@ class Memory:
             presentation = presentation_of(event.presentation, declared, registers=not self._catalog.is_all(declared))
         if not event.listing:
             return replace(self.shown, presentation=presentation)
-        declared = presentation.declared if isinstance(presentation, Direct) else frozenset[str]()
+        declared = presentation.declared if presentation else frozenset[str]()
         documents = self.shown.documents | (set(event.upfront) | set(self.library.names)) - declared
         names = self.shown.names | set(event.names)
         return replace(self.shown, names=names, documents=documents, presentation=presentation)

@@ -9,7 +9,7 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.mode import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import PLAIN, TEXT, Direct, Presentation, few_words, listed_parts, presentation_of
+from ecoshell.catalog.presentation import PLAIN, TEXT, Presentation, few_words, listed_parts, presentation_of
 from ecoshell.catalog.registration import (
     FORGOTTEN,
     LITTLE_SHARE,
@@ -227,7 +227,7 @@ def _registers_by_itself(deps: Dependencies) -> bool:
 def _presentation(deps: Dependencies, shown: Shown, decision: Decision, registered: Sequence[str]) -> Presentation:
     """The session's presentation, while the models can take it; one that shows everything while nothing is left."""
     before, complete = shown.presentation, deps.catalog.is_all(registered)
-    if isinstance(before, Direct):
+    if before is not None and before.name == "direct":
         return before if deps.models.current.calls_undeclared else decision.presentation
     if before is not None and (complete or before not in (PLAIN, TEXT)):
         return before

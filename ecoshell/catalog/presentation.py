@@ -1,11 +1,11 @@
 """What a model sees of the tools: the array of a request, the text beside the question, and what registering returns.
 
-Five ways (SPEC §1), each a frozen object with the same interface:
+Five ways (SPEC §1):
 
 - `GROW`, EcoAct as published: the array grows with every registration, which returns a short acknowledgment.
 - `STABLE`: the array stays byte for byte the same for a session, so that a cached prefix stays valid; documents are
   text, and calls go through `tool_call`.
-- `Direct`, for models that may call what their array does not hold, as local ones: the array keeps what was registered
+- `direct`, for models that may call what their array does not hold, as local ones: the array keeps what was registered
   when the session began, later documents are text, and every tool is called by its own name.
 - `PLAIN`, the agent without EcoAct: every document is in the array from the start, and there is nothing to register.
 - `TEXT`, the same in the compact form of `STABLE`: every document is text beside the question.
@@ -16,7 +16,7 @@ A document stands in the context once: in the array or in the text, never in bot
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ecoshell.messages import FINISH, TOOL_CALL, TOOL_REGISTER, TOOL_SEARCH, ToolDocument
 
@@ -50,30 +50,45 @@ FINISH_DOCUMENT = _meta_tool(
 )
 
 
-class Presentation(Protocol):
+@dataclass(frozen=True, slots=True)
+class Presentation:
     """One way to put tools before a model."""
 
-    @property
-    def name(self) -> PresentationName: ...
+    name: PresentationName
+    as_text: bool
+    """Whether documents are text in the conversation; else the array holds them."""
+    carried: bool = False
+    """Whether tools are called through `tool_call`."""
+    registers: bool = True
+    """Whether there are tools known by name alone."""
+    whole: bool = False
+    """Whether everything is registered from the start: no names, no registering."""
+    declared: frozenset[str] = frozenset()
+    """Names of the tools whose documents stand in an array that never changes."""
 
     def array(
         self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
     ) -> tuple[ToolDocument, ...]:
         """The tool array of a request; `large` and `finish` say that `tool_search` and `finish` are offered."""
-        ...
-
-    @property
-    def registers(self) -> bool:
-        """Whether there are tools known by name alone."""
-        ...
+        declared = [replace(document, brief=True) for document in registered if document.name in self.declared]
+        meta = (
+            (REGISTER_DOCUMENT, self.registers),
+            (CALL_DOCUMENT, self.carried),
+            (FINISH_DOCUMENT, finish),
+            (SEARCH_DOCUMENT, large and not self.whole),
+        )
+        offered = [document for document, wanted in meta if wanted]
+        return (*declared, *offered, *(() if self.as_text else registered))
 
     def registration_result(self, document: ToolDocument) -> str:
         """What the model reads when it has registered this tool."""
-        ...
+        return document.as_text() if self.as_text else "Registered."
 
     def shown(self, document: ToolDocument) -> str:
         """The document as it stands in the prompt, wherever that is: what it weighs."""
-        ...
+        if document.name in self.declared:
+            return replace(document, brief=True).entry
+        return document.as_text() if self.as_text else document.entry
 
     def opening(
         self,
@@ -88,158 +103,21 @@ class Presentation(Protocol):
 
         `about` has a few words for names that come with what they do, `servers` whose the tools are that servers have.
         """
-        ...
+        upfront = [document for document in upfront if document.name not in self.declared]
+        parts: list[str] = []
+        if not self.whole:
+            known = {*self.declared, *(document.name for document in upfront)}
+            parts.append(_listing([name for name in names if name not in known], large, about or {}, servers or {}))
+        if self.as_text and upfront:
+            documents = "\n".join(document.as_text() for document in upfront)
+            parts.append(f"{'Tools' if self.whole else 'Registered already'}:\n{documents}")
+        return "\n".join(filter(None, parts))
 
 
-@dataclass(frozen=True, slots=True)
-class Grow:
-    """EcoAct as published: the array grows with each registration."""
-
-    name: PresentationName = "grow"
-    registers: bool = True
-
-    def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
-    ) -> tuple[ToolDocument, ...]:
-        return (REGISTER_DOCUMENT, *_finish(finish), *_search(large), *registered)
-
-    def registration_result(self, document: ToolDocument) -> str:
-        return "Registered."
-
-    def shown(self, document: ToolDocument) -> str:
-        return document.entry
-
-    def opening(
-        self,
-        names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
-        *,
-        large: bool = False,
-        about: Mapping[str, str] | None = None,
-        servers: Mapping[str, str] | None = None,
-    ) -> str:
-        return _listing(names, upfront, large, about, servers)
-
-
-@dataclass(frozen=True, slots=True)
-class Stable:
-    """The array never changes; documents are text in the conversation."""
-
-    name: PresentationName = "stable"
-    registers: bool = True
-
-    def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
-    ) -> tuple[ToolDocument, ...]:
-        return (REGISTER_DOCUMENT, CALL_DOCUMENT, *_finish(finish), *_search(large))
-
-    def registration_result(self, document: ToolDocument) -> str:
-        return document.as_text()
-
-    def shown(self, document: ToolDocument) -> str:
-        return document.as_text()
-
-    def opening(
-        self,
-        names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
-        *,
-        large: bool = False,
-        about: Mapping[str, str] | None = None,
-        servers: Mapping[str, str] | None = None,
-    ) -> str:
-        documents = "\n".join(document.as_text() for document in upfront)
-        parts = (
-            _listing(names, upfront, large, about, servers),
-            f"Registered already:\n{documents}" if documents else "",
-        )
-        return "\n".join(part for part in parts if part)
-
-
-@dataclass(frozen=True, slots=True)
-class Direct(Stable):
-    """The array never changes, as in `Stable`, and tools are called by their own names, as in `Grow`."""
-
-    name: PresentationName = "direct"
-    declared: frozenset[str] = frozenset()
-    """Names of the tools whose documents the array holds."""
-
-    def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
-    ) -> tuple[ToolDocument, ...]:
-        declared = (replace(document, brief=True) for document in registered if document.name in self.declared)
-        return (*declared, *([REGISTER_DOCUMENT] if self.registers else []), *_finish(finish), *_search(large))
-
-    def shown(self, document: ToolDocument) -> str:
-        return replace(document, brief=True).entry if document.name in self.declared else document.as_text()
-
-    def opening(
-        self,
-        names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
-        *,
-        large: bool = False,
-        about: Mapping[str, str] | None = None,
-        servers: Mapping[str, str] | None = None,
-    ) -> str:
-        later = [document for document in upfront if document.name not in self.declared]
-        listed = [name for name in names if name not in self.declared]
-        return STABLE.opening(listed, later, large=large, about=about, servers=servers)
-
-
-@dataclass(frozen=True, slots=True)
-class Plain(Grow):
-    """Everything is registered from the start: no names, no registering."""
-
-    name: PresentationName = "plain"
-    registers: bool = False
-
-    def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
-    ) -> tuple[ToolDocument, ...]:
-        return (*_finish(finish), *registered)
-
-    def opening(
-        self,
-        names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
-        *,
-        large: bool = False,
-        about: Mapping[str, str] | None = None,
-        servers: Mapping[str, str] | None = None,
-    ) -> str:
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Text(Stable):
-    """Everything is registered from the start, as text: an array that never changes, without `tool_register`."""
-
-    name: PresentationName = "text"
-    registers: bool = False
-
-    def array(
-        self, registered: Sequence[ToolDocument], *, large: bool = False, finish: bool = True
-    ) -> tuple[ToolDocument, ...]:
-        return (CALL_DOCUMENT, *_finish(finish))
-
-    def opening(
-        self,
-        names: Sequence[str],
-        upfront: Sequence[ToolDocument] = (),
-        *,
-        large: bool = False,
-        about: Mapping[str, str] | None = None,
-        servers: Mapping[str, str] | None = None,
-    ) -> str:
-        documents = "\n".join(document.as_text() for document in upfront)
-        return f"Tools:\n{documents}" if documents else ""
-
-
-GROW = Grow()
-STABLE = Stable()
-PLAIN = Plain()
-TEXT = Text()
+GROW = Presentation("grow", as_text=False)
+STABLE = Presentation("stable", as_text=True, carried=True)
+PLAIN = Presentation("plain", as_text=False, registers=False, whole=True)
+TEXT = Presentation("text", as_text=True, carried=True, registers=False, whole=True)
 PRESENTATIONS: Mapping[str, Presentation] = {one.name: one for one in (GROW, STABLE, PLAIN, TEXT)}
 
 
@@ -248,15 +126,7 @@ def presentation_of(name: str, declared: Iterable[str], *, registers: bool) -> P
     or may be."""
     if name != "direct":
         return PRESENTATIONS.get(name)
-    return Direct(declared=frozenset(declared), registers=registers)
-
-
-def _finish(offered: bool) -> tuple[ToolDocument, ...]:
-    return (FINISH_DOCUMENT,) if offered else ()
-
-
-def _search(large: bool) -> tuple[ToolDocument, ...]:
-    return (SEARCH_DOCUMENT,) if large else ()
+    return Presentation("direct", as_text=True, registers=registers, declared=frozenset(declared))
 
 
 def few_words(document: ToolDocument) -> str:
@@ -285,18 +155,10 @@ def listed_parts(names: Iterable[str], servers: Mapping[str, str]) -> Iterator[s
         yield from (f", {name}" for name in own)
 
 
-def _listing(
-    names: Sequence[str],
-    upfront: Sequence[ToolDocument],
-    large: bool,
-    about: Mapping[str, str] | None,
-    servers: Mapping[str, str] | None,
-) -> str:
-    """The names, without those whose documents are there already (EcoAct, "Tool name as informer")."""
-    known, about = {document.name for document in upfront}, about or {}
-    groups = by_server((name for name in names if name not in known), servers or {})
+def _listing(names: Sequence[str], large: bool, about: Mapping[str, str], servers: Mapping[str, str]) -> str:
+    """The names (EcoAct, "Tool name as informer")."""
     lines: list[str] = []
-    for server, own in groups.items():
+    for server, own in by_server(names, servers).items():
         full = (f"{server}.{name}" if server else name for name in own)
         told = (f"{name} ({about[one]})" if about.get(one) else name for name, one in zip(own, full, strict=True))
         lines.append(f"{server}: {', '.join(told)}" if server else ", ".join(told))

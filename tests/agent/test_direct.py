@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from agent_play import of, register, say, turn
 
-from ecoshell.catalog.presentation import Direct
 from ecoshell.errors import LimitReached
 from ecoshell.events import Answer, CallFinished
 from ecoshell.messages import Call, Message, ToolDocument
@@ -58,7 +57,7 @@ async def test_everything_up_front_stands_in_the_array_in_brief_and_stays_there(
         read = next(document for document in shell.requests[0].callable_now if document.name == "read_file")
         assert "start_line" not in read.entry
         assert "start_line" in read.parameters["properties"]  # what is not told may be called all the same
-        assert isinstance(shell.conversation.presentation, Direct)
+        assert shell.conversation.presentation.name == "direct"
         assert not shell.conversation.presentation.registers
         opening = shell.requests[0].messages[1].text
     assert "Tools to register" not in opening
