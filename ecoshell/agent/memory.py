@@ -141,31 +141,12 @@ class _OpenTurn:
         """A call is made; its step comes after those of the calls before it."""
         self.places.setdefault(call, (len(self.places), 0))
 
-    def make_node(self, label: str, call: str) -> None:
-        """A node of the present plan has this call; one that was made for an earlier plan stays where it is."""
-        if self.graph_place is None:
-            self.graph_place = len(self.places)
-        self.places.setdefault(call, (self.graph_place, self.graph.index(label)))
-
     def add(self, step: Step) -> None:
         """Put the step into its place."""
         self.make(step.call.id)
         self.steps[step.call.id] = step
         steps = sorted((*self.path.steps, step), key=lambda one: self.places[one.call.id])
         self.path = replace(self.path, steps=tuple(steps))
-
-    def go_on_from(self, calls: Iterable[str]) -> None:
-        """Follow the path of these calls: later turns are told of the one that led to the answer."""
-        self.path = replace(self.path, steps=tuple(self.steps[call] for call in calls if call in self.steps))
-        self.rationale = ""
-        self.calls.clear()
-
-    def add_note(self, call: str, note: str) -> None:
-        """What the model reads after the result of a call."""
-        if call in self.steps:
-            step = self.steps[call]
-            noted = self.steps[call] = replace(step, observation=replace(step.observation, note=note))
-            self.path = replace(self.path, steps=tuple(noted if one is step else one for one in self.path.steps))
 
     def closed(self, status: str, spent_nano: int | None) -> PastTurn:
         """The turn as one that is over; a call that never came back is told as stopped."""
@@ -310,18 +291,27 @@ class Memory:
             case GraphPlanned():
                 turn.graph, turn.graph_place = tuple(node.label for node in event.nodes), None
             case NodeChanged() if event.call and event.label in turn.graph:
-                turn.make_node(event.label, event.call)
+                turn.graph_place = len(turn.places) if turn.graph_place is None else turn.graph_place
+                # a call that was made for an earlier plan stays where it is
+                turn.places.setdefault(event.call, (turn.graph_place, turn.graph.index(event.label)))
             case BranchLeft():
                 self._go_on_from(turn, event)
-            case CallJudged() if event.note:
-                turn.add_note(event.id, event.note)
+            case CallJudged() if event.note and event.id in turn.steps:
+                step = turn.steps[event.id]
+                noted = turn.steps[event.id] = replace(step, observation=replace(step.observation, note=event.note))
+                turn.path = replace(turn.path, steps=tuple(noted if one is step else one for one in turn.path.steps))
             case _:
                 pass
 
     def _go_on_from(self, turn: _OpenTurn, event: BranchLeft) -> None:
-        """Follow another path; what only the left one had registered is not registered, nor shown, any more."""
+        """Follow another path; what only the left one had registered is not registered, nor shown, any more.
+
+        Later turns are told of the path that led to the answer.
+        """
         before = {skill.name for skill in turn.registered}
-        turn.go_on_from(event.path)
+        steps = tuple(turn.steps[call] for call in event.path if call in turn.steps)
+        turn.path, turn.rationale = replace(turn.path, steps=steps), ""
+        turn.calls.clear()
         after = turn.registered
         self.library = self.library.without(before).including(after)
         documents = self.shown.documents - before | {skill.name for skill in after}

@@ -237,10 +237,6 @@ class ActiveModels:
                     await one.aclose()
         await self.change(roles=roles)
 
-    async def use_only(self, model: str) -> None:
-        """Go on with one model for all there is to do, whatever models roles have had."""
-        await self.change(model=model, roles=ALL_ONE if self.current.players else self.roles)
-
     async def aclose(self) -> None:
         """Let the models go, and what they share."""
         await self.current.aclose()

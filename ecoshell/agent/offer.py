@@ -9,9 +9,19 @@ from ecoshell.agent.memory import Shown
 from ecoshell.agent.mode import View
 from ecoshell.agent.turn_plan import TurnPlan
 from ecoshell.catalog.catalog import Catalog, Skill, SkillLibrary
-from ecoshell.catalog.presentation import PLAIN, TEXT, Presentation, few_words, listed_parts, presentation_of
+from ecoshell.catalog.presentation import (
+    GROW,
+    PLAIN,
+    STABLE,
+    TEXT,
+    Presentation,
+    few_words,
+    listed_parts,
+    presentation_of,
+)
 from ecoshell.catalog.registration import (
     FORGOTTEN,
+    LITTLE,
     LITTLE_SHARE,
     TOKEN_WEIGHTS,
     Decision,
@@ -133,8 +143,7 @@ def make_offer(
     whole, large = len(listed) == len(catalog), catalog.grows or len(names) < len(catalog)
 
     unregistered = catalog.documents_of([name for name in names if name not in there and name not in forbidden])
-    work = Workload()
-    work = replace(work, base=work.base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
+    work = Workload(base=Workload().base + sum(len(message.text) for message in told) // _CHARACTERS_PER_TOKEN)
     candidates = candidates_of(unregistered, plan.inputs.chances, models.sizes)
     policy = _policy(plan, deps, shown, whole=whole)
     decision = decide(candidates, rates_of(models.price, work.base), work, policy)
@@ -178,24 +187,21 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
     context, traits = deps.models.current.context, deps.models.current.model.traits
     unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
-    forgotten, room = _forgotten(plan.inputs.record, local=traits.local and unpriced), _documents_room(plan, deps)
-    policy = Policy(
-        deps.settings.registration, deps.settings.presentation, whole, room, forgotten=forgotten, native=unpriced
+    presentation = deps.settings.presentation
+    if shown.presentation in (TEXT, STABLE):
+        presentation = "stable"
+    elif shown.presentation == GROW:
+        presentation = "grow"
+    return Policy(
+        "names" if _registers_by_itself(deps) else deps.settings.registration,
+        presentation,
+        whole,
+        _documents_room(plan, deps),
+        little=LITTLE if context is None else int(context * LITTLE_SHARE),
+        forgotten=_forgotten(plan.inputs.record, local=traits.local and unpriced),
+        native=unpriced,
+        grows=deps.catalog.grows,
     )
-    if context is not None:
-        policy = replace(policy, little=int(context * LITTLE_SHARE))
-    if deps.catalog.grows:
-        policy = replace(policy, grows=True)
-    match shown.presentation.name if shown.presentation else "plain":
-        case "plain" | "direct":
-            pass
-        case "text" | "stable":
-            policy = replace(policy, presentation="stable")
-        case "grow":
-            policy = replace(policy, presentation="grow")
-    if _registers_by_itself(deps):
-        policy = replace(policy, registration="names")
-    return policy
 
 
 def _documents_room(plan: TurnPlan, deps: Dependencies) -> int:

@@ -7,7 +7,7 @@ judged the call. A node that failed or was skipped did not help, nor did any whe
 import asyncio
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
 
 from ecoshell.agent.dependencies import Dependencies
@@ -23,18 +23,6 @@ _FINISHED: frozenset[Status] = frozenset({"answered", "limit", "gave_up"})
 """How a turn ends whose plan is scored; a stop and an error say nothing of the plan."""
 _JUDGES = ("you", "checker", "agent", "model", "plugin", "classifier", "rules")
 """Who may judge, in the order in which they are named."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a plan is scored by that no mark changes."""
-
-    alpha: float
-    most_nano: int
-    resources_nano: int | None
-    """What time and memory of the turn's tools are worth; None is unknown."""
-    checked: bool | None
-    """What the checker said of the answer; None where none did."""
 
 
 class Scorer:
@@ -56,13 +44,18 @@ class Scorer:
             return
         settings, profiles = self._deps.settings, self._deps.profiles
         limits = [cap.limit for cap in await self._deps.budget.caps() if cap.unit == "usd"]
-        terms = Terms(
-            alpha=settings.alpha,
+        blank = PlanScored(
+            turn=number,
+            performance=None,
+            judged_by="",
+            cost_nano=None,
             most_nano=min((settings.most_nano, *limits)),
+            alpha=settings.alpha,
+            quality=None,
             resources_nano=taken(turn.runs.values(), profiles.unit_nano, profiles.resources),
             checked=None if status == "gave_up" else await self._checked(answer, emit),
         )
-        emit(scored(turn, status, await self._spent(number), terms))
+        emit(scored(turn, status, await self._spent(number), blank))
 
     async def again(self, number: int) -> PlanScored | None:
         """The new score of a plan that was scored before, now that a mark has changed; None where it stays the same.
@@ -72,10 +65,8 @@ class Scorer:
         turn = self._turns.by_number.get(number)
         if turn is None or turn.status is None or turn.scored is None:
             return None
-        before = turn.scored
-        terms = Terms(before.alpha, before.most_nano, before.resources_nano, before.checked)
-        after = scored(turn, turn.status, await self._spent(number), terms)
-        return None if after == before else after
+        after = scored(turn, turn.status, await self._spent(number), turn.scored)
+        return None if after == turn.scored else after
 
     async def _spent(self, number: int) -> int | None:
         """What the turn has cost by the ledger; None when the price of a call is unknown."""
@@ -109,22 +100,18 @@ def taken(runs: Iterable[CallFinished], unit_nano: int, profiled: Mapping[str, i
     return sum(known) if len(known) == len(amounts) else None
 
 
-def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, terms: Terms) -> PlanScored:
-    """The score of a turn's plan."""
-    told = [(helped, by) for helped, by in _judgments(turn, status, terms.checked) if helped is not None]
+def scored(turn: PlannedTurn, status: Status, spent_nano: int | None, before: PlanScored) -> PlanScored:
+    """The score of a turn's plan, with what no mark changes as it was `before`."""
+    told = [(helped, by) for helped, by in _judgments(turn, status, before.checked) if helped is not None]
     performance = sum(helped for helped, _ in told) / len(told) if told else None
     judges = {by for _, by in told}
-    cost = None if spent_nano is None or terms.resources_nano is None else spent_nano + terms.resources_nano
-    return PlanScored(
-        turn=turn.turn,
+    cost = None if spent_nano is None or before.resources_nano is None else spent_nano + before.resources_nano
+    return replace(
+        before,
         performance=performance,
         judged_by=" + ".join(judge for judge in _JUDGES if judge in judges),
         cost_nano=cost,
-        most_nano=terms.most_nano,
-        alpha=terms.alpha,
-        quality=worth(performance, cost, alpha=terms.alpha, most_nano=terms.most_nano),
-        resources_nano=terms.resources_nano,
-        checked=terms.checked,
+        quality=worth(performance, cost, alpha=before.alpha, most_nano=before.most_nano),
     )
 
 

@@ -397,10 +397,6 @@ class Shell:
         await self.deps.budget.set_cap(scope, cap)
         await self.conversation.note(BudgetChanged(await self.caps()))
 
-    async def adopt_cap(self, scope: Scope, cap: Amount | None) -> None:
-        """Take over a day's or a month's cap from the settings, where it is new there or has changed."""
-        await self.deps.budget.gate.adopt_cap(scope, cap)
-
     def document(self, name: str) -> ToolDocument:
         """The document of a known tool; raises UsageError."""
         return self.conversation.known(name)

@@ -22,6 +22,7 @@ from ecoshell.events import (
     Notice,
 )
 from ecoshell.messages import Usage
+from ecoshell.options import ALL_ONE
 
 MOST = 5
 """Models offered at once."""
@@ -124,7 +125,7 @@ class SpendApproval:
         try:
             if choice.kind == "model":
                 several = len(models.current.models) > 1
-                await models.use_only(choice.value)
+                await models.change(model=choice.value, roles=ALL_ONE if models.current.players else None)
                 if several:
                     emit(Notice(f"{models.name} plays every role from now on."))
             else:

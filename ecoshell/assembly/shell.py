@@ -294,7 +294,8 @@ async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") 
     """The caps a run begins with: `--budget` for the session, else the settings' where they say something new."""
     given = {scope: getattr(settings.budget, scope) for scope in SCOPES}
     for scope in ("day", "month"):
-        await shell.adopt_cap(scope, None if given[scope] is None else parse_amount(given[scope]))
+        cap = None if given[scope] is None else parse_amount(given[scope])
+        await shell.deps.budget.gate.adopt_cap(scope, cap)
     standing = {cap.scope for cap in await shell.caps()}
     for scope in ("turn", "session"):
         if scope == "session" and options.budget is not None:

@@ -9,7 +9,7 @@ from agent_play import finish, of, say, turn
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ecoshell.agent.scoring import Terms, scored, taken
+from ecoshell.agent.scoring import scored, taken
 from ecoshell.events import (
     BudgetSettled,
     CallFinished,
@@ -247,13 +247,13 @@ def test_a_run_is_worth_what_was_measured_else_what_was_profiled_else_nobody_kno
     assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {"a": 9}) == 9 + 1_000
     assert taken([ran("a", None), ran("b", 1e-6)], 1_000_000_000, {}) is None
     assert taken([ran("a", None)], 0, {}) == 0
-    unknown = scored(turn_of(*done("a")), "answered", 5, replace(TERMS, resources_nano=None))
+    unknown = scored(turn_of(*done("a")), "answered", 5, replace(BEFORE, resources_nano=None))
     assert (unknown.cost_nano, unknown.quality) == (None, None)
     assert "not every run was measured" in describe(unknown)
 
 
 NODES = tuple(GraphNode(label, label, ("<task>",)) for label in "abc")
-TERMS = Terms(alpha=0.5, most_nano=1_000, resources_nano=0, checked=None)
+BEFORE = PlanScored(1, None, "", None, most_nano=1_000, alpha=0.5, quality=None, resources_nano=0, checked=None)
 
 
 def turn_of(*events):
@@ -267,15 +267,15 @@ def done(label, helpful=True, by="rules"):
 
 def test_results_that_nobody_could_judge_count_neither_way():
     turn = turn_of(*done("a"), *done("b", None, ""), *done("c", False, "model"))
-    score = scored(turn, "answered", 0, TERMS)
+    score = scored(turn, "answered", 0, BEFORE)
     assert (score.performance, score.judged_by) == (0.5, "model + rules")
-    nobody = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, TERMS)
+    nobody = scored(turn_of(*(event for label in "abc" for event in done(label, None, ""))), "answered", 0, BEFORE)
     assert (nobody.performance, nobody.judged_by, nobody.quality) == (None, "", None)
     assert describe(nobody).startswith(f"plan of turn {nobody.turn}: QoP unknown: P unknown, C $0")
 
 
 def test_an_unknown_price_leaves_the_worth_unknown():
-    score = scored(turn_of(*done("a")), "answered", None, TERMS)
+    score = scored(turn_of(*done("a")), "answered", None, BEFORE)
     assert (score.performance, score.cost_nano, score.quality) == (pytest.approx(1 / 3), None, None)
     assert "C unknown of" in describe(score)
 
@@ -290,7 +290,7 @@ def test_marks_go_before_the_checker_and_that_before_the_judge(marks, verdicts, 
     events = [event for label, said in zip("abc", verdicts, strict=True) for event in done(label, said)]
     events.append(TurnFinished(1, "answered", "", spent, Usage(), 1, (), 1.0))
     events += [CallMarked(1, f"c{label}", label, mark) for label, mark in zip("abc", marks, strict=True)]
-    score = scored(turn_of(*events), "answered", spent, replace(TERMS, checked=checked))
+    score = scored(turn_of(*events), "answered", spent, replace(BEFORE, checked=checked))
     final = [
         mark if mark is not None else checked if checked is not None else verdict
         for mark, verdict in zip(marks, verdicts, strict=True)
