@@ -503,7 +503,7 @@ async def _compact(shell: Shell, argument: str) -> Printed:
         compacted, spent = await shell.conversation.compact()
     except Stopped:
         return Printed("Stopped. Everything stays as it was; what the call has cost is in /cost.")
-    turns = f"{compacted.turns} turn{'' if compacted.turns == 1 else 's'}"
+    turns = counted(compacted.turns, "turn")
     sizes = f"{compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} now"
     if not compacted.model:
         by = "This model is too small for summaries, so an extract that no model has written is told from now on."

@@ -14,6 +14,7 @@ from typing import BinaryIO, Literal
 
 from ecoshell.agent.memory import fenced
 from ecoshell.agent.user_interface import NonInteractive, UserInterface
+from ecoshell.budget.money import counted
 from ecoshell.errors import StoreError, ToolError
 from ecoshell.events import ContextPart, ContextTold, Emit, Notice, TrustGiven, TrustWanted
 from ecoshell.messages import Message
@@ -224,7 +225,7 @@ def _name(name: str) -> str:
 def _repository(state: GitState) -> str:
     """The state of a repository, on one line."""
     branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
-    changed = "" if state.changed is None else f", {state.changed:,} uncommitted change{'s' * (state.changed != 1)}"
+    changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
     subject = visible_line(state.subject)
     subject = subject if len(subject) <= _LONGEST_SUBJECT else f"{subject[: _LONGEST_SUBJECT - 1]}…"
     last = f", last commit {json.dumps(subject, ensure_ascii=False)}" if subject else ", no commit yet"

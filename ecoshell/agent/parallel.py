@@ -45,7 +45,7 @@ _HELD_NODES = 8
 
 
 class ParallelPlan:
-    """Fulfils a strategy's wishes for a plan whose branches run side by side. One turn has one."""
+    """Fulfils a strategy's requests for a plan whose branches run side by side. One turn has one."""
 
     def __init__(self, turn_context: TurnContext, *, executor: ToolExecutor, emit: Emit) -> None:
         self.turn_context = turn_context

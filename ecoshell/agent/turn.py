@@ -28,22 +28,22 @@ from ecoshell.events import (
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
 from ecoshell.strategies.base import (
     FOUND_MOST,
-    Act,
+    AskModel,
     Backtrack,
+    CallTool,
     Draft,
     Drafted,
     Gathered,
     Outcome,
     Path,
     Rank,
+    Request,
     RunParallel,
     Step,
     Strategy,
-    Think,
     Thinking,
     Thought,
     Tried,
-    Want,
     same,
 )
 from ecoshell.strategies.react import onward
@@ -174,7 +174,7 @@ class Turn:
             await self._give_back()
 
     async def _drive(self, thinking: Thinking) -> Outcome:
-        """Fulfil one wish after another, to the end."""
+        """Fulfil one request after another, to the end."""
         reply: Reply = None
         try:
             while True:
@@ -189,12 +189,12 @@ class Turn:
         """What the next step would see, as far as the turn has come."""
         return self._turn_context.view(self._tracker.path)
 
-    async def _fulfil(self, want: Want) -> Reply:
+    async def _fulfil(self, want: Request) -> Reply:
         self._tracker.follow(want.path)
         match want:
-            case Think():
+            case AskModel():
                 return await self._think(want)
-            case Act():
+            case CallTool():
                 return await self._act(want)
             case Rank():
                 return await self._prefer(want)
@@ -205,7 +205,7 @@ class Turn:
             case RunParallel():
                 return await self._parallel.run(self._mode, want.path, self._steps)
 
-    async def _act(self, want: Act) -> tuple[Observation, ...]:
+    async def _act(self, want: CallTool) -> tuple[Observation, ...]:
         """The calls of one thought: in order, and those side by side that follow one another and only read."""
         path, seen = want.path, list[Observation]()
         for calls in self._groups(want.calls):
@@ -248,7 +248,7 @@ class Turn:
             self._emit(Notice(f"Two steps were proposed and could not be compared. {limit.message}"))
             return None
 
-    async def _think(self, want: Think) -> Thought:
+    async def _think(self, want: AskModel) -> Thought:
         def ask(view: View) -> Awaitable[Thought]:
             def hushed(event: Event) -> None:
                 """Leave the rationale and the answer of a proposal for when it is taken."""

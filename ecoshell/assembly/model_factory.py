@@ -39,7 +39,7 @@ SCRIPT = "script:"
 
 
 class ConfiguredModelFactory:
-    """Makes casts: the model a name stands for, behind the gate, in the mode that suits it."""
+    """Makes model sets: the model a name stands for, behind the gate, in the mode that suits it."""
 
     prices: Mapping[str, Price] = MappingProxyType({})
     """Where neither this run nor the settings say what a model costs."""
@@ -78,7 +78,7 @@ class ConfiguredModelFactory:
     def make(
         self, name: str, mode: str = "single", *, roles: RoleModels = ALL_ONE, at_hand: Iterable[MeteredModel] = ()
     ) -> ModelSet:
-        """The cast of this model in this mode, as `ModelFactory` says."""
+        """The models of this name in this mode, as `ModelFactory` says."""
         there = {model.traits.name: model for model in at_hand}
         before = frozenset(there)
         try:
@@ -173,7 +173,7 @@ class ConfiguredModelFactory:
         )
 
     def models(self, barred: Mapping[str, str]) -> list[ModelRow]:
-        """Every model that could be cast, its price as told for this run; may block."""
+        """Every model that could be chosen, its price as told for this run; may block."""
         return self._inventory(barred).rows()
 
     def introduction(self, present: str) -> str:
@@ -272,7 +272,7 @@ class _Lent(MeteredModel):
 
 
 def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory]:
-    """What makes casts of models that somebody owns and closes, by their names; None is any other model."""
+    """What makes sets of models that somebody owns and closes, by their names; None is any other model."""
 
     class Lending(ConfiguredModelFactory):
         def _metered(self, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
@@ -284,7 +284,7 @@ def lending(owned: Callable[[str], Model | None]) -> type[ConfiguredModelFactory
 
 
 def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[ConfiguredModelFactory]:
-    """What makes casts of the models of plugins, too, and knows the prices they bring."""
+    """What makes sets of the models of plugins, too, and knows the prices they bring."""
     makers, more = plugins.models(), plugins.prices()
     if not makers and not more:
         return factory

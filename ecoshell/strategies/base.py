@@ -1,7 +1,7 @@
 """What strategies yield, what they are sent, and the path they build.
 
-A strategy is a generator: it yields a wish (`Think`, `Act`, `Rank`, `Backtrack`, `Draft`, `RunParallel`), is sent what
-became of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without one.
+A strategy is a generator: it yields a request (`AskModel`, `CallTool`, `Rank`, `Backtrack`, `Draft`, `RunParallel`), is
+sent what became of it, and returns an `Outcome`. One driver (agent/turn) runs them all, so each can be tested without.
 """
 
 from collections.abc import Callable, Generator
@@ -84,7 +84,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Think:
+class AskModel:
     """Asks for the next thought on this path; the reply is a `Thought`."""
 
     path: Path
@@ -95,7 +95,7 @@ class Think:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class CallTool:
     """Asks for the calls of one thought to be made, in order, reads side by side; the reply is their observations."""
 
     path: Path
@@ -126,7 +126,7 @@ class Draft:
 
     path: Path
     fault: str = ""
-    """What is wrong with the plan that came before this wish; empty when none did."""
+    """What is wrong with the plan that came before this request; empty when none did."""
     unfinished: tuple[str, ...] = ()
     """What of the plan that ran failed, and why; what was finished of it is kept."""
 
@@ -156,7 +156,7 @@ class Gathered:
     """What failed, and what was skipped for it, each with its reason."""
 
 
-Want = Think | Act | Rank | Backtrack | Draft | RunParallel
+Request = AskModel | CallTool | Rank | Backtrack | Draft | RunParallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class Outcome:
     """Why it is exhausted, where that is not the step limit."""
 
 
-Thinking = Generator[Want, Any, Outcome]
+Thinking = Generator[Request, Any, Outcome]
 Strategy = Callable[[str, int], Thinking]
 """Takes the question and the step limit."""
 
@@ -190,17 +190,17 @@ class StrategySpec:
     """Whether it runs calls side by side."""
 
 
-def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Want, Any, Thought]:
+def think(path: Path, tried: tuple[Tried, ...] = (), *, proposal: bool = False) -> Generator[Request, Any, Thought]:
     """Yield for the next thought, with the reply's type."""
-    return (yield Think(path, tried, proposal))
+    return (yield AskModel(path, tried, proposal))
 
 
-def act(path: Path, thought: Thought) -> Generator[Want, Any, tuple[Step, ...]]:
+def act(path: Path, thought: Thought) -> Generator[Request, Any, tuple[Step, ...]]:
     """Yield for a thought's calls; gives the steps they become, of which the first has the rationale."""
     if thought.call is None:
         return ()
     calls = (thought.call, *thought.more)
-    observations: tuple[Observation, ...] = yield Act(path, calls)
+    observations: tuple[Observation, ...] = yield CallTool(path, calls)
     told = (thought.rationale, *("" for _ in thought.more))
     return tuple(Step(*step) for step in zip(told, calls, observations, strict=True))
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import StrategySpec, Thinking, Thought, Want
+from ecoshell.strategies.base import Request, StrategySpec, Thinking, Thought
 from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 12
@@ -18,7 +18,7 @@ def dfsdt(question: str, max_steps: int) -> Thinking:
     return depth_first(question, max_steps, depth=DEPTH, propose=_next)
 
 
-def _next(search: Search) -> Generator[Want, Any, Thought]:
+def _next(search: Search) -> Generator[Request, Any, Thought]:
     return search.think(*search.here.tried)
 
 

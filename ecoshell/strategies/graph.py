@@ -3,7 +3,17 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Draft, Drafted, Gathered, Path, RunParallel, StrategySpec, Thinking, Thought, Want
+from ecoshell.strategies.base import (
+    Draft,
+    Drafted,
+    Gathered,
+    Path,
+    Request,
+    RunParallel,
+    StrategySpec,
+    Thinking,
+    Thought,
+)
 from ecoshell.strategies.react import onward
 
 ATTEMPTS = 2
@@ -36,7 +46,7 @@ def graph(question: str, max_steps: int) -> Thinking:
 
 def _draft(
     path: Path, unfinished: tuple[str, ...], most: int
-) -> Generator[Want, Any, tuple[Drafted | Thought | None, int]]:
+) -> Generator[Request, Any, tuple[Drafted | Thought | None, int]]:
     """A plan that can be run, a thought, or None; and how many steps that took."""
     fault = ""
     for taken in range(1, most + 1):

@@ -15,7 +15,7 @@ from ecoshell.strategies.base import (
 
 
 def react(question: str, max_steps: int) -> Thinking:
-    """Think and act until a thought ends the path or `max_steps` model calls led to an action."""
+    """AskModel and act until a thought ends the path or `max_steps` model calls led to an action."""
     return onward(Path(question), max_steps)
 
 

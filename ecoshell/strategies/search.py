@@ -16,11 +16,11 @@ from ecoshell.strategies.base import (
     Backtrack,
     Outcome,
     Path,
+    Request,
     Step,
     Thinking,
     Thought,
     Tried,
-    Want,
     act,
     ending,
     same,
@@ -74,7 +74,7 @@ class Search:
         """Whether no step may follow here but one that ends the path."""
         return len(self.here.path.steps) >= self._depth
 
-    def think(self, *tried: Tried, proposal: bool = False) -> Generator[Want, Any, Thought]:
+    def think(self, *tried: Tried, proposal: bool = False) -> Generator[Request, Any, Thought]:
         """Yield for a thought here, and count it."""
         self.left -= 1
         return (yield from think(self.here.path, tried, proposal=proposal))
@@ -109,7 +109,7 @@ class Search:
                 return True
         return False
 
-    def settle(self, path: Path) -> Generator[Want, Any, Path]:
+    def settle(self, path: Path) -> Generator[Request, Any, Path]:
         """Go from this path to the best one, where that is another: without an answer, it has what there is to tell."""
         if self.best is not path:
             yield Backtrack(path, self.best, FOUND_MOST)
@@ -121,7 +121,7 @@ class Search:
 
 
 def depth_first(
-    question: str, max_steps: int, *, depth: int, propose: Callable[[Search], Generator[Want, Any, Thought]]
+    question: str, max_steps: int, *, depth: int, propose: Callable[[Search], Generator[Request, Any, Thought]]
 ) -> Thinking:
     """Search until the first answer; `propose` gives the next thought to act upon where the search is.
 

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from typing import Any
 
-from ecoshell.strategies.base import Rank, StrategySpec, Thinking, Thought, Tried, Want, ending, same
+from ecoshell.strategies.base import Rank, Request, StrategySpec, Thinking, Thought, Tried, ending, same
 from ecoshell.strategies.search import Search, depth_first
 
 DEPTH = 8
@@ -19,7 +19,7 @@ def tot(question: str, max_steps: int) -> Thinking:
     return depth_first(question, max_steps, depth=DEPTH, propose=_best_of_two)
 
 
-def _best_of_two(search: Search) -> Generator[Want, Any, Thought]:
+def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
     """The better of two new proposals; after coming back the one that waits or, where none does, another thought."""
     node = search.here
     if node.waiting:

@@ -27,14 +27,14 @@ from ecoshell.planning.btp.plan import Candidate, TaskPlan, chance, frequency_bo
 from ecoshell.planning.judging import by_rules, unwrapped
 from ecoshell.planning.mode_choice import AttemptRow
 from ecoshell.strategies.base import (
-    Act,
+    AskModel,
     Backtrack,
+    CallTool,
     Draft,
     Path,
     Rank,
     RunParallel,
     Strategy,
-    Think,
     Thought,
     Tried,
     same,
@@ -300,9 +300,9 @@ def replay(task: Task, strategy: Strategy, tools: RecordedTools) -> Spent:
         except StopIteration:
             return tools.total()
         match want:
-            case Think():
+            case AskModel():
                 reply = thought(want.path, want.tried)
-            case Act():
+            case CallTool():
                 reply = tuple(map(tools.act, want.calls))
             case Rank():
                 reply = min(want.one, want.other, key=place)

@@ -17,7 +17,7 @@ from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Message, Observation,
 from ecoshell.models.base import Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.modes.stepwise import Stepwise
 from ecoshell.modes.stepwise.choosing import CHAT
-from ecoshell.strategies.base import Act, Backtrack, Outcome, Rank, Strategy, Think, Thought, Tried
+from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Outcome, Rank, Strategy, Thought, Tried
 from ecoshell.strategies.base import Path as Trajectory
 from ecoshell.strategies.dfsdt import dfsdt
 from ecoshell.strategies.react import react
@@ -80,11 +80,11 @@ class Run:
 
     async def _fulfil(self, want):
         match want:
-            case Think():
+            case AskModel():
                 return await self.mode.think(self.view(want.path, tried=want.tried), lambda event: None)
             case Rank():
                 return await self.mode.prefer(self.view(want.path), want.one, want.other, lambda event: None)
-            case Act():
+            case CallTool():
                 self.calls += want.calls
                 return tuple([await self._act(call) for call in want.calls])
             case Backtrack():

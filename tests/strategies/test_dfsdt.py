@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import Act, Backtrack, Path, Rank, Think
+from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Path, Rank
 from ecoshell.strategies.dfsdt import DEPTH, dfsdt
 from ecoshell.strategies.search import FAILURES, WIDTH
 
@@ -18,7 +18,7 @@ def walk(*thoughts, **play):
 
 def test_a_question_that_goes_well_costs_what_react_costs():
     played = walk(calls("a"), calls("b"), answers("3"))
-    assert [type(want) for want in played.wants] == [Think, Act, Think, Act, Think]
+    assert [type(want) for want in played.wants] == [AskModel, CallTool, AskModel, CallTool, AskModel]
     assert (played.outcome.ending, played.outcome.answer, len(played.outcome.path.steps)) == ("answered", "3", 2)
 
 
@@ -32,7 +32,7 @@ def test_after_giving_up_the_last_step_is_replaced_by_another():
 
 def test_siblings_are_told_what_was_tried_and_what_came_of_it():
     played = walk(calls("a", path="x"), gives_up("x is empty"), calls("b"), answers())
-    told = played.of(Think)[2].tried
+    told = played.of(AskModel)[2].tried
     assert [(tried.call.name, tried.call.arguments, tried.outcome) for tried in told] == [
         ("a", {"path": "x"}, "given up: x is empty")
     ]
@@ -40,7 +40,7 @@ def test_siblings_are_told_what_was_tried_and_what_came_of_it():
 
 def test_a_branch_does_not_see_the_steps_of_the_one_that_was_left():
     played = walk(calls("tool_register", tool_name="a"), gives_up(), calls("b"), answers())
-    assert played.of(Think)[2].path == Path("How many?")
+    assert played.of(AskModel)[2].path == Path("How many?")
     assert played.outcome.path.registered == ()
 
 
@@ -67,7 +67,7 @@ def test_failures_in_a_row_lead_back_before_the_first_of_them():
     (left,) = played.of(Backtrack)
     assert [step.call.name for step in left.to.steps] == ["a"]
     assert "no such file" in left.reason
-    assert played.of(Think)[-2].tried[0].call.arguments == {"path": "0"}
+    assert played.of(AskModel)[-2].tried[0].call.arguments == {"path": "0"}
     assert [step.call.name for step in played.outcome.path.steps] == ["a", "b"]
 
 
@@ -89,7 +89,7 @@ def test_out_of_steps_the_path_with_the_most_results_is_what_there_is():
     thoughts = [calls("a"), calls("b"), fail, gives_up(), again, gives_up(), third, gives_up()]
     played = walk(*thoughts, max_steps=8, observe=lambda call: FAILED if call.name == "fail" else Observation(""))
     assert played.outcome.ending == "exhausted"
-    assert [step.call for step in played.outcome.path.steps[:2]] == [want.calls[0] for want in played.of(Act)[:2]]
+    assert [step.call for step in played.outcome.path.steps[:2]] == [want.calls[0] for want in played.of(CallTool)[:2]]
     assert (played.outcome.path.results, played.of(Backtrack)[-1].to) == (2, played.outcome.path)
 
 
@@ -101,7 +101,7 @@ def test_out_of_steps_the_path_with_the_most_results_is_what_there_is():
 def test_no_search_passes_its_bounds_and_the_first_answer_ends_it(thoughts, max_steps, luck):
     outcomes = iter(luck)
     played = walk(*thoughts, max_steps=max_steps, observe=lambda call: Observation("seen", ok=next(outcomes)))
-    thought = len(played.of(Think))
+    thought = len(played.of(AskModel))
     assert thought <= max_steps
     assert played.longest <= DEPTH
     assert all(children <= WIDTH for children in played.children)

@@ -3,7 +3,18 @@
 import pytest
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import Act, Draft, Drafted, Gathered, Outcome, Path, RunParallel, Step, Think, Thought
+from ecoshell.strategies.base import (
+    AskModel,
+    CallTool,
+    Draft,
+    Drafted,
+    Gathered,
+    Outcome,
+    Path,
+    RunParallel,
+    Step,
+    Thought,
+)
 from ecoshell.strategies.graph import graph
 
 START = Path("How many?")
@@ -26,7 +37,7 @@ def play(replies, *, max_steps=24):
 def test_a_plan_is_drafted_and_run_and_the_answer_comes_from_what_it_found():
     wants, outcome = play([Drafted(), Gathered((A, B)), ANSWER])
     path = START.then(A, B)
-    assert wants == [Draft(START), RunParallel(START), Think(path)]
+    assert wants == [Draft(START), RunParallel(START), AskModel(path)]
     assert outcome == Outcome("answered", "42", path)
 
 
@@ -38,7 +49,7 @@ def test_a_plan_that_cannot_be_run_is_written_again_with_what_is_wrong_with_it()
 def test_after_two_plans_that_cannot_be_run_it_goes_on_as_react_does():
     call = Call("a", {})
     wants, outcome = play([Drafted("no"), Drafted("no"), Thought("", call), (Observation("seen"),), ANSWER])
-    assert [type(want) for want in wants] == [Draft, Draft, Think, Act, Think]
+    assert [type(want) for want in wants] == [Draft, Draft, AskModel, CallTool, AskModel]
     assert outcome.answer == "42"
 
 
@@ -52,7 +63,7 @@ def test_the_rest_is_planned_once_more_after_a_failure_and_what_was_done_is_kept
 def test_it_is_not_planned_a_third_time():
     failed = Gathered((), ("b failed: gone",))
     wants, outcome = play([Drafted(), failed, Drafted(), failed, ANSWER])
-    assert [type(want) for want in wants] == [Draft, RunParallel, Draft, RunParallel, Think]
+    assert [type(want) for want in wants] == [Draft, RunParallel, Draft, RunParallel, AskModel]
     assert outcome.ending == "answered"
 
 
@@ -65,12 +76,12 @@ def test_an_answer_in_the_place_of_a_plan_is_the_answer():
 def test_a_call_in_the_place_of_a_plan_is_made():
     call = Call("a", {})
     wants, _ = play([Thought("Look.", call), (Observation("seen"),), ANSWER])
-    assert wants[1:] == [Act(START, (call,)), Think(START.then(Step("Look.", call, Observation("seen"))))]
+    assert wants[1:] == [CallTool(START, (call,)), AskModel(START.then(Step("Look.", call, Observation("seen"))))]
 
 
 def test_without_anything_to_plan_with_it_thinks():
     wants, outcome = play([None, ANSWER])
-    assert wants == [Draft(START), Think(START)]
+    assert wants == [Draft(START), AskModel(START)]
     assert outcome.answer == "42"
 
 
@@ -85,7 +96,7 @@ def test_without_anything_to_plan_with_it_thinks():
             [Drafted(), Gathered((), ("a failed: no",)), Drafted(), Gathered()],
             [Draft, RunParallel, Draft, RunParallel],
         ),
-        (1, [Thought("", Call("a", {})), (Observation("seen"),)], [Draft, Act]),
+        (1, [Thought("", Call("a", {})), (Observation("seen"),)], [Draft, CallTool]),
     ],
 )
 def test_drafts_count_as_steps(max_steps, replies, asked):

@@ -1,5 +1,5 @@
 from ecoshell.messages import FINISH, TOOL_REGISTER, Call, Observation
-from ecoshell.strategies.base import Act, Outcome, Path, Step, Think, Thought
+from ecoshell.strategies.base import AskModel, CallTool, Outcome, Path, Step, Thought
 from ecoshell.strategies.react import react
 
 
@@ -19,7 +19,7 @@ def play(replies, *, max_steps=24):
 def test_a_finish_call_ends_with_its_answer():
     wants, outcome = play([Thought("", Call(FINISH, {"answer": "42"}))])
     assert outcome == Outcome("answered", "42", Path("How many?"))
-    assert wants == [Think(Path("How many?"))]
+    assert wants == [AskModel(Path("How many?"))]
 
 
 def test_text_without_a_call_is_the_answer():
@@ -45,8 +45,8 @@ def test_each_call_is_made_on_the_path_so_far_and_adds_a_step():
         ]
     )
     first = Path("How many?").then(Step("I need a counter.", register, Observation("the document")))
-    assert wants[1] == Act(Path("How many?"), (register,))
-    assert wants[3] == Act(first, (count,))
+    assert wants[1] == CallTool(Path("How many?"), (register,))
+    assert wants[3] == CallTool(first, (count,))
     assert outcome.path == first.then(Step("Count.", count, Observation("3 lines")))
 
 

@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 from search_play import ANY_THOUGHT, Played, answers, calls, gives_up, is_answer
 
 from ecoshell.messages import Observation
-from ecoshell.strategies.base import Backtrack, Rank, Think, Thought
+from ecoshell.strategies.base import AskModel, Backtrack, Rank, Thought
 from ecoshell.strategies.search import WIDTH
 from ecoshell.strategies.tot import DEPTH, tot
 
@@ -37,12 +37,12 @@ def test_two_steps_are_proposed_and_only_the_better_one_is_carried_out():
     played = walk(calls("a"), calls("b"), answers("3"), rank=prefer("b", "a"))
     assert played.made == ["b"]
     assert (played.outcome.ending, played.outcome.answer) == ("answered", "3")
-    assert [want.proposal for want in played.of(Think)] == [True, True, True]
+    assert [want.proposal for want in played.of(AskModel)] == [True, True, True]
 
 
 def test_the_second_proposal_is_told_of_the_first_and_that_it_was_not_made():
     played = walk(calls("a", path="x"), calls("b"), answers())
-    (told,) = played.of(Think)[1].tried
+    (told,) = played.of(AskModel)[1].tried
     assert (told.call.name, told.call.arguments, told.outcome) == ("a", {"path": "x"}, "")
 
 
@@ -67,7 +67,7 @@ def test_the_proposal_that_lost_is_taken_up_when_the_other_came_to_nothing():
     assert played.made == ["a", "b"]
     assert [step.call.name for step in played.outcome.path.steps] == ["b"]
     assert [leave.reason for leave in played.of(Backtrack)] == ["given up: a led nowhere"]
-    assert len(played.of(Think)) == 4
+    assert len(played.of(AskModel)) == 4
 
 
 def test_an_answer_proposed_first_ends_the_search_at_once():
@@ -96,7 +96,7 @@ def test_a_second_proposal_that_gives_up_or_is_the_first_once_more_is_not_compar
 def test_a_step_without_a_rival_that_came_to_nothing_is_followed_by_a_new_thought():
     played = walk(calls("a"), gives_up("no other"), gives_up("a is empty"), calls("b"), answers())
     assert played.made == ["a", "b"]
-    asked = played.of(Think)[3]
+    asked = played.of(AskModel)[3]
     assert (asked.proposal, [tried.outcome for tried in asked.tried]) == (False, ["given up: a is empty"])
 
 
@@ -104,7 +104,7 @@ def test_at_the_deepest_step_no_second_proposal_is_asked_for():
     steps = [call for at in range(DEPTH) for call in (calls("a", at=at), gives_up("none"))]
     played = walk(*steps, answers("3"))
     assert (played.made, len(played.outcome.path.steps)) == (["a"] * DEPTH, DEPTH)
-    assert len(played.of(Think)) == 2 * DEPTH + 1
+    assert len(played.of(AskModel)) == 2 * DEPTH + 1
 
 
 def test_with_one_step_left_the_only_proposal_is_taken():
@@ -128,9 +128,9 @@ def test_no_search_passes_its_bounds_however_it_is_ranked(thoughts, max_steps, l
         return next(ranks)(want)
 
     played = walk(*thoughts, max_steps=max_steps, observe=observe, rank=rank)
-    assert len(played.of(Think)) <= max_steps
+    assert len(played.of(AskModel)) <= max_steps
     assert played.longest <= DEPTH
     assert all(children <= WIDTH for children in played.children)
-    assert len(played.of(Rank)) <= len(played.of(Think))
+    assert len(played.of(Rank)) <= len(played.of(AskModel))
     if played.outcome.ending == "answered":
-        assert any(is_answer(thought) for thought in thoughts[: len(played.of(Think))])
+        assert any(is_answer(thought) for thought in thoughts[: len(played.of(AskModel))])

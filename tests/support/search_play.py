@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from ecoshell.messages import FINISH, Call, Observation
-from ecoshell.strategies.base import Act, Backtrack, Rank, Think, Thought
+from ecoshell.strategies.base import AskModel, Backtrack, CallTool, Rank, Thought
 
 
 def calls(name, **arguments):
@@ -59,26 +59,26 @@ class Played:
     @property
     def made(self):
         """Names of the tools that were called, in order."""
-        return [call.name for want in self.of(Act) for call in want.calls]
+        return [call.name for want in self.of(CallTool) for call in want.calls]
 
     @property
     def children(self):
         """How many calls were made at each place where any was."""
         places = defaultdict(int)
-        for want in self.of(Act):
+        for want in self.of(CallTool):
             places[tuple(step.call.id for step in want.path.steps)] += 1
         return list(places.values())
 
     @property
     def longest(self):
         """Steps of the longest path there was."""
-        return max(len(want.path.steps) + isinstance(want, Act) for want in self.wants)
+        return max(len(want.path.steps) + isinstance(want, CallTool) for want in self.wants)
 
     def _reply(self, want):
         match want:
-            case Think():
+            case AskModel():
                 return self._numbered(next(self._thoughts))
-            case Act():
+            case CallTool():
                 return tuple(map(self._observe, want.calls))
             case Rank():
                 return self._rank(want)
