@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
@@ -63,8 +63,12 @@ class Plugin:
     state: State = "on"
     package: "Distribution | None" = None
     """What was installed, where that has the entry point."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The table `[plugins.NAME]`."""
     fault: str = ""
     """Why it is left out."""
+    incomplete: bool = False
+    """Whether that is by its own word, as where something is not installed that it needs."""
     _hooks: Mapping[str, Callable[..., Any]] | None = None
 
     @property
@@ -114,8 +118,12 @@ class Plugins:
         self, workspace: "Workspace", options: ToolOptions, taken: Collection[str]
     ) -> "tuple[dict[str, tuple[str, Tool]], list[ToolProvider]]":
         """Tools by name, each with its plugin's, and providers."""
-        offered = {"workspace": workspace, "options": options}
-        found = self._gathered("tools", _tools, {*taken, *META_TOOLS}, offered)
+        found = self._gathered(
+            "tools",
+            _tools,
+            {*taken, *META_TOOLS},
+            lambda plugin: {"workspace": workspace, "options": options, "settings": plugin.settings},
+        )
         tools = {name: (plugin, one) for name, (plugin, one) in found.items() if not isinstance(one, _Provider)}
         return tools, [one for _, one in found.values() if isinstance(one, _Provider)]
 
@@ -195,7 +203,7 @@ class Plugins:
         hook: str,
         read: Callable[[Any], Iterator[tuple[str, T]]],
         taken: Collection[str] = (),
-        offered: Mapping[str, Any] | None = None,
+        offered: Callable[[Plugin], Mapping[str, Any]] = lambda _: {},
     ) -> dict[str, tuple[str, T]]:
         """What all plugins give by a hook, by name and each with its plugin's; of a plugin all or nothing."""
         found: dict[str, tuple[str, T]] = {}
@@ -204,7 +212,7 @@ class Plugins:
                 continue
             with self._fence(plugin):
                 own: dict[str, tuple[str, T]] = {}
-                for name, one in read(plugin.give(hook, offered or {})):
+                for name, one in read(plugin.give(hook, offered(plugin))):
                     if name in taken or name in found or name in own:
                         raise ValueError(f"there is a {HOOKS[hook]} {name} already")
                     own[name] = plugin.name, one
@@ -216,21 +224,29 @@ class Plugins:
         try:
             yield
         except (Exception, SystemExit) as failure:  # noqa: BLE001 - whatever a stranger's code does, the shell goes on
-            plugin.fault = visible_line(f"{type(failure).__name__}: {failure}")
+            plugin.incomplete = isinstance(failure, EcoshellError)
+            said = str(failure) if plugin.incomplete else f"{type(failure).__name__}: {failure}"
+            plugin.fault = visible_line(said)
             self._warn(f"The plugin {plugin.name} is left out: {plugin.fault}")
 
 
 # -- finding them
 
 
-def find(folder: Path, *, enabled: Collection[str], disabled: Collection[str]) -> list[Plugin]:
-    """The plugins there are: of installed packages, then those in the user's folder; none is imported."""
+def find(
+    folder: Path, *, enabled: Collection[str], disabled: Collection[str], settings: Mapping[str, Any]
+) -> list[Plugin]:
+    """The plugins there are: of installed packages, then those in the user's folder; none is imported.
+
+    `settings` has the settings of plugins by their names.
+    """
     found: dict[str, Plugin] = {}
     for plugin in (*_installed(), *_in_folder(folder)):
         if plugin.name in disabled:
             plugin.state = "off"
         elif plugin.name in enabled:
             plugin.state = "on"
+        plugin.settings = settings.get(plugin.name, {})
         found.setdefault(plugin.name, plugin)
     return [*found.values()]
 
@@ -244,13 +260,15 @@ def find_for(paths: "Paths") -> list[Plugin]:
 
     texts = {key: os.environ.get(f"ECOSHELL_PLUGINS_{key.upper()}", "").strip() for key in ("enabled", "disabled")}
     told = "".join(f"{key} = {text}\n" for key, text in texts.items() if text)
-    named: dict[str, list[Any]] = {}
+    both: dict[str, Any] = {}
     with suppress(OSError, ValueError, RecursionError):
         file = paths.settings_file
         tables = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
-        both: dict[str, Any] = {**tables.get("plugins", {}), **tomllib.loads(told)}
-        named = {key: value for key, value in both.items() if isinstance(value, list)}
-    return find(paths.plugins_folder, enabled=named.get("enabled", ()), disabled=named.get("disabled", ()))
+        both = {**tables.get("plugins", {}), **tomllib.loads(told)}
+    named = {key: value for key, value in both.items() if isinstance(value, list)}
+    own = {key: value for key, value in both.items() if isinstance(value, dict)}
+    enabled, disabled = named.get("enabled", ()), named.get("disabled", ())
+    return find(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
 
 
 def _installed() -> Iterator[Plugin]:

@@ -71,9 +71,12 @@ class Hooks(Protocol):
     What has a name needs one that is not taken.
     """
 
-    def tools(self, workspace: "Workspace", options: "ToolOptions") -> "Iterable[Tool | ToolProvider]":
+    def tools(
+        self, workspace: "Workspace", options: "ToolOptions", settings: Mapping[str, Any]
+    ) -> "Iterable[Tool | ToolProvider]":
         """Tools for a session in this workspace: functions with `@ecoshell.tool`, other objects with the interface of
-        `tools.base.Tool`, and providers (`tools.base.ToolProvider`), whose tools come and go."""
+        `tools.base.Tool`, and providers (`tools.base.ToolProvider`), whose tools come and go. `settings` is the table
+        `[plugins.NAME]` of the plugin's name; whatever is wrong in it is said by raising `errors.UsageError`."""
         ...
 
     def strategies(self) -> "Iterable[StrategySpec]":

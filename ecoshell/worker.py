@@ -69,16 +69,17 @@ def _time_left(seconds: float) -> float:
     return seconds if held is None else max(0.0, min(seconds, held.deadline - time.monotonic()))
 
 
-def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS) -> T:
+def in_worker(function: Callable[..., T], *arguments: object, seconds: float = SECONDS, once: bool = False) -> T:
     """What a function gives that changes nothing and is found by its name; blocks, for the time of the call at most.
 
     The seconds are those of the work: they begin when a process is there for it, however busy the machine is. The
     function, its arguments and its result are pickled. Raises ToolError for whatever it raises, and where it takes
-    too long or too much memory. Within a worker it is called there and then.
+    too long or too much memory. Within a worker it is called there and then. `once` has the process end afterwards,
+    for what leaves much of its memory behind, as large libraries do.
     """
     if _workers.inside:
         return function(*arguments)
-    return cast("T", _workers.answer(pickle.dumps((function, arguments)), seconds))
+    return cast("T", _workers.answer(pickle.dumps((function, arguments)), seconds, once=once))
 
 
 def warm_worker() -> None:
@@ -100,25 +101,25 @@ class _Workers:
             with contextlib.suppress(OSError):  # said when there is work
                 self._idle.append(_Worker())
 
-    def answer(self, job: bytes, seconds: float) -> object:
+    def answer(self, job: bytes, seconds: float, *, once: bool) -> object:
         patience = _time_left(_BEGINNING)
         latest = time.monotonic() + patience
         if not self._room.acquire(timeout=patience):
             raise ToolError(f"It waited {patience:g} s for others to end: do one thing after another.")
         try:
-            with self._one() as worker:
+            with self._one(once=once) as worker:
                 return worker.answer(job, seconds, latest)
         finally:
             self._room.release()
 
     @contextlib.contextmanager
-    def _one(self) -> "Generator[_Worker]":
-        """A process for one job; unless it is still busy with that afterwards, the next job is for it too."""
+    def _one(self, *, once: bool) -> "Generator[_Worker]":
+        """A process for one job; unless it is still busy with that afterwards, or `once`, the next job is for it too."""
         worker = self._living()
         try:
             yield worker
         finally:
-            if worker.busy or len(self._idle) >= _KEPT:
+            if once or worker.busy or len(self._idle) >= _KEPT:
                 worker.end()
                 self.warm()
             else:

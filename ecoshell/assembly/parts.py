@@ -163,7 +163,13 @@ def tools_of(settings: "Settings", workspace: Workspace) -> list[Tool]:
 
 def plugins_of(settings: "Settings", paths: Paths, warn: Callable[[str], None]) -> Plugins:
     """The plugins of this user; `warn` is told of those that fail."""
-    found = find(paths.plugins_folder, enabled=settings.plugins.enabled, disabled=settings.plugins.disabled)
+    given = settings.plugins
+    found = find(
+        paths.plugins_folder,
+        enabled=given.enabled,
+        disabled=given.disabled,
+        settings=given.model_extra or {},
+    )
     return Plugins([one for one in found if one.state == "on"], warn)
 
 

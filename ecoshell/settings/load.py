@@ -217,7 +217,8 @@ def problem(detail: ErrorDetails, place: str) -> SettingsError:
     """The error for what pydantic complains of, which was set at this place."""
     path = path_of(detail)
     key = keys.dotted(path)
-    if detail["type"] == "extra_forbidden":
+    stray = detail["type"] == "dict_type" and path[0] == "plugins"  # where tables may have any name
+    if detail["type"] == "extra_forbidden" or stray:
         return SettingsError(f"{place}: unknown key {key}", fix=_fix_of_unknown(path))
     if detail["type"] == "missing":
         return SettingsError(f"{place}: {key} is missing", fix=f"Give {key} too.")

@@ -148,9 +148,12 @@ class Workspace:
     def write_text(self, path: str, text: str) -> str:
         """Write a file whole or not at all, making folders as needed and keeping the mode; returns its shown name."""
         try:
-            data = text.encode()
+            return self.write_bytes(path, text.encode())
         except UnicodeEncodeError as error:
             raise ToolError(f"The text cannot be written as UTF-8: half a surrogate pair at {error.start}.") from error
+
+    def write_bytes(self, path: str, data: bytes) -> str:
+        """The same of what is no text."""
         real = self.resolve(path)
         if real == self.root:
             raise ToolError(f"{path} is the workspace itself, not a file.")

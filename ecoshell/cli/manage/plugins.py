@@ -115,7 +115,7 @@ def _record(plugin: Plugin) -> dict[str, Any]:
         "name": plugin.name,
         "version": version,
         "source": str(plugin.place) if plugin.package is None else f"{plugin.package.name}: {plugin.place}",
-        "state": "failed" if plugin.fault else state,
+        "state": "incomplete" if plugin.incomplete else "failed" if plugin.fault else state,
         "brings": brings,
         "error": plugin.fault or None,
     }
@@ -145,7 +145,8 @@ def _asked(plugins: Plugins) -> dict[str, list[str]]:
 
 
 def _state(record: dict[str, Any]) -> str:
-    return _STATES.get(record["state"], f"failed: {record['error']}")
+    state: str = record["state"]
+    return _STATES.get(state) or (record["error"] if state == "incomplete" else f"failed: {record['error']}")
 
 
 def _brings(record: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import functools
 import re
 import socket
 import zlib
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,6 +45,25 @@ _CHARSETS = re.compile(
 """Python's names of the charsets of texts. It has others (punycode, idna) that take minutes over a few megabytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What an address answered, after redirects."""
+
+    address: str
+    kind: str
+    """The media type, such as text/html."""
+    text: str
+    cut: bool
+    """Whether there was more than is read of a page."""
+    status: int
+    reason: str
+
+    @property
+    def is_html(self) -> bool:
+        """Whether it is a page of HTML."""
+        return self.kind in _HTML
+
+
 class FetchTool:
     """The reader of web pages."""
 
@@ -54,12 +74,29 @@ class FetchTool:
         self, url: Annotated[str, "Address beginning with http:// or https://.", Subject.ADDRESS]
     ) -> Observation:
         """Fetch a web page (website, link, URL, internet address) and show its readable text."""
+        page = await self.page(url)
+        text = await self.readable(page)
+        if page.cut:
+            text += f"\n[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
+        if page.status >= 400:
+            return Observation(f"{page.address} answered {page.status} {page.reason}.\n{text}", ok=False)
+        return Observation(text or f"{page.address} has no text.", truncated=page.cut)
+
+    async def readable(self, page: Page) -> str:
+        """What there is to read on a page; raises ToolError where that takes too long or too much memory."""
+        if not page.is_html:
+            return page.text
+        return await in_thread(lambda: in_worker(readable_text, page.text, seconds=self._options.fetch_seconds))
+
+    async def page(self, url: str, *, redirects: int = _REDIRECTS) -> Page:
+        """What an address answers, also with an error; so many redirects are followed. Raises ToolError for what is
+        no text, cannot be reached or may not be."""
         await asyncio.to_thread(_ssl_context)  # the first call imports httpx, which would hold up the event loop
         import httpx
 
         try:
             async with asyncio.timeout(self._options.fetch_seconds):
-                return await self._followed(_web_address(url))
+                return await self._followed(_web_address(url), redirects)
         except httpx.InvalidURL as error:
             raise ToolError(f"{url} is not a web address: {error}.") from error
         except (TimeoutError, httpx.TimeoutException) as error:
@@ -67,17 +104,17 @@ class FetchTool:
         except httpx.HTTPError as error:
             raise ToolError(f"{url} could not be fetched: {error or type(error).__name__}.") from error
 
-    async def _followed(self, url: "httpx.URL") -> Observation:
+    async def _followed(self, url: "httpx.URL", redirects: int) -> Page:
         """Fetch, following redirects by hand: every address on the way is checked."""
-        for _ in range(_REDIRECTS + 1):
+        for _ in range(redirects + 1):
             found = await self._fetch(url)
-            if isinstance(found, Observation):
+            if isinstance(found, Page):
                 return found
             url = _web_address(str(url.join(found)))
-        raise ToolError(f"{url} redirects more than {_REDIRECTS} times.")
+        raise ToolError(f"It redirects more than {redirects} times, and at last to {url}.")
 
-    async def _fetch(self, url: "httpx.URL") -> Observation | str:
-        """One request: what the page says, or where it redirects to."""
+    async def _fetch(self, url: "httpx.URL") -> Page | str:
+        """One request: the page, or where it redirects to."""
         import httpx
 
         target, headers, extensions = url, dict(_HEADERS), dict[str, str]()
@@ -98,9 +135,9 @@ class FetchTool:
         async with client, client.stream("GET", target, headers=headers, extensions=extensions) as response:
             if response.has_redirect_location:
                 return response.headers["Location"]
-            return await self._told(url, response)
+            return await self._read(url, response)
 
-    async def _told(self, url: "httpx.URL", response: "httpx.Response") -> Observation:
+    async def _read(self, url: "httpx.URL", response: "httpx.Response") -> Page:
         kind = response.headers.get("Content-Type", "text/plain").partition(";")[0].strip().lower()
         if not (kind.startswith("text/") or kind in _HTML | _TEXT or kind.endswith(("+json", "+xml"))):
             raise ToolError(f"{url} is {kind[:80]}, which is not text; use run_command to download it.")
@@ -116,14 +153,7 @@ class FetchTool:
             text, cut = await asyncio.to_thread(_text, bytes(body), encoding, response.charset_encoding, most)
         except zlib.error as error:
             raise ToolError(f"{url} is not in the encoding that it says it is in ({encoding}): {error}.") from error
-        if kind in _HTML:
-            seconds = self._options.fetch_seconds
-            text = await in_thread(lambda: in_worker(readable_text, text, seconds=seconds))
-        if cut:
-            text += f"\n[truncated: only the first {self._options.fetch_bytes} bytes were fetched]"
-        if response.is_error:
-            return Observation(f"{url} answered {response.status_code} {response.reason_phrase}.\n{text}", ok=False)
-        return Observation(text or f"{url} has no text.", truncated=cut)
+        return Page(str(url), kind, text, cut, response.status_code, response.reason_phrase)
 
 
 @functools.cache

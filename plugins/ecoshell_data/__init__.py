@@ -1,0 +1,93 @@
+"""Tools for CSV, Parquet, JSON and SQLite files of the workspace: what is in them, SQL over them, and plots of results.
+
+DuckDB works in ecoshell's worker process, within its memory and the time of the call: it reads the files that a call
+names, and nothing else. Only `data_plot`, which saves a PNG file, is asked about.
+"""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Annotated, Literal, ParamSpec, TypeVar
+
+from ecoshell.errors import ToolError, UsageError
+from ecoshell.messages import Effect, Observation
+from ecoshell.plugins import hookimpl
+from ecoshell.tools.base import Limits, Subject, Tool, ToolOptions
+from ecoshell.tools.function import FunctionTool
+from ecoshell.tools.workspace import Workspace
+from ecoshell.worker import in_worker
+
+from . import database, plots
+
+P = ParamSpec("P")
+T = TypeVar("T")
+DataFiles = Annotated[
+    list[Annotated[str, Subject.PATH]], "The files, relative to the workspace; sales.csv is the table sales."
+]
+Query = Annotated[str, "One SELECT in DuckDB's SQL."]
+Kind = Literal["bar", "line", "scatter"]
+
+
+class DataTools:
+    """The tools of one workspace; each public method is one."""
+
+    def __init__(self, workspace: Workspace, options: ToolOptions) -> None:
+        self._workspace = workspace
+        self._characters = options.output_characters - 200  # room for a mark
+        self._seconds = options.command_seconds
+
+    def data_describe(self, path: Annotated[str, "The file.", Subject.PATH]) -> Observation:
+        """Describe a data file (CSV, Parquet, JSON, SQLite): its tables, columns, types, rows, and the first rows."""
+        return self._apart(database.described, self._workspace, path, self._characters)
+
+    def data_query(
+        self,
+        query: Query,
+        paths: DataFiles,
+        plot: Annotated[Literal["no", "bar", "line", "scatter"], "Draw it: first column across, numbers up."] = "no",
+    ) -> Observation:
+        """Ask CSV, Parquet, JSON or SQLite files a question in SQL: count, sum, average, group, sort, join, filter."""
+        found = self._found(query, paths)
+        if plot == "no":
+            return found.told(self._characters)
+        text, rows = self._apart(plots.drawn, plot, found)
+        return Observation(text + found.left_out(rows), truncated=found.total > rows)
+
+    def data_plot(
+        self,
+        query: Query,
+        paths: DataFiles,
+        plot: Annotated[Kind, "First column across, columns of numbers up."],
+        path: Annotated[str, "Where to save it: a .png file.", Subject.PATH],
+    ) -> str:
+        """Save a plot (chart, diagram, graph) of data files as a PNG image: the result of a query in SQL."""
+        if not path.lower().endswith(".png"):
+            raise ToolError(f"{path} is no name of a PNG file, such as plot.png.")
+        if find_spec("matplotlib") is None:
+            raise ToolError("A PNG needs matplotlib: pip install 'ecoshell[plot]'. `data_query` plots without it.")
+        found = self._found(query, paths)
+        image, rows = self._apart(plots.png, plot, found)
+        name = self._workspace.write_bytes(path, image)
+        return f"{name} saved: {rows} rows of {', '.join(found.columns)}.{found.left_out(rows)}"
+
+    def _found(self, query: str, paths: list[str]) -> database.Found:
+        return self._apart(database.asked, self._workspace, query, paths)
+
+    def _apart(self, work: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
+        """What a function gives, in a process that ends afterwards: DuckDB and matplotlib let go of no memory."""
+        return in_worker(work, *arguments, seconds=self._seconds, once=True)
+
+
+@hookimpl
+def tools(workspace: Workspace, options: ToolOptions) -> list[Tool]:
+    """`data_describe`, `data_query`, `data_plot`."""
+    if lacking := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
+        raise UsageError(f"needs {' and '.join(lacking)}: pip install 'ecoshell[data]'")
+    of_workspace = DataTools(workspace, options)
+    limits = Limits(options.command_seconds, options.output_characters)
+    reading: tuple[Effect, ...] = ("read",)
+    writing: tuple[Effect, ...] = ("read", "write")
+    return [
+        FunctionTool(of_workspace.data_describe, effects=reading, limits=limits),
+        FunctionTool(of_workspace.data_query, effects=reading, limits=limits),
+        FunctionTool(of_workspace.data_plot, effects=writing, limits=limits),
+    ]

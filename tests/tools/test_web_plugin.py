@@ -1,0 +1,274 @@
+"""The tools of ecoshell_web, against a server that answers as SearXNG does and pages that anybody may have written."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from ecoshell.errors import UsageError
+from ecoshell.messages import Observation
+from ecoshell.tools.base import Subject, Tool, ToolOptions, subjects_of
+from ecoshell_web import tools
+
+PAGE = """<?xml version="1.0" encoding="utf-8"?><html><head><title>Foxes</title><base href="/wiki/"></head><body>
+<nav><a href="/">Home</a></nav><main><h1>The red\x1b[31m fox</h1><p class="lead">It is <b>red</b>.</p>
+<h2>Where</h2><a href="dens.html#top">Dens</a> <a href="https://example.org/a">Else</a> <a href="javascript:x()">No</a>
+<a href="dens.html#top">Dens</a> <a href="http://[">Broken</a>
+<table><caption>Weights</caption><tr><th>who</th><th>kg</th></tr><tr><td>fox</td><td>7</td></tr></table>
+<table class="frame"><tr><td><table><tr><td>inner</td></tr></table></td></tr></table></main>
+<script>var hidden = "<h1>no</h1>";</script></body></html>"""
+FOUND = {
+    "query": "foxes",
+    "results": [
+        {"url": f"https://example.org/{number}", "title": f"Fox {number}\x1b[2J", "content": "They\nare <red>."}
+        for number in range(12)
+    ],
+    "answers": [{"answer": "A fox is a mammal."}, "Or two."],
+    "unresponsive_engines": [["google", "timeout"]],
+}
+FOUND["results"][0]["publishedDate"] = "2026-05-01T00:00:00"  # pyright: ignore
+
+
+class Site:
+    """A server whose answers are set by their paths; it keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, tuple[int, str, str]] = {}
+        self.address = ""
+
+    def answer(self, path: str, text: str, kind: str = "text/html; charset=utf-8", status: int = 200) -> str:
+        self.answers[path] = status, kind, text
+        return f"{self.address}{path}"
+
+    @contextmanager
+    def serving(self) -> Iterator["Site"]:
+        site = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                site.asked.append(self.path)
+                status, kind, text = site.answers.get(urlsplit(self.path).path, (404, "text/plain", "nothing"))
+                self.send_response(status)
+                self.send_header("Location" if status == 302 else "Content-Type", kind)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        self.address = f"http://127.0.0.1:{server.server_port}"
+        yield self
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with Site().serving() as served:
+        served.answer("/page", PAGE)
+        served.answer("/search", json.dumps(FOUND), "application/json")
+        yield served
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(site: Site) -> Run:
+    """Runs a tool; pages of the site are reached, as where the settings allow private addresses."""
+
+    async def ran(name: str, *, searxng: str | None = None, near: bool = True, **arguments: Any) -> Observation:
+        settings = {"searxng": site.address if searxng is None else searxng}
+        options = ToolOptions(allow_private=near, output_characters=2_000)
+        return await named(options, settings)[name].run(arguments)
+
+    return ran
+
+
+def named(options: ToolOptions, settings: dict[str, Any]) -> dict[str, Tool]:
+    return {one.document.name: one for one in tools(options, settings)}
+
+
+def test_they_reach_the_network_and_rules_can_speak_of_addresses() -> None:
+    found = named(ToolOptions(), {})
+    assert [*found] == ["web_search", "web_fetch", "web_extract"]
+    assert {one.effects for one in found.values()} == {frozenset({"network"})}
+    assert {name: subjects_of(one) for name, one in found.items()} == {
+        "web_search": {},
+        "web_fetch": {"url": Subject.ADDRESS},
+        "web_extract": {"url": Subject.ADDRESS},
+    }
+
+
+async def test_a_search_tells_titles_addresses_and_snippets(run: Run, site: Site) -> None:
+    seen = await run("web_search", query="foxes & dogs", count=2)
+    assert seen.text.splitlines() == [
+        "Answer: A fox is a mammal.",
+        "Answer: Or two.",
+        "1. Fox 0␛[2J",
+        "   https://example.org/0",
+        "   (2026-05-01) They are <red>.",
+        "2. Fox 1␛[2J",
+        "   https://example.org/1",
+        "   They are <red>.",
+        "[truncated: 2 of 12 results shown]",
+    ]
+    assert parse_qs(urlsplit(site.asked[0]).query) == {"q": ["foxes & dogs"], "format": ["json"]}
+
+
+async def test_the_search_alone_goes_to_this_machine(run: Run, site: Site) -> None:
+    assert (await run("web_search", query="foxes", near=False)).ok
+    for name in ("web_fetch", "web_extract"):
+        refused = await run(name, url=f"{site.address}/page", near=False)
+        assert (refused.ok, "on this machine or its local network" in refused.text) == (False, True)
+    assert [urlsplit(path).path for path in site.asked] == ["/search"]
+
+
+async def test_a_server_that_leads_elsewhere_is_not_followed(run: Run, site: Site) -> None:
+    site.answer("/search", "", f"{site.address}/page", 302)
+    refused = await run("web_search", query="foxes", near=False)
+    assert (refused.ok, "redirects" in refused.text, f"{site.address}/page" in refused.text) == (False, True, True)
+    assert len(site.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "text", "words"),
+    [
+        (403, "text/html", "<h1>Forbidden</h1>", "`json` must stand under `search: formats:` in its settings.yml"),
+        (429, "text/html", "Too many", "was asked too often"),
+        (200, "text/html", "<p>Welcome", "did not answer as a SearXNG server does (200 OK, text/html)"),
+        (500, "application/json", "{}", "did not answer as a SearXNG server does (500"),
+        (200, "application/json", '{"results": [{}]}', "did not answer as a SearXNG server does"),
+        (200, "application/json", "[" * 90_000, "did not answer as a SearXNG server does"),
+    ],
+)
+async def test_a_server_that_does_not_answer_so_is_told_of(
+    status: int, kind: str, text: str, words: str, run: Run, site: Site
+) -> None:
+    site.answer("/search", text, kind, status)
+    seen = await run("web_search", query="foxes")
+    assert (seen.ok, words in seen.text) == (False, True), seen.text
+
+
+async def test_a_search_that_finds_nothing_says_which_engines_were_silent(run: Run, site: Site) -> None:
+    site.answer("/search", json.dumps({**FOUND, "results": [], "answers": []}), "application/json")
+    seen = await run("web_search", query="foxes")
+    assert seen.text == "Nothing was found, and engines did not answer: google: timeout."
+    site.answer("/search", '{"results": []}', "application/json")
+    assert (await run("web_search", query="foxes")).text == "Nothing was found for foxes."
+
+
+async def test_without_a_server_it_is_told_what_to_set(run: Run) -> None:
+    seen = await run("web_search", query="foxes", searxng="")
+    assert (seen.ok, "ecoshell config set plugins.web.searxng https://" in seen.text) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"searxng": "example.org"}, "must be an address"),
+        ({"searxng": "file:///etc"}, "must be an address"),
+        ({"searxng": 8080}, "must be an address"),
+        ({"searxgn": "https://example.org"}, "has no setting searxgn; did you mean searxng?"),
+    ],
+)
+def test_settings_that_are_wrong_are_told(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words.replace("?", "[?]")):
+        tools(ToolOptions(), settings)
+
+
+@pytest.mark.parametrize("ending", ["", "/", "/search"])
+async def test_the_address_may_be_written_as_it_is_found(ending: str, run: Run, site: Site) -> None:
+    assert (await run("web_search", query="foxes", searxng=f"{site.address}{ending}")).ok
+
+
+async def test_a_long_page_is_read_in_parts(run: Run, site: Site) -> None:
+    lines = [f"line {number} of many" for number in range(200)]
+    url = site.answer("/long", "\n".join(lines), "text/plain")
+    read, start, parts = "", 0, 0
+    while True:
+        seen = await run("web_fetch", url=url, start=start)
+        text, mark, more = seen.text.partition("\n[truncated: ")
+        read, parts = f"{read}\n{text}" if read else text, parts + 1
+        assert len(seen.text) <= 2_000
+        assert seen.truncated == bool(mark)
+        if not mark:
+            break
+        start = int(more.rpartition("start=")[2].rstrip("."))
+    assert (read.splitlines(), parts) == (lines, 2)
+    beyond = await run("web_fetch", url=url, start=10_000)
+    assert (beyond.ok, "is beyond them" in beyond.text) == (False, True)
+
+
+async def test_a_page_of_html_is_read_as_text(run: Run, site: Site) -> None:
+    seen = await run("web_fetch", url=f"{site.address}/page")
+    assert "It is red." in seen.text
+    assert "hidden" not in seen.text
+    missing = await run("web_fetch", url=f"{site.address}/missing")
+    assert (missing.ok, missing.text) == (False, f"{site.address}/missing answered 404 Not Found.")
+
+
+async def test_parts_of_a_page_are_extracted(run: Run, site: Site) -> None:
+    async def parts(part: str, selector: str = "") -> list[str]:
+        seen = await run("web_extract", url=f"{site.address}/page", part=part, selector=selector)
+        assert seen.ok, seen.text
+        return seen.text.splitlines()
+
+    dens = f"Dens: {site.address}/wiki/dens.html#top"
+    assert await parts("links") == [f"Home: {site.address}/", dens, "Else: https://example.org/a"]
+    assert await parts("links", "main") == [dens, "Else: https://example.org/a"]
+    assert await parts("headings") == ["# The red␛[31m fox", "## Where"]
+    assert await parts("tables") == ["Weights", "who | kg", "fox | 7", "", "inner"]
+    assert await parts("text", ".lead, .lead b") == ["It is red."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"part": "tables", "selector": "nav"}, "has no tables within nav"),
+        ({"part": "text", "selector": "p >"}, "p > is not a CSS selector"),
+        ({"part": "text", "selector": "p::first-line"}, "is not a CSS selector"),
+    ],
+)
+async def test_what_cannot_be_extracted_is_told(arguments: dict[str, str], words: str, run: Run, site: Site) -> None:
+    seen = await run("web_extract", url=f"{site.address}/page", **arguments)
+    assert (seen.ok, words in seen.text) == (False, True), seen.text
+
+
+async def test_only_html_has_parts(run: Run, site: Site) -> None:
+    for text, kind, words in (("{}", "application/json", "not a page of HTML"), ("", "text/html", "has no links")):
+        seen = await run("web_extract", url=site.answer("/other", text, kind), part="links")
+        assert (seen.ok, words in seen.text) == (False, True), seen.text
+
+
+@pytest.mark.parametrize("part", ["text", "links", "tables", "headings"])
+async def test_what_is_extracted_is_bounded(part: str, run: Run, site: Site) -> None:
+    many = "".join(
+        f"<h2>{n} {'x' * 50}</h2><a href='/{n}'>{n}</a><table><tr><td>{n}</td></tr></table>" for n in range(500)
+    )
+    endless = f"<h1>{'y' * 9_000}</h1><a href='/{'z' * 9_000}'>z</a><table><tr><td>{'w' * 9_000}</td></tr></table>"
+    for page, count in ((many, "of 500" if part != "text" else "[truncated: "), (endless, "[truncated: ")):
+        seen = await run("web_extract", url=site.answer("/many", page), part=part)
+        assert len(seen.text) <= 2_000
+        assert (seen.truncated, count in seen.text) == (True, True), seen.text[-200:]
+
+
+async def test_a_page_that_is_nested_without_end_costs_an_error_at_most(run: Run, site: Site) -> None:
+    url = site.answer("/deep", "<div>" * 100_000 + "<a href='/x'>deep</a>")
+    for part in ("text", "links"):
+        seen = await run("web_extract", url=url, part=part)
+        assert len(seen.text) <= 2_000
+    assert (await run("web_extract", url=f"{site.address}/page", part="headings")).ok
