@@ -265,8 +265,8 @@ def find_for(paths: "Paths") -> list[Plugin]:
         file = paths.settings_file
         tables = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
         both = {**tables.get("plugins", {}), **tomllib.loads(told)}
-    named = {key: value for key, value in both.items() if isinstance(value, list)}
-    own = {key: value for key, value in both.items() if isinstance(value, dict)}
+    named: dict[str, list[Any]] = {key: value for key, value in both.items() if isinstance(value, list)}
+    own: dict[str, dict[str, Any]] = {key: value for key, value in both.items() if isinstance(value, dict)}
     enabled, disabled = named.get("enabled", ()), named.get("disabled", ())
     return find(paths.plugins_folder, enabled=enabled, disabled=disabled, settings=own)
 

@@ -114,7 +114,7 @@ class _Workers:
 
     @contextlib.contextmanager
     def _one(self, *, once: bool) -> "Generator[_Worker]":
-        """A process for one job; unless it is still busy with that afterwards, or `once`, the next job is for it too."""
+        """A process for one job; the next is for it too, but for `once` and where it is still busy afterwards."""
         worker = self._living()
         try:
             yield worker

@@ -353,6 +353,107 @@ def test_the_agent_reads_a_repository_unasked_and_commits_only_once_that_is_allo
     assert git(["git", "log", "--format=%s"]).stdout == "Add a\n"
 
 
+SETTLED = """
+from ecoshell import tool
+from ecoshell.errors import UsageError
+from ecoshell.plugins import hookimpl
+
+@hookimpl
+def tools(settings):
+    if settings.get("language", "en") == "??":
+        raise UsageError("plugins.settled.language is no language", fix="Give one such as en.")
+
+    @tool
+    def language() -> str:
+        \"\"\"Tell the language.\"\"\"
+        return settings.get("language", "en")
+
+    return [language]
+"""
+
+
+def test_a_plugin_has_a_table_of_settings(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "settled.py", SETTLED)
+
+    def told() -> list[object]:
+        replies = (call("language"), {"text": "done"})
+        return observations(asked(command, tmp_path, *replies, options=("--registration", "all")))
+
+    assert told() == ["en"]
+    assert command("config", "set", "plugins.settled.language", "fr").returncode == 0
+    assert (tmp_path / "home" / "config" / "config.toml").read_text() == '[plugins.settled]\nlanguage = "fr"\n'
+    assert told() == ["fr"]
+    assert "plugins.settled.language" in command("config").stdout
+    assert command("config", "check").returncode == 0
+
+
+def test_a_plugin_that_says_what_it_lacks_is_left_out_in_its_own_words(command: Command, tmp_path: Path) -> None:
+    own(tmp_path, "settled.py", SETTLED)
+    settings(tmp_path, '[plugins.settled]\nlanguage = "??"\n')
+    lacks = "plugins.settled.language is no language Give one such as en."
+    done = asked(command, tmp_path, {"text": "42"})
+    assert notices(done) == [f"The plugin settled is left out: {lacks}"]
+    assert events(done)[-1]["answer"] == "42"
+    row = json.loads(command("plugins", "info", "settled", "--json").stdout)
+    assert (row["state"], row["error"], row["brings"]) == ("incomplete", lacks, {})
+    assert command("plugins", "info", "settled").stdout.startswith(f"settled : {lacks}\n")
+
+
+def test_what_is_no_table_of_a_plugin_is_an_unknown_key(command: Command, tmp_path: Path) -> None:
+    settings(tmp_path, '[plugins]\nenabeld = ["git"]\n')
+    checked = command("config", "check")
+    assert checked.returncode == 2
+    assert "config.toml line 2: unknown key plugins.enabeld\ndid you mean plugins.enabled?" in checked.stderr
+
+
+@pytest.mark.parametrize(("plugin", "module"), [("data", "duckdb"), ("data", "plotille"), ("web", "cssselect")])
+def test_what_a_plugin_of_ours_needs_is_named_where_it_is_not_installed(
+    plugin: str, module: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"ecoshell_{plugin}.find_spec", lambda name: None if name == module else object())
+    settings(tmp_path, f'[plugins]\nenabled = ["{plugin}"]\n')
+    install = "'ecoshell[data]'" if plugin == "data" else module
+    lacks = f"needs {module}: pip install {install}"
+    assert notices(asked(command, tmp_path, {"text": "42"})) == [f"The plugin {plugin} is left out: {lacks}"]
+    (row,) = [one for one in json.loads(command("plugins", "--json").stdout)["rows"] if one["name"] == plugin]
+    assert (row["state"], row["error"]) == ("incomplete", lacks)
+    assert lacks in command("plugins").stdout
+
+
+def test_tools_for_data_and_the_web_answer_in_a_session(command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="the extra `data` is not installed")
+    pytest.importorskip("plotille", reason="the extra `data` is not installed")
+    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
+    settings(tmp_path, '[plugins]\nenabled = ["data", "web"]\n[approval]\nask = ["data_query:secret*"]\n')
+    (tmp_path / "workspace").mkdir()
+    for name in ("sales.csv", "secret.csv"):
+        (tmp_path / "workspace" / name).write_text("who,amount\n\x1b[2JAnn,3\nBen,4\n")
+    query = {"query": "SELECT who, amount FROM sales", "paths": ["sales.csv"]}
+    drawing = {**query, "plot": "bar", "path": "plot.png"}
+    secret = {"query": "SELECT * FROM secret", "paths": ["sales.csv", "secret.csv"]}
+    replies = (
+        call("data_query", **query),
+        call("data_query", **secret),
+        call("data_plot", **drawing),
+        call("web_search", query="foxes"),
+        {"text": "done"},
+    )
+    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
+    found, kept, plot, search = map(str, observations(done))
+    assert found == "who     amount\n\x1b[2JAnn       3\nBen          4".replace("\x1b", "␛")
+    assert "data_query was not run: it was not approved" in kept
+    assert "data_plot was not run: it was not approved" in plot
+    assert "web_search was not run: it was not approved" in search
+    assert "\x1b" not in done.stdout
+    allowed = asked(command, tmp_path, *replies, options=("--registration", "all", "--yes"))
+    *_, search = map(str, observations(allowed))
+    assert "ecoshell config set plugins.web.searxng" in search
+    assert (tmp_path / "workspace" / "plot.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "workspace" / "plot.png").unlink()
+    asked(command, tmp_path, *replies, options=("--registration", "all", "--yes", "--read-only"))
+    assert not (tmp_path / "workspace" / "plot.png").exists()
+
+
 async def test_a_program_that_names_its_tools_has_none_of_plugins(tmp_path: Path) -> None:
     own(tmp_path, "tenth_own.py", EVERYTHING)
     (tmp_path / "script.jsonl").write_text('{"call": {"name": "twice", "arguments": {"number": 1}}}\n{"text": "?"}\n')

@@ -15,7 +15,7 @@ from ecoshell import __version__
 ROOT = Path(__file__).parent.parent
 DATA = (".md", ".tcss", ".jsonl")
 TYPED = "ecoshell/py.typed"
-PLUGINS = ("ecoshell_bench", "ecoshell_git")
+PLUGINS = ("ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_web")
 STRAY = (
     ".env",
     "ecoshell/.env",

@@ -271,7 +271,7 @@ class PluginsSettings(Section):
     """Which plugins are asked for what they add; a table `[plugins.NAME]` has what a plugin of this name goes by."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, dict[str, Any]]  # pyright: ignore[reportIncompatibleVariableOverride]
+    __pydantic_extra__: dict[str, dict[str, Any]] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     enabled: tuple[Said, ...] = ()
     """Plugins that come with ecoshell and are to be asked for more than commands, such as `git` for its tools."""

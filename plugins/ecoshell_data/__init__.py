@@ -11,7 +11,7 @@ from typing import Annotated, Literal, ParamSpec, TypeVar
 from ecoshell.errors import ToolError, UsageError
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
-from ecoshell.tools.base import Limits, Subject, Tool, ToolOptions
+from ecoshell.tools.base import Limits, Subject, ToolOptions
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.workspace import Workspace
 from ecoshell.worker import in_worker
@@ -78,7 +78,7 @@ class DataTools:
 
 
 @hookimpl
-def tools(workspace: Workspace, options: ToolOptions) -> list[Tool]:
+def tools(workspace: Workspace, options: ToolOptions) -> list[FunctionTool]:
     """`data_describe`, `data_query`, `data_plot`."""
     if lacking := [name for name in ("duckdb", "plotille") if find_spec(name) is None]:
         raise UsageError(f"needs {' and '.join(lacking)}: pip install 'ecoshell[data]'")

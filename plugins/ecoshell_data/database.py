@@ -5,7 +5,6 @@ named. DuckDB itself is then locked: it opens these files and no others, loads n
 """
 
 import json
-import os
 import re
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
@@ -80,7 +79,9 @@ def described(workspace: Workspace, path: str, characters: int) -> Observation:
     """What is in a file; raises ToolError."""
     with _opened(workspace, [path]) as base:
         base.lock()
-        parts = [f"{path} is {base.kind}, with these tables:" if base.tables else f"{path} is {base.kind} without tables."]
+        parts = [
+            f"{path} is {base.kind}, with these tables:" if base.tables else f"{path} is {base.kind} without tables."
+        ]
         for table in base.tables:
             count = base.rows_of(table)
             base.load(table, _SAMPLE)
@@ -158,7 +159,9 @@ class _Base:
         self.kind = "SQLite"
         schema = self._named(PurePosixPath(name).stem)
         self._db.execute(f"CREATE SCHEMA {_quoted(schema)}")
-        listed = "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+        listed = (
+            "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
+        )
         for (table,) in source.execute(listed).fetchall():
             reference = f"{_quoted(schema)}.{_quoted(table)}"
             written = table if self._is_word(table) else _quoted(table)
@@ -304,11 +307,15 @@ def _sqlite(file: BinaryIO, name: str, workspace: Workspace) -> Generator[sqlite
             raise ToolError(f"{name} has changes that are still in {name}{more}: end the program that writes it first.")
     try:
         with closing(sqlite3.connect(f"file:/dev/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)) as source:
-            source.text_factory = lambda text: text.decode(errors="replace")
+            source.text_factory = _decoded
             source.execute("PRAGMA trusted_schema = OFF")
             yield source
     except sqlite3.Error as error:
         raise ToolError(f"{name} cannot be read as SQLite: {error}.") from error
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _type_of(kinds: str | None) -> str:

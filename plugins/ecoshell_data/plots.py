@@ -1,8 +1,10 @@
 """Results as plots: in plain characters, and as PNG images; works in a worker process."""
 
 import io
+import math
 from collections.abc import Sequence
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from ecoshell.errors import ToolError
@@ -24,9 +26,7 @@ def drawn(kind: str, found: Found) -> tuple[str, int]:
     numbers = _numbers(found)
     if kind == "bar":
         return _bars(found, *numbers[0]), min(_BARS, len(found.rows))
-    import plotille
-
-    figure = plotille.Figure()
+    figure = import_module("plotille").Figure()
     figure.width, figure.height, figure.with_colors, figure.origin = _WIDTH, _HEIGHT, False, False
     figure.y_ticks_fkt = figure.x_ticks_fkt = _tick
     marks = _MARKS[: len(numbers)]
@@ -48,12 +48,8 @@ def drawn(kind: str, found: Found) -> tuple[str, int]:
 def png(kind: str, found: Found) -> tuple[bytes, int]:
     """A plot as a PNG image, and how many rows it shows; raises ToolError where there are no numbers to draw."""
     numbers = _numbers(found)
-    import matplotlib as mpl  # heavy
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    mpl.rcParams["text.parse_math"] = False  # labels are texts
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    import_module("matplotlib").rcParams["text.parse_math"] = False  # heavy; labels are texts
+    figure = import_module("matplotlib.figure").Figure(figsize=(9, 5), layout="constrained")
     axes = figure.add_subplot()
     shown = len(found.rows)
     if kind == "bar":
@@ -69,7 +65,7 @@ def png(kind: str, found: Found) -> tuple[bytes, int]:
     axes.tick_params(axis="x", rotation=30)
     axes.legend()
     image = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(image)
+    import_module("matplotlib.backends.backend_agg").FigureCanvasAgg(figure).print_png(image)
     return image.getvalue(), shown
 
 
@@ -78,7 +74,9 @@ def _numbers(found: Found) -> list[tuple[str, list[float | None]]]:
     places = [place for place, kind in enumerate(found.types) if place and is_number(kind)][: len(_MARKS)]
     if not places or not found.rows:
         kinds = ", ".join(f"{_label(name)} {kind}" for name, kind in zip(found.columns, found.types, strict=True))
-        raise ToolError(f"A plot needs rows, and a column of numbers after the first: {len(found.rows)} rows of {kinds}.")
+        raise ToolError(
+            f"A plot needs rows, and a column of numbers after the first: {len(found.rows)} rows of {kinds}."
+        )
     return [(_label(found.columns[place]), [_float(row[place]) for row in found.rows]) for place in places]
 
 
@@ -103,17 +101,17 @@ def _bars(found: Found, name: str, values: Sequence[float | None]) -> str:
     rows = [(_label(row[0]), value) for row, value in zip(found.rows[:_BARS], values, strict=False)]
     width = max(len(label) for label, _ in rows)
     most = max(abs(value or 0) for _, value in rows) or 1
-    lines = (
-        f"{label:<{width}}  {('▒' if (value or 0) < 0 else '█') * round(_BARS * abs(value or 0) / most)} {_shown(value)}"
-        for label, value in rows
-    )
-    return "\n".join([f"{name} by {_label(found.columns[0])}", *lines])
+    lines = [f"{name} by {_label(found.columns[0])}"]
+    for label, value in rows:
+        bar = ("▒" if (value or 0) < 0 else "█") * round(_BARS * abs(value or 0) / most)
+        lines.append(f"{label:<{width}}  {bar} {_shown(value)}")
+    return "\n".join(lines)
 
 
 def _float(value: str | None) -> float | None:
     """A number that can be drawn."""
-    number = None if value is None else float(value)
-    return None if number is None or number != number or abs(number) == float("inf") else number
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else None
 
 
 def _tick(value: float | datetime, _: object) -> str:

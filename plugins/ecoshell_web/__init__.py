@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from ecoshell.errors import ToolError, UsageError, nearest
 from ecoshell.messages import Effect, Observation
 from ecoshell.plugins import hookimpl
-from ecoshell.tools.base import Limits, Subject, Tool, ToolOptions
+from ecoshell.tools.base import Limits, Subject, ToolOptions
 from ecoshell.tools.builtin.fetch import FetchTool, Page
 from ecoshell.tools.function import FunctionTool
 from ecoshell.tools.running import in_thread, truncation_mark
@@ -111,7 +111,9 @@ class WebTools:
             mark = truncation_mark(end - start, len(text))
             return Observation(f"{shown}\n{mark} Go on with start={end}.", truncated=True)
         if page.cut:
-            return Observation(f"{shown}\n[truncated: only {self._options.fetch_bytes} bytes were fetched]", truncated=True)
+            return Observation(
+                f"{shown}\n[truncated: only {self._options.fetch_bytes} bytes were fetched]", truncated=True
+            )
         return Observation(shown)
 
 
@@ -148,7 +150,7 @@ def _results(page: Page, count: int) -> Iterator[str]:
 
 
 @hookimpl
-def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[Tool]:
+def tools(options: ToolOptions, settings: Mapping[str, Any]) -> list[FunctionTool]:
     """`web_search`, `web_fetch`, `web_extract`."""
     if lacking := [name for name in ("lxml", "cssselect") if find_spec(name) is None]:
         raise UsageError(f"needs {' and '.join(lacking)}: pip install {' '.join(lacking)}")

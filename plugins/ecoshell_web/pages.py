@@ -1,6 +1,7 @@
 """Takes pages of HTML apart; works in a worker process, as anybody may have written them."""
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -20,12 +21,10 @@ def extracted(html: str, address: str, part: str, selector: str, characters: int
 
     Raises ToolError for a selector that is none.
     """
-    from lxml.etree import ParserError  # pyright: ignore
-    from lxml.html import HTMLParser, document_fromstring  # pyright: ignore
-
+    lxml = import_module("lxml.html")
     try:
-        page: Any = document_fromstring(html.encode(errors="replace"), parser=HTMLParser(encoding="utf-8"))
-    except ParserError:  # a page without anything on it
+        page = lxml.document_fromstring(html.encode(errors="replace"), parser=lxml.HTMLParser(encoding="utf-8"))
+    except lxml.etree.ParserError:  # a page without anything on it
         return None
     for one in [*page.iter(*_UNSEEN)]:
         one.drop_tree()
@@ -44,10 +43,9 @@ def extracted(html: str, address: str, part: str, selector: str, characters: int
 def _chosen(page: Any, selector: str) -> list[Any]:
     """What a CSS selector finds, without what lies in something else that it finds."""
     from cssselect import SelectorError
-    from lxml.cssselect import CSSSelector  # pyright: ignore
 
     try:
-        chosen: list[Any] = CSSSelector(selector)(page)  # pyright: ignore
+        chosen: list[Any] = page.cssselect(selector)
     except SelectorError as error:
         raise ToolError(f"{visible_line(selector)[:80]} is not a CSS selector: {visible_line(str(error))}.") from error
     known = {*chosen}
@@ -56,9 +54,9 @@ def _chosen(page: Any, selector: str) -> list[Any]:
 
 def _text(place: Any) -> str:
     from inscriptis import get_text
-    from lxml.html import tostring  # pyright: ignore
 
-    lines = (line.rstrip() for line in get_text(tostring(place, encoding="unicode")).splitlines())
+    html: str = import_module("lxml.html").tostring(place, encoding="unicode")
+    lines = (line.rstrip() for line in get_text(html).splitlines())
     return "\n".join(line for line in lines if line).strip()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import Observation
-from ecoshell.tools.base import Subject, Tool, ToolOptions, subjects_of
+from ecoshell.tools.base import Subject, ToolOptions, subjects_of
+from ecoshell.tools.function import FunctionTool
 from ecoshell_web import tools
 
 PAGE = """<?xml version="1.0" encoding="utf-8"?><html><head><title>Foxes</title><base href="/wiki/"></head><body>
@@ -98,8 +99,8 @@ def run(site: Site) -> Run:
     return ran
 
 
-def named(options: ToolOptions, settings: dict[str, Any]) -> dict[str, Tool]:
-    return {one.document.name: one for one in tools(options, settings)}
+def named(options: ToolOptions, settings: dict[str, Any]) -> dict[str, FunctionTool]:
+    return {one.name: one for one in tools(options, settings)}
 
 
 def test_they_reach_the_network_and_rules_can_speak_of_addresses() -> None:
