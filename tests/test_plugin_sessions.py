@@ -361,7 +361,7 @@ from ecoshell.plugins import hookimpl
 @hookimpl
 def tools(settings):
     if settings.get("language", "en") == "??":
-        raise UsageError("plugins.settled.language is no language", fix="Give one such as en.")
+        raise UsageError("`language` is no language.", fix="Give one such as en.")
 
     @tool
     def language() -> str:
@@ -388,15 +388,15 @@ def test_a_plugin_has_a_table_of_settings(command: Command, tmp_path: Path) -> N
 
 
 def test_a_plugin_that_says_what_it_lacks_is_left_out_in_its_own_words(command: Command, tmp_path: Path) -> None:
-    own(tmp_path, "settled.py", SETTLED)
-    settings(tmp_path, '[plugins.settled]\nlanguage = "??"\n')
-    lacks = "plugins.settled.language is no language Give one such as en."
+    own(tmp_path, "wordy.py", SETTLED)
+    settings(tmp_path, '[plugins.wordy]\nlanguage = "??"\n')
+    lacks = "`language` is no language. Give one such as en."
     done = asked(command, tmp_path, {"text": "42"})
-    assert notices(done) == [f"The plugin settled is left out: {lacks}"]
+    assert notices(done) == [f"The plugin wordy is left out: {lacks}"]
     assert events(done)[-1]["answer"] == "42"
-    row = json.loads(command("plugins", "info", "settled", "--json").stdout)
+    row = json.loads(command("plugins", "info", "wordy", "--json").stdout)
     assert (row["state"], row["error"], row["brings"]) == ("incomplete", lacks, {})
-    assert command("plugins", "info", "settled").stdout.startswith(f"settled : {lacks}\n")
+    assert command("plugins", "info", "wordy").stdout.startswith(f"wordy : {lacks}\n")
 
 
 def test_what_is_no_table_of_a_plugin_is_an_unknown_key(command: Command, tmp_path: Path) -> None:
@@ -431,27 +431,25 @@ def test_tools_for_data_and_the_web_answer_in_a_session(command: Command, tmp_pa
     query = {"query": "SELECT who, amount FROM sales", "paths": ["sales.csv"]}
     drawing = {**query, "plot": "bar", "path": "plot.png"}
     secret = {"query": "SELECT * FROM secret", "paths": ["sales.csv", "secret.csv"]}
-    replies = (
-        call("data_query", **query),
-        call("data_query", **secret),
-        call("data_plot", **drawing),
-        call("web_search", query="foxes"),
-        {"text": "done"},
+    calls = (call("data_query", **query), call("data_query", **secret), call("data_plot", **drawing))
+    options = ("--registration", "all")
+    done = asked(command, tmp_path, *calls, {"text": "done"}, options=options)
+    found, *refused = map(str, observations(done))
+    assert found == "who      amount\n␛[2JAnn       3\nBen           4"
+    assert ["was not run: it was not approved" in one for one in refused] == [True, True]
+    refused = observations(asked(command, tmp_path, call("web_search", query="foxes"), {"text": "?"}, options=options))
+    assert "web_search was not run: it was not approved" in str(refused)
+
+    image = tmp_path / "workspace" / "plot.png"
+    observed = observations(
+        asked(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes", "--read-only"))
     )
-    done = asked(command, tmp_path, *replies, options=("--registration", "all"))
-    found, kept, plot, search = map(str, observations(done))
-    assert found == "who     amount\n\x1b[2JAnn       3\nBen          4".replace("\x1b", "␛")
-    assert "data_query was not run: it was not approved" in kept
-    assert "data_plot was not run: it was not approved" in plot
-    assert "web_search was not run: it was not approved" in search
-    assert "\x1b" not in done.stdout
-    allowed = asked(command, tmp_path, *replies, options=("--registration", "all", "--yes"))
-    *_, search = map(str, observations(allowed))
-    assert "ecoshell config set plugins.web.searxng" in search
-    assert (tmp_path / "workspace" / "plot.png").read_bytes().startswith(b"\x89PNG")
-    (tmp_path / "workspace" / "plot.png").unlink()
-    asked(command, tmp_path, *replies, options=("--registration", "all", "--yes", "--read-only"))
-    assert not (tmp_path / "workspace" / "plot.png").exists()
+    assert "read-only" in str(observed)
+    assert not image.exists()
+    calls = (call("data_plot", **drawing), call("web_search", query="foxes"))
+    observed = observations(asked(command, tmp_path, *calls, {"text": "done"}, options=(*options, "--yes")))
+    assert "ecoshell config set plugins.web.searxng" in str(observed)
+    assert image.read_bytes().startswith(b"\x89PNG")
 
 
 async def test_a_program_that_names_its_tools_has_none_of_plugins(tmp_path: Path) -> None:

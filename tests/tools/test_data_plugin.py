@@ -121,7 +121,7 @@ async def test_a_file_is_described(path: str, lines: list[str], run: Run) -> Non
         ("SELECT sum(number) AS s FROM many JOIN lines USING (number)", ["many.parquet", "lines.jsonl"], "3"),
         ("SELECT who, total * 2 AS t, odd, blob FROM orders", ["shop.db"], "Ada 5.0 x 00ff Bé 8.0 7 NULL"),
         ("SELECT id FROM shop.dear", ["shop.db"], "2"),
-        ("SELECT sum(amount), it FROM sales LEFT JOIN shop.sales ON 1 GROUP BY 2", ["sales.csv", "shop.db"], "15.75 NULL"),
+        ("SELECT amount, it FROM sales LEFT JOIN shop.sales ON 1 LIMIT 1", ["sales.csv", "shop.db"], "10.5 NULL"),
         ("SELECT note FROM sales WHERE amount > 12", ["sales.csv"], "␛[31mred"),
     ],
 )  # fmt: skip
