@@ -104,6 +104,11 @@ def test_a_worker_is_used_again_and_its_memory_is_limited_by_the_system():
     assert in_worker(resource.getrlimit, resource.RLIMIT_AS) == (MEMORY, MEMORY)
 
 
+def test_a_worker_for_one_thing_alone_is_used_for_nothing_else():
+    alone = [in_worker(os.getpid, once=True) for _ in range(2)]
+    assert len({*alone, in_worker(os.getpid)}) == 3
+
+
 def test_the_time_of_a_diff_begins_when_a_process_is_there_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """On a busy machine a process takes its time to start, here until somebody writes into a pipe."""
     os.mkfifo(tmp_path / "pipe")
