@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import unquote
 
 from ecoshell.messages import Call, Effect
 from ecoshell.tools.base import Subject, Tool, subjects_of
@@ -67,6 +68,7 @@ Verdict = Literal["allow", "ask", "deny"]
 HARMLESS: frozenset[Effect] = frozenset({"read"})
 _WILDCARD = re.compile(r"[*?\[]")
 _ADDRESS = re.compile(r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE)
+_FILE_ADDRESS = re.compile(r"^\s*file:(//(localhost)?(?=/))?", re.IGNORECASE)
 _LONGEST_PATH = 4096
 """Characters of a path; no system takes more."""
 _PORTS = {"http": ":80", "https": ":443"}
@@ -367,8 +369,8 @@ class _Seen:
         declared = subjects_of(self._tool)
         if not declared and "execute" in self._tool.effects:
             return
-        texts = self._subjects() if declared else ((Subject.PATH, text) for text in _texts(self._call.arguments))
-        for subject, text in texts:
+        texts = (one for text in _texts(self._call.arguments) for one in _read_as_paths(text))
+        for subject, text in self._subjects() if declared else ((Subject.PATH, text) for text in texts):
             if subject is Subject.PATH and text is not None:
                 yield from _places(self._workspace, text) or ()
 
@@ -384,7 +386,10 @@ class _Seen:
         return ""
 
     def _subjects(self) -> Iterator[tuple[Subject, str | None]]:
-        """The declared arguments that patterns are about, with their defaults; None for one that cannot be told."""
+        """The declared arguments that patterns are about, with their defaults; None for one that cannot be told.
+
+        A list that names nothing cannot be told: a tool takes that for whatever there is.
+        """
         properties = cast("Mapping[str, Any]", self._tool.document.parameters.get("properties") or {})
         for name, subject in subjects_of(self._tool).items():
             if subject is Subject.CONTENT:
@@ -393,9 +398,9 @@ class _Seen:
             if value is None:
                 schema: object = properties.get(name)
                 value = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
-            for each in cast("list[object]", value) if isinstance(value, list) else [value]:
-                if each is not None:
-                    yield subject, each if isinstance(each, str) else None
+            if value is not None:
+                listed = cast("list[object]", value) if isinstance(value, list) else [value]
+                yield from ((subject, each if isinstance(each, str) else None) for each in listed or [None])
 
     def _reaches(self, rule: str, wanted: str, subject: Subject, text: str | None) -> str:
         if text is None:
@@ -437,16 +442,25 @@ class _Seen:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in the arguments, however deep."""
-    left = [value]
+    """All texts in the arguments, however deep, and all names in them but the arguments' own."""
+    left = [*cast("Mapping[str, object]", value).values()] if isinstance(value, Mapping) else [value]
     while left:
         each = left.pop()
         if isinstance(each, str):
             yield each
         elif isinstance(each, Mapping):
-            left += cast("Mapping[str, object]", each).values()
+            left += [*cast("Mapping[str, object]", each).keys(), *cast("Mapping[str, object]", each).values()]
         elif isinstance(each, list):
             left += cast("list[object]", each)
+
+
+def _read_as_paths(text: str) -> Iterator[str]:
+    """A text as a path, and as what a stranger's tool may make of it: a `file:` address, the home folder."""
+    yield text
+    plain = unquote(_FILE_ADDRESS.sub("", text, count=1))
+    plain = f"{Path.home()}{plain[1:]}" if plain.startswith("~/") else plain
+    if plain != text:
+        yield plain
 
 
 def _places(workspace: Path, path: str) -> tuple[str, str] | None:

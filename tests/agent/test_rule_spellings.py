@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ecoshell.agent.rules import Rules, parsed
 from ecoshell.errors import ToolError
 from ecoshell.messages import Call, ToolDocument
+from ecoshell.tools.base import Subject
 from ecoshell.tools.builtin import builtin_tools
 from ecoshell.tools.workspace import Workspace
 
@@ -290,9 +291,34 @@ def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_tha
     deep: object = "docs/../.git/config"
     for _ in range(5_000):
         deep = [deep]
-    for to, always in (("a.txt", False), ("up/.envrc", True), ({"all": ["a", "docs/hook"]}, True), (deep, True)):
-        judged = Rules(workspace=ground.root, yes=True).judge(Call("store", {"n": 1, "to": to}), Stranger())
-        assert judged.always_asks == always
+    own = (Path.home() / ".config" / "ecoshell",)
+    for to, always in (
+        *(("a.txt", False), ("up/.envrc", True), ({"all": ["a", "docs/hook"]}, True), (deep, True)),
+        *(({"files": {".envrc": "text"}}, True), ({"files": [{"docs/hook": ""}]}, True), ({"to": {"a.txt": ""}}, False)),
+        *((f"{scheme}{ground.root}/{name}", True) for scheme in ("file://", "FILE://localhost", "file:")
+          for name in ("docs/hook", "docs/%68ook", "%2Eenvrc")),
+        *(("~/.config/ecoshell/config.toml", True), ("file://~/notes.txt", False), ("100% file:", False)),
+    ):  # fmt: skip
+        judged = Rules(workspace=ground.root, yes=True, own=own).judge(Call("store", {"n": 1, "to": to}), Stranger())
+        assert judged.always_asks == always, to
+
+
+class Lister:
+    """A tool whose list of paths may be empty, which stands for all that there is."""
+
+    document = ToolDocument("commit", "", {"properties": {"paths": {"type": "array", "default": []}}})
+    subjects, effects, price_nano = {"paths": Subject.PATH}, frozenset({"write"}), 0
+
+    async def run(self, arguments): ...
+
+
+def test_a_list_that_names_nothing_is_denied_where_anything_is_and_never_allowed(ground):
+    for arguments in ({}, {"paths": []}, {"paths": ["docs/a.md", "secrets/k"]}):
+        call = Call("commit", arguments)
+        assert Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True).judge(call, Lister()).verdict == "deny"
+        assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call, Lister()).verdict == "ask"
+    named = Call("commit", {"paths": ["docs/a.md"]})
+    assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(named, Lister()).verdict == "allow"
 
 
 def test_the_refusal_says_which_rule_and_what_could_not_be_told(ground):
