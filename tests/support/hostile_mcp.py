@@ -21,6 +21,7 @@ TOOLS = {
     "names": [tool("good"), tool("bad name\n"), tool("good"), tool("x" * 500)],
     "lies": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "integer"}}, "required": ["n"]})],
     "regex": [tool("go", outputSchema={**ANY, "properties": {"n": {"type": "string", "pattern": "^(a+)+$"}}})],
+    "long_lists": [tool(f"go{at}", description="x" * 30_000) for at in range(200)],
     "read_only": [tool("go", annotations={"readOnlyHint": True})],
 }
 
@@ -56,6 +57,18 @@ ASKS = {
         },
     ),
     "asks_roots": ("roots/list", {}),
+    "asks_long_form": (
+        "elicitation/create",
+        {"message": "Who?", "requestedSchema": {**FORM, "properties": {"a": {"type": "string", "title": "x" * 10**6}}}},
+    ),
+    "asks_long_address": (
+        "elicitation/create",
+        {"mode": "url", "message": "Sign.", "url": f"https://example.org/{'x' * 10**6}", "elicitationId": "1"},
+    ),
+    "asks_long_sample": (
+        "sampling/createMessage",
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "x" * 10**6}}], "maxTokens": 50},
+    ),
 }
 """What a server asks in every call, and whose answer is its result."""
 
@@ -90,6 +103,11 @@ def call(way: str, asked: dict) -> None:  # noqa: PLR0912 - a row of ways
             say({"jsonrpc": "2.0", "id": "question", "method": method, "params": params})
             told = json.loads(sys.stdin.readline())
             answer(asked, text(json.dumps(told.get("result") or told["error"])))
+        case "asks_for_ever":
+            while True:
+                method, params = ASKS["asks_visit"]
+                say({"jsonrpc": "2.0", "id": "question", "method": method, "params": params})
+                sys.stdin.readline()
         case "hangs_in_call":
             time.sleep(600)
         case "floods":

@@ -19,6 +19,7 @@ from ecoshell.tools.base import caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.mcp.servers import Server, listed, plain_schema
 from ecoshell.tools.running import contained
+from ecoshell.worker import in_worker
 
 pytest.importorskip("mcp")
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -284,6 +285,12 @@ async def test_a_list_that_does_not_end_is_an_error(opened):
             await server.connect()
 
 
+async def test_lists_that_are_too_long_are_an_error(opened):
+    async with opened(hostile("long_lists")) as server:
+        with pytest.raises(ToolError, match="its lists have more than 4,194,304 characters"):
+            await server.connect()
+
+
 async def test_a_server_that_never_answers_is_given_up(opened):
     async with opened(hostile("hangs"), connecting=4.0) as server:
         with pytest.raises(ToolError, match="did not answer within 4 s"):
@@ -355,6 +362,38 @@ async def test_how_far_a_call_has_come_is_told_its_caller(opened):
         assert (await run(server, "count", to=500)).text == "counted"
         assert listens.told[0] == "1 of 500 at 1"
         assert len(listens.told) < 100  # a word now and then, however many it sends
+
+
+class Visits:
+    """A caller who agrees to whatever is asked, and counts that."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def visit(self, *question, **more):
+        self.asked += 1
+        return True
+
+    form = sample = visit
+
+
+async def test_a_server_that_asks_without_end_asks_nobody_any_more_and_its_call_ends_with_its_time(opened):
+    visits = Visits()
+    async with opened(hostile("asks_for_ever"), seconds=3.0) as server:
+        await server.connect()
+        caller.set(visits)
+        assert await failure(server, "go") == "it timed out after 3 s"
+        assert visits.asked == 20
+
+
+@pytest.mark.parametrize("way", ["asks_long_form", "asks_long_address", "asks_long_sample"])
+async def test_what_is_too_long_to_be_asked_is_declined(opened, way):
+    visits = Visits()
+    async with opened(hostile(way)) as server:
+        await server.connect()
+        caller.set(visits)
+        assert re.search("decline|Only 200,000 characters", (await run(server, "go")).text)
+        assert visits.asked == 0
 
 
 async def test_a_pattern_that_takes_for_ever_costs_the_helper_alone(opened):
@@ -430,6 +469,26 @@ def test_references_within_a_schema_are_resolved_and_circles_end():
     assert plain["properties"]["one"] == {"type": "integer"}
     assert plain["properties"]["tree"]["properties"]["left"]["type"] == "object"
     assert "$ref" not in str(plain)
+
+
+_MANY = range(100_000)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        {"type": "object", "properties": {f"p{at}": True for at in _MANY}, "x": "x" * 100_000},
+        {f"x-{at}": 1 for at in _MANY},
+        {"enum": [*_MANY]},
+        {"required": ["x" * 1_000_000]},
+    ],
+    ids=["names", "keywords", "values", "texts"],
+)
+def test_a_schema_that_references_make_huge_is_left_out_before_it_is(bomb):
+    schema = {"type": "object", "$defs": {"bomb": bomb}}
+    schema["properties"] = {f"a{at}": {"$ref": "#/$defs/bomb"} for at in range(450)}
+    tools, left_out = in_worker(listed, "any", [{"name": "go", "description": "", "parameters": schema}])
+    assert (tools, left_out) == ((), ("'go': its schema is too long",))
 
 
 @pytest.mark.parametrize("schema", [None, [], "x", {"type": "array"}])

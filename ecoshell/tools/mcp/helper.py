@@ -50,6 +50,10 @@ MEMORY = 1 << 30
 MOST_TEXT = 200_000
 """Characters of a result; a tool's limits cut it further."""
 MOST_TOOLS = 2_000
+_MOST_LISTED = 1 << 22
+"""Characters of all of a server's lists, which the shell reads whenever they have changed."""
+_MOST_QUESTIONS, _MOST_FORM, _LONGEST_ADDRESS = 20, 20_000, 2_000
+"""What a server may ask in one call, and the characters of a form and of an address; what is more is declined."""
 _MOST_PAGES = 100
 _ALARM, _HEARTBEAT = 20, 2.0
 """Seconds after which a process that no longer does anything else is ended, and between two signs that it does."""
@@ -112,7 +116,9 @@ class Bridge:
         self._refused = False
         """Whether the server wants to be signed in to, and nobody has."""
         self._clocks: dict[asyncio.Timeout, float] = {}
-        """Of what runs, with its seconds; they stand still while somebody is asked."""
+        """Of what runs, with the seconds that it had left when they were stopped, as they are while somebody is asked."""
+        self._questions = 0
+        """Of the server's, since the last call was begun."""
         self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._numbers = itertools.count(1)
 
@@ -207,6 +213,7 @@ class Bridge:
                 task.cancel()
 
     async def _answer(self, number: int, order: Mapping[str, Any]) -> None:
+        self._questions = 0
         try:
             async with asyncio.timeout(order["seconds"]) as clock:
                 self._clocks[clock] = order["seconds"]
@@ -269,9 +276,12 @@ class Bridge:
 
     async def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the shell answers to a question of the server's; empty where nobody does."""
-        number, loop = next(self._numbers), asyncio.get_running_loop()
-        answer = self._asked[number] = loop.create_future()
-        self._set_clocks(None)
+        self._questions += 1
+        if self._questions > _MOST_QUESTIONS:
+            return {}
+        number = next(self._numbers)
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._stop_clocks()
         self._write({"ask": number, **question})
         try:
             return await answer
@@ -280,12 +290,20 @@ class Bridge:
             if not answer.done() or answer.cancelled():
                 self._write({"ask": number, "over": True})
             if not self._asked:
-                self._set_clocks(loop.time())
+                self._start_clocks()
 
-    def _set_clocks(self, now: float | None) -> None:
-        for clock, seconds in self._clocks.items():
-            if not clock.expired():
-                clock.reschedule(None if now is None else now + seconds)
+    def _stop_clocks(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for clock in self._clocks:
+            if not clock.expired() and (end := clock.when()) is not None:
+                self._clocks[clock] = end - now
+                clock.reschedule(None)
+
+    def _start_clocks(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for clock, left in self._clocks.items():
+            if not clock.expired() and clock.when() is None:
+                clock.reschedule(now + left)
 
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
@@ -335,6 +353,9 @@ class _Answers:
         from mcp_types import ElicitResult
 
         wanted = {"visit": params.url} if params.mode == "url" else {"form": params.requested_schema}
+        most = _LONGEST_ADDRESS if params.mode == "url" else _MOST_FORM
+        if len(json.dumps(wanted)) > most:
+            return ElicitResult(action="decline")
         answer = await self._ask({**wanted, "message": params.message[:MOST_TEXT]})
         return ElicitResult(action=answer.get("action", "decline"), content=answer.get("content"))
 
@@ -347,6 +368,8 @@ class _Answers:
             if any(block.type != "text" for block in blocks):
                 return ErrorData(code=INVALID_REQUEST, message="Only texts can be sampled from.")
             said.append((message.role, "\n".join(block.text for block in blocks)))
+        if sum(len(text) for _, text in said) > MOST_TEXT:
+            return ErrorData(code=INVALID_REQUEST, message=f"Only {MOST_TEXT:,} characters can be sampled from.")
         answer = await self._ask({"sample": said, "most": params.max_tokens})
         if "text" not in answer:
             return ErrorData(code=INVALID_REQUEST, message=answer.get("error", "It was declined."))
@@ -459,7 +482,7 @@ async def _lists(client: "Client") -> dict[str, Any]:
         prompts = await _pages("prompts", client.list_prompts) if has.prompts is not None else []
     with contextlib.suppress(Exception):
         resources = await _pages("resources", client.list_resources) if has.resources is not None else []
-    return {
+    found = {
         "tools": [
             {
                 "name": tool.name,
@@ -480,6 +503,9 @@ async def _lists(client: "Client") -> dict[str, Any]:
         "resources": [str(resource.uri) for resource in resources],
         "about": f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else "",
     }
+    if len(json.dumps(found)) > _MOST_LISTED:
+        raise RuntimeError(f"its lists have more than {_MOST_LISTED:,} characters")
+    return found
 
 
 async def _pages(what: str, fetch: Callable[..., Awaitable[Any]]) -> list[Any]:

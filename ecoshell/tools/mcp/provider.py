@@ -160,7 +160,7 @@ class McpServer:
         if "form" in question:
             try:
                 schema = plain_schema(question["form"])
-            except ValueError:
+            except (ValueError, RecursionError):
                 return {}
             content = await asking.form(self.name, question["message"], schema)
             return {} if content is None else {"action": "accept", "content": content}

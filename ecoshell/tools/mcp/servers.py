@@ -206,14 +206,16 @@ def plain_schema(schema: Any) -> dict[str, Any]:
 
 
 class _Plain:
-    """Makes one schema plain; counts its nodes."""
+    """Makes one schema plain; counts its nodes, and what it takes to look at them and to keep them."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._nodes = 0
+        self._room = _MOST_SCHEMA
 
     def of(self, schema: Any, depth: int) -> Any:
         self._nodes += 1
+        self._take(len(cast("dict[str, Any]", schema)) if isinstance(schema, dict) else 1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict) or depth > _DEEPEST or self._nodes > _MOST_NODES:
@@ -222,6 +224,7 @@ class _Plain:
         if "$ref" in known:
             beside = {key: value for key, value in known.items() if key != "$ref"}
             known = {**self._target(known["$ref"]), **beside}
+            self._take(len(known))
             if "$ref" in known:  # a reference to a reference, which may go round
                 return self.of(known, depth + 1)
         values = ((key, self._value(key, value, depth + 1)) for key, value in known.items())
@@ -232,9 +235,12 @@ class _Plain:
         if key in _ONE:
             return self.of(value, depth)
         if key in _NAMED and isinstance(value, dict):
+            self._take(sum(map(len, cast("dict[str, Any]", value))))
             return {str(name): self.of(one, depth) for name, one in cast("dict[str, Any]", value).items()}
         if key in _SEVERAL and isinstance(value, list) and value:
             return [self.of(one, depth) for one in cast("list[Any]", value)]
+        if key in _PLAIN or key in ("type", "required"):
+            self._take(len(json.dumps(value)))
         if key == "type":
             kinds = cast("list[Any]", value) if isinstance(value, list) else [value]
             return (
@@ -247,11 +253,18 @@ class _Plain:
         kept = key in _PLAIN and isinstance(value, _PLAIN[key]) and value != []
         return cast("object", value) if kept else None
 
+    def _take(self, characters: int) -> None:
+        """Count what is looked at or kept: references make much of little. Raises ValueError where it is too much."""
+        self._room -= characters
+        if self._room < 0:
+            raise ValueError("its schema is too long")
+
     def _target(self, reference: Any) -> dict[str, Any]:
         """What a reference within the schema stands for; nothing for one that leads elsewhere."""
         found: Any = self._root
         if not isinstance(reference, str) or not reference.startswith("#"):
             return {}
+        self._take(len(reference))
         for part in reference[1:].split("/")[1:]:
             found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
