@@ -5,6 +5,8 @@ import json
 import pytest
 
 from ecoshell.cli import main
+from ecoshell.cli.manage.mcp import Signs
+from ecoshell.errors import ToolError
 from ecoshell.paths import user_paths
 
 
@@ -89,3 +91,15 @@ def test_a_test_of_a_server_that_is_not_there_says_so_as_json(shell):
     assert told["seconds"] >= 0
     assert "no-such-program-anywhere cannot be started" in told["error"]
     assert "There are one." in shell("mcp", "test", "two", status=2)[1]
+
+
+@pytest.mark.parametrize("address", ["file:///home/me/run.desktop", "vscode://run", "--profile=x", "javascript:x", ""])
+async def test_who_signs_in_opens_only_pages_and_is_asked_nothing_else(monkeypatch, address):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert not await Signs().visit("one", "Sign in.", address)
+    assert await Signs().visit("one", "Sign in.", "https://example.org/sign")
+    assert opened == ["https://example.org/sign"]
+    assert await Signs().form("one", "Your name?", {}) is None
+    with pytest.raises(ToolError):
+        await Signs().sample("one", [], 10, allowed=True)

@@ -17,10 +17,11 @@ from ecoshell.cli.arguments import add_actions
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import Parser
 from ecoshell.errors import ToolError, UsageError
+from ecoshell.messages import Message
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import begin, masked
 from ecoshell.settings.edit import REMOVED, write_settings
-from ecoshell.tools.base import Caller, caller
+from ecoshell.tools.base import Sample, caller
 from ecoshell.tools.mcp.provider import McpServer
 from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
@@ -215,10 +216,21 @@ def _remove(name: str, *, as_json: bool) -> int:
     return 0
 
 
-class _Signs:
-    """The person who signs in: shown where, and their browser is opened there."""
+class Signs:
+    """The person who signs in: shown where, and their browser is opened there; whatever else is asked is declined."""
+
+    def progress(self, text: str) -> None:
+        pass
+
+    async def form(self, server: str, message: str, schema: Mapping[str, Any]) -> None:
+        pass
+
+    async def sample(self, server: str, messages: Sequence[Message], most: int, *, allowed: bool) -> Sample:
+        raise ToolError("Nobody writes for it now.")
 
     async def visit(self, server: str, message: str, address: str) -> bool:
+        if not address.startswith(("https://", "http://")):  # others start programs
+            return False
         print(f"To sign in to {server}, open this address:\n{visible_line(address)}", file=sys.stderr)
         await asyncio.to_thread(webbrowser.open, address)
         return True
@@ -230,7 +242,7 @@ def _login(name: str, *, as_json: bool) -> int:
         raise UsageError(f"{name} is not signed in to.", fix="Only servers with a url and no Authorization header are.")
 
     async def sign_in() -> None:
-        caller.set(cast("Caller", _Signs()))
+        caller.set(Signs())
         await provider.sign_in()
 
     return _test(provider, sign_in, as_json=as_json)
