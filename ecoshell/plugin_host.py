@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, cast
 
 from ecoshell.errors import EcoshellError, ToolError, nearest
-from ecoshell.files import NO_ROOM
+from ecoshell.files import NO_ROOM, is_special
 from ecoshell.messages import META_TOOLS, Call, Observation, ToolDocument
 from ecoshell.tools.base import Tool, ToolOptions, ToolProvider
 from ecoshell.untrusted import visible_line
@@ -304,6 +304,8 @@ def _imported(place: "Path | str") -> Any:
     from importlib.util import module_from_spec, spec_from_file_location
 
     name, file = (place.name, place / "__init__.py") if place.is_dir() else (place.stem, place)
+    if is_special(file):
+        raise ImportError(f"{file} is not a file")
     loaded = sys.modules.get(name)
     if loaded is not None and loaded.__file__ == str(file):
         return loaded

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import StoreError
-from ecoshell.files import remedy, replacement
+from ecoshell.files import is_special, remedy, replacement
 from ecoshell.paths import make_private
 
 _INSTRUCTIONS = "AGENTS.md:"
@@ -60,13 +60,15 @@ class ProjectRules:
         return next((rule.removeprefix(_INSTRUCTIONS) for rule in rules if rule.startswith(_INSTRUCTIONS)), "")
 
     def _read(self) -> dict[str, tuple[str, ...]]:
+        if is_special(self._file):  # a pipe would be waited for
+            raise self._damaged()
         try:
             content: object = json.loads(self._file.read_bytes())
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise StoreError(f"{self._file} cannot be read ({error.strerror}).", fix="Make it readable.") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._damaged() from error
         if not isinstance(content, dict):
             raise self._damaged()

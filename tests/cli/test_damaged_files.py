@@ -138,6 +138,40 @@ def test_settings_that_cannot_be_read_are_told_of(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", [None, b"[" * 100_000, b'{"a":' * 5_000, b"9" * 5_000, b"\xff\xfe", b"null", b"[1]"])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("data/approvals.json", ["ask", "hi"]),
+        ("cache/mcp/one.json", ["mcp", "list"]),
+        ("config/plugins/own.py", ["plugins", "list"]),
+        ("config/AGENTS.md", ["ask", "hi"]),
+        ("data/judge.json", ["ask", "hi"]),
+    ],
+)
+def test_other_files_that_cannot_be_read_hold_nothing_up_and_are_told_of_or_nothing(
+    used: Path, tmp_path: Path, text: bytes | None, name: str, command: list[str]
+) -> None:
+    home, script = tmp_path / "home", tmp_path / "script.jsonl"
+    for folder in ("data", "cache/mcp", "config/plugins"):
+        (home / folder).mkdir(parents=True)
+    (home / "config/config.toml").write_text('[mcp.servers.one]\ncommand = "none"\n[plan]\njudge = "classifier"\n')
+    script.write_text('{"text": "Well."}\n')
+    os.mkfifo(home / name) if text is None else (home / name).write_bytes(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "ecoshell", "--model", f"script:{script}", *command],
+        env={**os.environ, "ECOSHELL_HOME": str(home)},
+        cwd=used / "project",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 or "ecoshell: " in done.stderr
+
+
 def test_a_workspace_that_is_gone_or_cannot_be_one_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ecoshell.errors import ToolError
-from ecoshell.files import replacement
+from ecoshell.files import is_special, replacement
 from ecoshell.messages import Effect, ToolDocument
 from ecoshell.paths import make_private
 from ecoshell.secrecy import SECRET_NAME, environ, learn
@@ -280,7 +280,7 @@ class CachedLists:
     def read(self) -> Mapping[str, Any] | None:
         """The lists; None where there are none, or those of another server of this name."""
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            if self._file.stat().st_size <= _MOST_FILE:
+            if not is_special(self._file) and self._file.stat().st_size <= _MOST_FILE:
                 held = json.loads(self._file.read_bytes())
                 if held["server"] == self._identity and isinstance(held["tools"], list):
                     return cast("dict[str, Any]", held)
