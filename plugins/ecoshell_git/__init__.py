@@ -5,6 +5,7 @@ its settings name one that cannot be switched off, the tool is not run and says 
 """
 
 import asyncio
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -110,12 +111,13 @@ class GitTools:
     async def _require_own(self) -> None:
         """Raise ToolError unless the workspace is in a repository whose data belong to the folder it is in."""
         root = self._workspace.root
-        told = await git(root, "rev-parse", "--show-toplevel", "--absolute-git-dir", seconds=_SECONDS)
+        places = ("--show-toplevel", "--absolute-git-dir", "--git-common-dir")
+        told = await git(root, "rev-parse", *places, seconds=_SECONDS)
         if told is None:
             raise ToolError(f"{root} is in no git repository that can be read.")
-        top, data = map(Path, told.splitlines()[:2])
-        if not data.is_relative_to(top) and not await asyncio.to_thread(_is_worktree, top, data):
-            raise ToolError(f"The git repository of {root} is kept elsewhere, in {data}.")
+        top, data, common = (root / place for place in told.split("\n")[:3])
+        if where := await asyncio.to_thread(_elsewhere, top, data, common):
+            raise ToolError(f"The git repository of {root} is kept elsewhere, in {where}.")
 
     async def _git(self, *words: str) -> Observation:
         finished = await run_process(
@@ -139,10 +141,26 @@ def _revision(text: str) -> Iterable[str]:
     return ("--end-of-options", text.strip()) if text.strip() else ()
 
 
+def _elsewhere(top: Path, data: Path, common: Path) -> str:
+    """Where a repository has what does not belong to its folder; empty where it is all its own, or a worktree's."""
+    data, common = data.resolve(), common.resolve()
+    is_worktree = _is_worktree(top, data)
+    if not data.is_relative_to(top.resolve()) and not is_worktree:
+        return str(data)
+    if common != (data.parent.parent if is_worktree else data):
+        return str(common)
+    objects = common / "objects"
+    alternates = objects / "info" / "alternates"
+    inside = (Path(base, name) for base, folders, files in os.walk(objects) for name in (*folders, *files))
+    return next((str(one) for one in (objects, *inside) if one.is_symlink() or one == alternates), "")
+
+
 def _is_worktree(top: Path, data: Path) -> bool:
     """Whether a repository elsewhere knows this folder as one of its working trees."""
+    known = data / "gitdir"
     try:
-        return Path((data / "gitdir").read_text(encoding="utf-8").strip()).resolve() == (top / ".git").resolve()
+        told = known.read_text(encoding="utf-8") if known.is_file() else ""
+        return bool(told) and Path(told.strip()).resolve() == (top / ".git").resolve()
     except (OSError, ValueError):
         return False
 

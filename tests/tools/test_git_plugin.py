@@ -1,6 +1,7 @@
 """The tools of ecoshell_git: what they tell, what they refuse, and that a repository has nothing run by them."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,31 @@ async def test_a_repository_kept_elsewhere_is_read_only_where_it_knows_the_folde
     (stranger / ".git").write_text(f"gitdir: {repository / '.git'}\n")
     assert "is kept elsewhere" in (await run(stranger, "git_log")).text
     assert "in no git repository" in (await run(tmp_path, "git_log")).text
+
+
+@pytest.mark.parametrize("way", ["commondir", "objects", "alternates", "objects/pack", "one object", ".git"])
+async def test_a_repository_that_takes_its_data_from_elsewhere_is_not_read(
+    way: str, repository: Path, tmp_path: Path
+) -> None:
+    private, head = repository / ".git", git(repository, "rev-parse", "HEAD").strip()
+    stranger = tmp_path / "stranger"
+    git(tmp_path, "init", "-q", "-b", "main", str(stranger))
+    if way == "commondir":
+        (stranger / ".git" / "commondir").write_text(f"{private}\n")
+    elif way == "alternates":
+        (stranger / ".git" / "objects" / "info" / "alternates").write_text(f"{private / 'objects'}\n")
+    elif way == "one object":
+        (stranger / ".git" / "objects" / head[:2]).mkdir()
+        (stranger / ".git" / "objects" / head[:2] / head[2:]).symlink_to(private / "objects" / head[:2] / head[2:])
+    else:
+        link = stranger / ".git" / ("" if way == ".git" else way)
+        shutil.rmtree(link)
+        link.symlink_to(private / ("" if way == ".git" else way))
+    if way != ".git":
+        (stranger / ".git" / "refs" / "heads" / "main").write_text(f"{head}\n")
+    for name in READING:
+        seen = await run(stranger, name, **arguments(name))
+        assert "elsewhere" in seen.text, (name, seen.text)
 
 
 async def test_what_is_said_is_bounded(repository: Path) -> None:
