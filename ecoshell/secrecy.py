@@ -18,7 +18,7 @@ T = TypeVar("T")
 MARK = "[key hidden]"
 SHORTEST = 8
 """Characters; shorter values would blank out ordinary words."""
-SECRET_NAME = re.compile(r"(API_?KEY|_TOKEN|_SECRET|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
+SECRET_NAME = re.compile(r"(API_?KEY|(^|_)(TOKEN|SECRET)|SECRET_.*KEY|PASSWORD|ACCESS_KEY(_ID)?)$", re.IGNORECASE)
 _NOT_DUMPABLE = (4, 0)
 """PR_SET_DUMPABLE and its value: nobody but root may read this process's memory and environment."""
 

@@ -30,6 +30,7 @@ from ecoshell.events import (
 )
 from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
 from ecoshell.models.base import ModelRow
+from ecoshell.secrecy import masked
 from ecoshell.sessions.store import SessionInfo, SessionStore
 from ecoshell.tools.running import in_thread
 from ecoshell.untrusted import visible_line
@@ -358,7 +359,7 @@ class Shell:
         async with self._in_order:
             if (question := await self.deps.providers.prompted(line)) is not None:
                 return Printed("", "ask", question)
-            return await self._commands().run(self, line)
+            return masked(await self._commands().run(self, line))
 
     def complete(self, text: str) -> "list[Completion]":
         """What a line that begins with a slash could become."""

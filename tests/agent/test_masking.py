@@ -1,15 +1,18 @@
 """A known key in what comes back is masked before it is shown, stored, sent on or written."""
 
 import json
+import sys
 
 import pytest
 from agent_play import finish, of, say, turn
 
 from ecoshell import secrecy
 from ecoshell.agent.user_interface import Approval, NonInteractive
+from ecoshell.errors import ToolError
 from ecoshell.events import ApprovalWanted, CallFinished, TextArrived
 from ecoshell.paths import user_paths
 from ecoshell.secrecy import MARK
+from ecoshell.tools.mcp.servers import Server
 
 KEY = "sk-abcabd-0123456789"
 
@@ -17,6 +20,7 @@ KEY = "sk-abcabd-0123456789"
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(secrecy, "_found", set())
     yield
     monkeypatch.undo()
     secrecy.begin()
@@ -53,6 +57,47 @@ async def test_a_key_in_the_output_of_the_persons_own_command_is_masked(play, ho
     async with play([]) as shell:
         assert (await shell.run("cat .env")).output == MARK
     assert KEY.encode() not in stored()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        'args = ["-c", ECHO, "--api-key", "KEY"]',
+        'args = ["-c", ECHO, "--token=KEY"]',
+        'args = ["-c", ECHO]\nenv = { NOTES_TOKEN = "KEY" }',
+        'args = ["-c", ECHO]\nenv = { TOKEN = "KEY" }',
+    ],
+)
+async def test_a_key_of_a_server_is_masked_when_the_server_says_it_as_it_ends(play, home, given):
+    pytest.importorskip("mcp")
+    key, echo = "own-0123456789", "import os, sys; sys.exit(repr([*sys.argv, *os.environ.items()]))"
+    given = given.replace("KEY", key).replace("ECHO", json.dumps(echo))
+    user_paths().settings_file.parent.mkdir(parents=True, exist_ok=True)
+    user_paths().settings_file.write_text(f"[mcp.servers.one]\ncommand = {json.dumps(sys.executable)}\n{given}\n")
+    async with play([say("Well.")]) as shell:
+        with pytest.raises(ToolError, match="cannot be reached") as failure:
+            await shell.command("/mcp one")
+        told = (await shell.command("/mcp")).text
+        events = await turn(shell)
+    assert MARK in failure.value.message
+    assert key not in f"{failure.value} {told} {events}"
+    assert key.encode() not in stored()
+
+
+@pytest.mark.parametrize(
+    ("server", "key"),
+    [
+        ({"headers": {"Authorization": "basic dXNlcjpwYXNz"}}, "dXNlcjpwYXNz"),
+        ({"headers": {"proxy-authorization": "token 0123456789"}}, "0123456789"),
+        ({"headers": {"X-Api-Key": "0123456789"}}, "0123456789"),
+        ({"url": "https://me:pass-0123456@example.org/mcp"}, "pass-0123456"),
+        ({"url": "https://example.org/mcp?a=b&api_key=0123456789"}, "0123456789"),
+        ({"url": "https://example.org/mcp?token=${OTHER:-0123456789}"}, "0123456789"),
+    ],
+)
+def test_a_key_of_a_server_is_known_wherever_it_is_given_to_it(server, key):
+    Server("one", **{"url": "https://example.org/mcp", **server}).told()
+    assert secrecy.masked(f"it is {key}") == f"it is {MARK}"
 
 
 async def test_a_mark_is_never_written_in_the_place_of_a_key(play, home):

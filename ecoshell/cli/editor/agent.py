@@ -400,8 +400,7 @@ class EditorSession:
         finally:
             self._command = None
         if printed.text:
-            told = masked(printed.text)
-            await self._tell([self._updates.say(fenced(told) if "\n" in told else told)])
+            await self._tell([self._updates.say(fenced(printed.text) if "\n" in printed.text else printed.text)])
         return await self._ask(printed.value, printed.attachments) if printed.effect == "ask" else "end_turn"
 
     async def _ask(self, question: str, attachments: Sequence[Attachment]) -> schema.StopReason:

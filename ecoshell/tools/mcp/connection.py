@@ -15,6 +15,7 @@ from typing import Any
 import ecoshell
 from ecoshell.errors import ToolError
 from ecoshell.messages import Observation
+from ecoshell.secrecy import masked
 from ecoshell.tools.base import Caller, caller
 from ecoshell.tools.measuring import following
 
@@ -192,7 +193,7 @@ class Connection:
             return
         words = self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2].strip()
         why = self._reason or why
-        self.ended = f"{why} ({words})" if words and words not in why else why
+        self.ended = masked(f"{why} ({words})" if words and words not in why else why)
         for waiting in (self._connected, *self._calls.values()):
             if not waiting.done():
                 waiting.set_exception(ToolError(self.ended))

@@ -3,11 +3,13 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from ecoshell.errors import ToolError
 from ecoshell.files import is_special, replacement
@@ -88,14 +90,26 @@ class Server:
 
         Raises ToolError for a variable that is not set.
         """
-        for name, value in (*self.env.items(), *self.headers.items()):
-            if SECRET_NAME.search(name.replace("-", "_")) or name.lower() == "authorization":
-                learn(_filled(value).removeprefix("Bearer "))
+        for name, value in self._named():
+            if SECRET_NAME.search(name.lstrip("-").replace("-", "_")) or name.lower().endswith("authorization"):
+                for key in (_filled(value), _filled(value).rpartition(" ")[2]):  # without `Bearer` and the like
+                    if not key.startswith("--"):  # the next option
+                        learn(key)
         if self.url:
             roots = [self.workspace] if self.workspace and self.trusted else []  # a path tells of this machine
             return {"url": _filled(self.url), "headers": _filled_table(self.headers), "roots": roots}
         started = {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
         return {**started, "roots": [self.workspace] if self.workspace else []}
+
+
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """What it is given under a name: variables, headers, options, and what its address has."""
+        yield from (*self.env.items(), *self.headers.items(), *pairwise(self.command))
+        yield from (word.partition("=")[::2] for word in self.command)
+        with suppress(ValueError):  # it is no address
+            parts = urlsplit(self.url)
+            yield "PASSWORD", parts.password or ""
+            yield from (pair.partition("=")[::2] for pair in parts.query.split("&"))
 
 
 def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
