@@ -18,7 +18,9 @@ from editor import LIMIT_S, command, editor, environment
 from graph_turns import plan
 from processes import process_appears, processes_of
 
-from ecoshell.events import TurnStarted
+from ecoshell.agent.user_interface import LimitChoice
+from ecoshell.cli.editor.person import EditorPerson
+from ecoshell.events import ApprovalWanted, LimitHit, TurnStarted
 from ecoshell.paths import Paths
 from ecoshell.sessions.store import SessionStore
 
@@ -310,7 +312,9 @@ async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session
                 await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
             header = schema.HttpHeader(name="Authorization", value="Bearer secret-of-mine")
             with pytest.raises(acp.RequestError, match="The server odd cannot be used") as refused:
-                await opened.new(servers=[schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])])
+                odd = schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])
+                alike = schema.HttpMcpServer(type="http", name="one", url="http://127.0.0.1:9/", headers=[])
+                await opened.new(servers=[*([alike] * 150), odd])
             assert "secret-of-mine" not in str(refused.value)
     finally:
         if server is not None:
@@ -360,6 +364,21 @@ async def test_over_the_cap_the_person_is_asked_as_a_chat_would(tmp_path, choice
     assert card.tool_call_id in [one.tool_call_id for one in before if isinstance(one, schema.ToolCallStart)]
     assert opened.calls()["A cap is reached"] == ["pending", "completed"]
     assert said in opened.text()
+
+
+@pytest.mark.parametrize("chosen", ["raise", "model:openai/dear", "yes-to-everything"])
+async def test_what_was_not_offered_cannot_be_chosen(chosen):
+    person, hit = EditorPerson(), LimitHit("session", "usd", 2, 1, "The cap is reached.")
+
+    async def choose(event, options):
+        return chosen
+
+    person.ask = choose
+    person.told(hit)
+    assert await person.at_limit(hit) == LimitChoice("stop")
+    wanted = ApprovalWanted("c1", "write_file", {}, ("write",), "It would.")
+    person.told(wanted)
+    assert (await person.approve(wanted)).decision == "no"
 
 
 async def test_a_turn_that_takes_all_its_steps_says_so(tmp_path):
@@ -496,6 +515,17 @@ def test_lines_that_are_no_messages_are_refused_and_end_nothing(tmp_path):
     raw.send(b'{"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "none"}}')
     raw.request(5, "initialize", protocolVersion=1)
     assert raw.answer(5)["result"]["protocolVersion"] == 1
+    raw.send(b"[" * 100_000)
+    assert raw.answer(None)["error"]["code"] == -32700
+    raw.request(6, "session/new", cwd="/\ud800", mcpServers=[])
+    assert raw.answer(6)["error"] == {
+        "code": -32602,
+        "message": "The workspace /? is not a folder. Give an existing folder with --workspace.",
+        "data": {"kind": "UsageError"},
+    }
+    for number, name in enumerate(("\ud800", "../../x", "%", ""), start=10):
+        raw.request(number, "session/load", sessionId=name, cwd=str(tmp_path / "workspace"), mcpServers=[])
+        assert raw.answer(number)["error"]["code"] == -32002
     raw.process.stdin.close()
     assert raw.process.wait(LIMIT_S) == 0
 

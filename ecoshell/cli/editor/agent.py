@@ -1,6 +1,7 @@
 """The agent as an editor sees it: sessions, prompts, modes and commands (Agent Client Protocol v1)."""
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -70,6 +71,8 @@ _PAGE = 50
 _ELSEWHERE = frozenset({"clear", "copy", "new", "quit", "resume"})
 """Commands of chats for which an editor has its own ways."""
 _COMMAND = re.compile(r"/([a-z]+)(?:\s|$)")
+_HALF = re.compile(rb"\\ud[89a-f]", re.IGNORECASE)
+"""What may be half of a surrogate pair in JSON."""
 _WORD = re.compile(r"[\w@]")
 _PLAIN = re.compile(r"[\w./-]*\w")
 """A path that can be mentioned without quotes."""
@@ -116,6 +119,8 @@ class _Lines:
                 continue
             try:
                 message: Any = json.loads(line)
+                if _HALF.search(line):  # which is no text, and cannot be kept
+                    message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
             except (ValueError, RecursionError) as wrong:
                 await self._refuse(RequestError.parse_error({"details": str(wrong)}))
                 continue
@@ -544,7 +549,8 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
     given: dict[str, McpServerSettings] = {}
     for server in servers:
         plain = re.sub(r"[^A-Za-z0-9_-]+", "-", server.name).strip("-")[:36] or "server"
-        name = next(name for name in (plain, *(f"{plain}-{at}" for at in range(2, 100))) if name not in given)
+        others = (f"{plain}-{at}" for at in itertools.count(2))
+        name = next(name for name in itertools.chain([plain], others) if name not in given)
         try:
             match server:
                 case schema.HttpMcpServer():

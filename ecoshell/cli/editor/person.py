@@ -128,9 +128,10 @@ class EditorPerson:
                     await told.wait()
         finally:
             self._told.pop(id(event), None)
-        return await self.ask(
+        chosen = await self.ask(
             event, [PermissionOption(option_id=id_, name=name, kind=kind) for id_, name, kind in options]
         )
+        return chosen if chosen in {id_ for id_, _, _ in options} else ""
 
 
 def _models(offers: Sequence[ModelOffer]) -> list[Option]:
