@@ -143,7 +143,7 @@ def _why_no_call(form: CallFormat, cut: bool, *, tried: bool) -> str:
 
 
 def _schema_error(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """The most telling way in which the arguments break the schema; a schema that is itself broken refuses nothing."""
+    """The most telling way in which the arguments break the schema; one that is broken, or overflows, refuses nothing."""
     from jsonschema import exceptions
     from jsonschema.validators import validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing.exceptions import Unresolvable
@@ -153,7 +153,7 @@ def _schema_error(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> st
     try:
         kind.check_schema(dict(schema))
         error = best_match(kind(dict(schema)).iter_errors(dict(arguments)))
-    except (exceptions.SchemaError, Unresolvable, re.error):
+    except (exceptions.SchemaError, Unresolvable, re.error, OverflowError):
         return ""
     if error is None:
         return ""

@@ -148,6 +148,11 @@ def test_a_tool_whose_own_schema_is_broken_can_still_be_called():
     assert call_fault(Call("odd", {"a": 1}), (BROKEN_SCHEMA,)) == ""
 
 
+def test_a_number_that_overflows_a_check_is_left_to_the_tool():
+    cents = ToolDocument("pay", "", {"properties": {"sum": {"multipleOf": 0.01}}})
+    assert call_fault(Call("pay", {"sum": 10**400}), (cents,)) == ""
+
+
 @given(st.text())
 def test_no_text_makes_parsing_raise(text):
     reply = parsed(text)
