@@ -7,14 +7,15 @@ which gets its name once it has the SHA-256 that the hub says.
 
 import hashlib
 import os
+import re
 import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable
 from ecoshell.files import NO_ROOM, remedy
@@ -34,6 +35,13 @@ _SPARE = 64 << 20
 """Bytes of the disk that are left to others."""
 _PATIENCE = 15.0
 """Seconds in which the hub must say something."""
+_MOST_SAID, _LONGEST_SAID = 1 << 23, 60.0
+"""Bytes and seconds of an answer that is no file."""
+_WHOLE = "whole"
+"""Marks the request for a file."""
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
+_SIGNS = frozenset("\\:")
+"""What no name of a file has."""
 _TRIES = 4
 """Times in a row that a download may break without having brought anything."""
 
@@ -107,6 +115,10 @@ class Hub:
         with self._told(name):
             api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
             info = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)
+            return self._described(name, info)
+
+    def _described(self, name: HubName, info: Any) -> Pull:
+        """What the hub's answer comes to; whatever is not as a hub says it raises something."""
         described = {file.rfilename: file for file in info.siblings or ()}
         files: list[HubFile] = []
         for chosen in model_of(name, described):
@@ -117,10 +129,12 @@ class Hub:
                     f"The hub names no SHA-256 for {chosen} of {name.repo}, so it could not be checked.",
                     fix="Choose another repository, or ask without HF_ENDPOINT, should a mirror leave it out.",
                 )
-            if path.is_absolute() or ".." in path.parts or "\\" in chosen or ":" in chosen:
+            if type(one.size) is not int or one.size < 0 or not _SHA256.fullmatch(one.lfs.sha256):
+                raise ValueError("no size, or no SHA-256")
+            if path.is_absolute() or ".." in path.parts or not chosen.isprintable() or not _SIGNS.isdisjoint(chosen):
                 raise ModelBroken(f"{name.repo} has a file with the name {chosen!r}.", fix="Choose another repository.")
             files.append(HubFile(chosen, one.size, one.lfs.sha256.lower()))
-        licence = cast("Any", info.card_data).get("license") if info.card_data else None
+        licence: object = info.card_data.get("license") if info.card_data else None
         return Pull(name, info.sha or "main", tuple(files), licence if isinstance(licence, str) else "")
 
     def pull(self, pull: Pull, progress: Progress) -> Path:
@@ -185,7 +199,9 @@ class Hub:
         if there := _size(part):
             headers["Range"] = f"bytes={there}-"
         ask = tools.http_stream_backoff(
-            "GET", url, headers=headers, timeout=_PATIENCE, retry_on_exceptions=(), base_wait_time=self._pause
+            *("GET", url),
+            **{"headers": headers, "timeout": _PATIENCE, "extensions": {_WHOLE: True}},
+            **{"retry_on_exceptions": (), "base_wait_time": self._pause},
         )
         response: httpx.Response
         with ask as response:
@@ -206,6 +222,7 @@ class Hub:
         from huggingface_hub import errors
 
         try:
+            _bound_answers()
             yield
         except EcoshellError:
             raise
@@ -241,7 +258,7 @@ class Hub:
                 kept=_kept(part),
                 fix=f"{'Free some space' if full else f'Check the permissions of {self._folder}'} and pull it again.",
             ) from error
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:  # of huggingface_hub, too
             raise ModelUnavailable(
                 f"{self._endpoint} does not answer as a hub does.", fix="Check HF_ENDPOINT.", billed=False
             ) from error
@@ -260,6 +277,36 @@ class Hub:
         return ModelUnavailable(
             f"{self._endpoint} answered with status {status}.", kept=kept, fix="Pull it again later.", billed=False
         )
+
+
+def _bound_answers() -> None:
+    """Have whatever the hub says end, in bytes and in time; of a file, `_stream` knows where that is."""
+    import httpx
+
+    class Bounded(httpx.SyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            left, until = _MOST_SAID, time.monotonic() + _LONGEST_SAID
+            for piece in self._stream:
+                left -= len(piece)
+                if left < 0 or time.monotonic() > until:
+                    raise httpx.DecodingError("what it says does not end")
+                yield piece
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def bound(response: httpx.Response) -> None:
+        if not (response.is_success and _WHOLE in response.request.extensions):
+            if response.headers.get("Content-Encoding", "identity") != "identity":  # which may unpack to anything
+                raise httpx.DecodingError("it packs what it says, which it was not asked to")
+            response.stream = Bounded(response.stream)
+
+    session: httpx.Client = import_module("huggingface_hub.utils").get_session()
+    session.headers["Accept-Encoding"] = "identity"
+    session.event_hooks = {**session.event_hooks, "response": [bound]}
 
 
 def _kept(part: Path | None) -> str:

@@ -1,8 +1,12 @@
 """Pulling a model from a hub on loopback: what comes, what is kept of it, and what is said when it does not come."""
 
 import errno
+import gzip
+import itertools
+import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -222,6 +226,35 @@ def test_a_hub_that_cannot_be_reached_says_so(folder: Path, server: HubServer) -
 def test_a_server_that_is_no_hub_is_told(folder: Path, server: HubServer) -> None:
     with pytest.raises(EcoshellError):
         Hub(folder, endpoint=f"{server.address}/nowhere", pause=0).find(hub_name(NAME))
+
+
+def described(**more: object) -> bytes:
+    """What a hub says of a repository with one file, of which this is said."""
+    file = {"rfilename": FILE, "size": 10, "lfs": {"size": 10, "sha256": "0" * 64, "pointerSize": 1}} | more
+    return json.dumps({"id": NAME, "sha": "1", "tags": [], "siblings": [file], "cardData": file.get("card")}).encode()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *(b"[" * 100_000, b'{"id": ' + b"9" * 5_000 + b"}", b"null", b"[1]", b"\xff"),
+        *(described(size="ten"), described(size=-5), described(size=True), described(rfilename=5)),
+        *(described(rfilename="\x1b[2Jsmall-q4_k_m.gguf"), described(rfilename="small\x00-q4_k_m.gguf")),
+        *(described(lfs={"size": 1, "sha256": 5}), described(lfs={"size": 1, "sha256": "../x"}), described(card=[1])),
+        itertools.repeat(b"[" + b" " * 100_000),
+    ],
+)
+def test_what_is_no_answer_of_a_hub_is_told_as_such(pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]) -> None:
+    server.odd = [odd] if isinstance(odd, bytes) else odd
+    with pytest.raises((ModelUnavailable, ModelBroken)) as told:
+        pull(NAME)
+    assert str(told.value).isprintable()
+
+
+def test_what_is_packed_is_not_unpacked(pull: Puller, server: HubServer) -> None:
+    server.odd, server.packed = [gzip.compress(described())], "gzip"
+    with pytest.raises(ModelUnavailable, match="it packs what it says"):
+        pull(NAME)
 
 
 def test_the_mirror_that_the_environment_names_is_asked(

@@ -8,8 +8,8 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -44,6 +44,9 @@ class HubServer:
 
     def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
+        self.odd: Iterable[bytes] = ()
+        """What is said of every repository, in the place of what it is, with `packed` as its encoding."""
+        self.packed = ""
         self.asked: list[tuple[str, str, str]] = []
         """Method, path and Range of each request, in order."""
         self.tokens: list[tuple[str, str]] = []
@@ -107,6 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._say(404, {})
 
     def _describe(self, name: str) -> None:
+        if self.hub.odd:
+            self.send_response(200)
+            if self.hub.packed:
+                self.send_header("Content-Encoding", self.hub.packed)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with suppress(OSError):
+                for piece in self.hub.odd:
+                    self.wfile.write(piece)
+            self.close_connection = True
+            return
         repo = self.hub.repos.get(name)
         if repo is None or (repo.private and self.headers.get("authorization") != "Bearer good"):
             self._say(401, {"error": "Invalid username or password."}, {"X-Error-Code": "RepoNotFound"})
