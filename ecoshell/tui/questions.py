@@ -400,7 +400,9 @@ class ApprovalQuestion(Question[Approval]):
 
     def action_edit(self) -> None:
         editor = self.query_one(ArgumentsEditor)
-        editor.text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
+        text = json.dumps(dict(self._wanted.arguments), ensure_ascii=False, indent=2, default=str)
+        # what the terminal could obey is written as JSON escapes it
+        editor.text = "".join(one if visible(one) == one else json.dumps(one)[1:-1] for one in text)
         self.add_class("-editing")
         editing = Choice("enter", "run it with these", "submit")
         self.query_one(Choices).show((editing, Choice("esc", "back", "leave")))

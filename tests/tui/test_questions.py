@@ -12,6 +12,7 @@ from tui_play import eventually
 from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice
 from ecoshell.tui.keys import Field
 from ecoshell.tui.questions import ArgumentsEditor, Choices, Question
+from ecoshell.untrusted import visible
 
 WIDE, NARROW = (120, 36), (80, 24)
 
@@ -108,6 +109,18 @@ async def test_arguments_are_edited_as_json_and_enter_runs_them():
         editor.text = '{"path": "b.txt", "content": ""}'
         await pilot.press("enter")
         assert await answered(answer) == Approval("once", {"path": "b.txt", "content": ""})
+
+
+async def test_arguments_that_steer_a_terminal_are_edited_as_escapes_and_stay_what_they_are():
+    given = {"path": "a\x1b\x9b2J\u202egpj.exe", "content": "é\U000e0041 日本"}
+    async with asked(replace(WRITES, arguments=given)) as (pilot, answer):
+        await pilot.press("e")
+        text = pilot.app.query_one(ArgumentsEditor).text
+        assert visible(text) == text
+        assert "é" in text
+        assert "日本" in text
+        await pilot.press("enter")
+        assert await answered(answer) == Approval("once", given)
 
 
 async def test_a_refusal_says_what_to_do_instead_and_escape_leaves_its_field():
