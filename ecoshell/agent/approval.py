@@ -224,7 +224,7 @@ class Approvals:
             return _forbidden(call, judged)
         if judged.always_asks:
             return None
-        allowed = judged.verdict == "allow" or grant(call, request.effects) in self._granted
+        allowed = judged.verdict == "allow" or grant(call, request.effects, judged) in self._granted
         return ApprovalDecision(call) if allowed and (self._rules.yes or not request.outlasts) else None
 
     async def _ask(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
@@ -286,9 +286,9 @@ class Approvals:
         if judged.always_asks:
             return ApprovalDecision(call)
         if approval.decision in ("session", "project"):
-            self._granted.add(grant(call, request.effects))
+            self._granted.add(grant(call, request.effects, judged))
         if approval.decision == "project":
-            await asyncio.to_thread(self._remember, grant(call, request.effects))
+            await asyncio.to_thread(self._remember, grant(call, request.effects, judged))
         return ApprovalDecision(call)
 
 
@@ -304,10 +304,13 @@ def _forbidden(call: Call, judged: Judgement) -> ApprovalDecision:
     return ApprovalDecision(call, f"{call.name} was not run: {judged.why}.")
 
 
-def grant(call: Call, effects: frozenset[Effect]) -> str:
-    """What "always" stands for, taken to the letter: this very call for what executes, the tool for the rest."""
+def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
+    """What "always" stands for, taken to the letter: this very call for what executes, the tool for the rest.
+
+    Where a rule asked, it is the tool under that rule.
+    """
     if "execute" not in effects:
-        return call.name
+        return f"{call.name} ({judged.why})" if judged.by_rule else call.name
     values = list(call.arguments.values())
     alone = values[0] if len(values) == 1 and isinstance(values[0], str) else None
     return f"{call.name}:{json.dumps(dict(call.arguments), sort_keys=True) if alone is None else alone}"
@@ -316,7 +319,8 @@ def grant(call: Call, effects: frozenset[Effect]) -> str:
 def _reason(request: ApprovalRequest, judged: Judgement) -> str:
     effects = request.effects
     would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
-    always = "this very call" if "execute" in effects else f"every {request.call.name}"
+    under = " that this asks about" if judged.by_rule else ""
+    always = "this very call" if "execute" in effects else f"every {request.call.name}{under}"
     said = f"It would {would}.{f' {judged.why}' if judged.why else ''}"
     if judged.always_asks:
         return f"{said} “Always” allows no other."

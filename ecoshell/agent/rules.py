@@ -259,6 +259,8 @@ class Judgement:
     why: str = ""
     always_asks: bool = False
     """A person decides on each such call, whatever was allowed before."""
+    by_rule: bool = False
+    """A rule asks: what was allowed without that rule in mind does not answer it."""
     git_command: str = ""
     """Of git: it is allowed as long as the repository has git run nothing for it."""
     instead: str = ""
@@ -308,8 +310,8 @@ class Rules:
         return Judgement("allow") if self.yes else self._without_yes(seen, effects)
 
     def _without_yes(self, seen: "_Seen", effects: frozenset[Effect]) -> Judgement:
-        if why := _first(self.ask, seen):
-            return Judgement("ask", f"A rule in the settings asks ({why}).")
+        if why := ", ".join(filter(None, map(seen.reached, self.ask))):
+            return Judgement("ask", f"A rule in the settings asks ({why}).", by_rule=True)
         if effects <= HARMLESS:
             return Judgement("allow")
         rule = next(filter(seen.is_covered, self.allow), None)

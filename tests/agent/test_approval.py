@@ -2,10 +2,12 @@ import subprocess
 import sys
 from typing import Annotated
 
+from pathlib import Path
+
 import pytest
 
 from ecoshell.agent.approval import ApprovalRequest, Approvals, grant
-from ecoshell.agent.rules import Rules
+from ecoshell.agent.rules import Judgement, Rules
 from ecoshell.agent.user_interface import Approval, NonInteractive
 from ecoshell.events import ApprovalGiven, ApprovalWanted
 from ecoshell.messages import Call
@@ -173,8 +175,23 @@ def test_rules_decide_by_tool_and_command(rules, call, effects, verdict):
 
 
 def test_a_grant_names_the_very_command_for_what_executes_and_the_tool_for_the_rest():
-    assert grant(LIST, RUN) == "run_command:ls -l"
-    assert grant(Call("write_file", {"path": "a.txt"}), WRITE) == "write_file"
+    asked = Judgement("ask")
+    assert grant(LIST, RUN, asked) == "run_command:ls -l"
+    assert grant(Call("write_file", {"path": "a.txt"}), WRITE, asked) == "write_file"
+
+
+async def test_always_said_of_other_calls_does_not_answer_a_rule_that_asks():
+    rules = Rules(workspace=Path("/work"), ask=("write_file:secrets/*",))
+    person = Says("project", "no", "project", "no")
+    approvals, kept = desk(person, rules)
+    other, secret = (Call("write_file", {"path": path}) for path in ("notes.txt", "secrets/k"))
+    assert [bool(await refusal(approvals, call, WRITE)) for call in (other, other, secret, secret, secret)] == [
+        *(False, False),
+        *(True, False, False),
+    ]
+    again, _ = desk(Says(), rules, granted=kept)
+    assert [bool(await refusal(again, call, WRITE)) for call in (other, secret)] == [False, False]
+    assert "that this asks about" in person.asked[1].reason
 
 
 BLOCKED = """
