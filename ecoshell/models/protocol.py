@@ -143,7 +143,7 @@ def _why_no_call(form: CallFormat, cut: bool, *, tried: bool) -> str:
 
 
 def _schema_error(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """The most telling way in which the arguments break the schema; one that is broken, or overflows, refuses nothing."""
+    """The most telling way in which the arguments break the schema; one that is broken or overflows refuses nothing."""
     from jsonschema import exceptions
     from jsonschema.validators import validator_for  # pyright: ignore[reportUnknownVariableType]
     from referencing.exceptions import Unresolvable

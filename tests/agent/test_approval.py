@@ -1,8 +1,7 @@
 import subprocess
 import sys
-from typing import Annotated
-
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 

@@ -294,7 +294,7 @@ def test_a_strangers_tool_is_asked_about_where_any_of_its_texts_names_a_file_tha
     own = (Path.home() / ".config" / "ecoshell",)
     for to, always in (
         *(("a.txt", False), ("up/.envrc", True), ({"all": ["a", "docs/hook"]}, True), (deep, True)),
-        *(({"files": {".envrc": "text"}}, True), ({"files": [{"docs/hook": ""}]}, True), ({"to": {"a.txt": ""}}, False)),
+        *(({"files": {".envrc": "text"}}, True), ({"all": [{"docs/hook": ""}]}, True), ({"a": {"b.txt": ""}}, False)),
         *((f"{scheme}{ground.root}/{name}", True) for scheme in ("file://", "FILE://localhost", "file:")
           for name in ("docs/hook", "docs/%68ook", "%2Eenvrc")),
         *(("~/.config/ecoshell/config.toml", True), ("file://~/notes.txt", False), ("100% file:", False)),
@@ -315,7 +315,9 @@ class Lister:
 def test_a_list_that_names_nothing_is_denied_where_anything_is_and_never_allowed(ground):
     for arguments in ({}, {"paths": []}, {"paths": ["docs/a.md", "secrets/k"]}):
         call = Call("commit", arguments)
-        assert Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True).judge(call, Lister()).verdict == "deny"
+        assert (
+            Rules(workspace=ground.root, deny=("commit:secrets/*",), yes=True).judge(call, Lister()).verdict == "deny"
+        )
         assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(call, Lister()).verdict == "ask"
     named = Call("commit", {"paths": ["docs/a.md"]})
     assert Rules(workspace=ground.root, allow=("commit:docs/*",)).judge(named, Lister()).verdict == "allow"

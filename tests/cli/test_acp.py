@@ -311,9 +311,9 @@ async def test_servers_of_the_editor_join_those_of_the_settings_for_that_session
             with pytest.raises(acp.RequestError, match="reached in a way that is not known"):
                 await opened.new(servers=[schema.SseMcpServer(type="sse", name="old", url="http://x/", headers=[])])
             header = schema.HttpHeader(name="Authorization", value="Bearer secret-of-mine")
+            odd = schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])
+            alike = schema.HttpMcpServer(type="http", name="one", url="http://127.0.0.1:9/", headers=[])
             with pytest.raises(acp.RequestError, match="The server odd cannot be used") as refused:
-                odd = schema.HttpMcpServer(type="http", name="odd", url="x", headers=[header])
-                alike = schema.HttpMcpServer(type="http", name="one", url="http://127.0.0.1:9/", headers=[])
                 await opened.new(servers=[*([alike] * 150), odd])
             assert "secret-of-mine" not in str(refused.value)
     finally:

@@ -244,7 +244,9 @@ def described(**more: object) -> bytes:
         itertools.repeat(b"[" + b" " * 100_000),
     ],
 )
-def test_what_is_no_answer_of_a_hub_is_told_as_such(pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]) -> None:
+def test_what_is_no_answer_of_a_hub_is_told_as_such(
+    pull: Puller, server: HubServer, odd: bytes | Iterator[bytes]
+) -> None:
     server.odd = [odd] if isinstance(odd, bytes) else odd
     with pytest.raises((ModelUnavailable, ModelBroken)) as told:
         pull(NAME)

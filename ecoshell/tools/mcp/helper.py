@@ -116,7 +116,7 @@ class Bridge:
         self._refused = False
         """Whether the server wants to be signed in to, and nobody has."""
         self._clocks: dict[asyncio.Timeout, float] = {}
-        """Of what runs, with the seconds that it had left when they were stopped, as they are while somebody is asked."""
+        """Of what runs, with the seconds it had left when they were stopped, as they are while somebody is asked."""
         self._questions = 0
         """Of the server's, since the last call was begun."""
         self._asked: dict[int, asyncio.Future[Mapping[str, Any]]] = {}

@@ -101,7 +101,6 @@ class Server:
         started = {"command": [*map(_filled, self.command)], "env": _filled_table(self.env), "cwd": self.cwd or None}
         return {**started, "roots": [self.workspace] if self.workspace else []}
 
-
     def _named(self) -> Iterator[tuple[str, str]]:
         """What it is given under a name: variables, headers, options, and what its address has."""
         yield from (*self.env.items(), *self.headers.items(), *pairwise(self.command))
