@@ -1,5 +1,6 @@
 """Where the line shell's lines come from: a terminal with editing and completion, or a plain stream."""
 
+import errno
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ from prompt_toolkit.output import create_output
 from ecoshell.agent.commands import Completion
 from ecoshell.cli.interrupts import HANGUPS, Handler, Interrupted, handling, interrupt
 from ecoshell.cli.piped import decoded
+from ecoshell.files import is_special
 from ecoshell.paths import make_private
 
 _LONGEST = 64 * 1024
@@ -141,6 +143,7 @@ class KeptHistory(FileHistory):
 
     def load_history_strings(self) -> Iterable[str]:
         try:
+            self._require_file()
             return list(super().load_history_strings())
         except OSError as error:
             self._complain(error)
@@ -148,11 +151,16 @@ class KeptHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         try:
+            self._require_file()
             make_private(self._file.parent)
             self._file.touch(mode=0o600)
             super().store_string(string)
         except OSError as error:
             self._complain(error)
+
+    def _require_file(self) -> None:
+        if is_special(self._file):
+            raise OSError(errno.EINVAL, "it is not a file")
 
     def _complain(self, error: OSError) -> None:
         if not self._complained:

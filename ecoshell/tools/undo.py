@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ecoshell.errors import StoreError
+from ecoshell.files import is_special
 from ecoshell.paths import make_private
 
 TEMPORARY = ".*.part"
@@ -232,16 +233,18 @@ def _add(file: Path, data: bytes) -> None:
 
 
 def _read_index(file: Path) -> Iterator[Kept]:
-    """The lines of an index, without one that was being written when the process was killed."""
+    """The lines of an index, without one that was being written when the process was killed, or that is damaged."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = b"" if is_special(file) else file.read_bytes()
     except FileNotFoundError:
         return
     except OSError as error:
         raise StoreError(f"{file} cannot be read: {error.strerror}.", kept="Nothing was undone.") from error
-    for line in lines:
+    for line in lines.splitlines():
         try:
             record: dict[str, Any] = json.loads(line)
-        except ValueError:
+            kept = replace(Kept(**record), folders=tuple(map(str, record["folders"])))
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
-        yield replace(Kept(**record), folders=tuple(record["folders"]))
+        if {*map(type, (kept.root, kept.path, kept.copy, kept.after, kept.lost))} == {str}:
+            yield kept

@@ -118,7 +118,8 @@ def test_another_process_takes_back_what_a_killed_one_wrote_even_after_half_a_li
     (ground.root / "a.txt").write_text("old")
     ground.write_text("a.txt", "new")
     index = tmp_path / "undo" / SESSION / "1" / "index.jsonl"
-    index.write_text(index.read_text() + '{"path": "b')
+    odd = ("[" * 5_000, "5", "{}", '{"root": 5}', index.read_text().replace('"a.txt"', "5"), "\\ud800", "9" * 5_000)
+    index.write_bytes("\n".join([*odd, index.read_text()]).encode() + b'\xff\xfe\n{"path": "b')
     assert restore(UndoLog(tmp_path / "undo"), SESSION, "1").restored == ("a.txt",)
     assert (ground.root / "a.txt").read_text() == "old"
 

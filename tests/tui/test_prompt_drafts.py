@@ -35,7 +35,9 @@ def test_a_draft_of_plain_text_is_read_whatever_it_begins_with(tmp_path):
     assert DraftFile(tmp_path / "draft.txt").read() == Draft('[{"name": "x"}]\nold draft')
 
 
-@pytest.mark.parametrize("head", ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]'])
+@pytest.mark.parametrize(
+    "head", ["", "[", "{}", "[1]", '[{"name": 3}]', "[]", '[{"name": "", "length": "x"}]', "[" * 5_000]
+)
 def test_a_damaged_list_of_attachments_loses_no_text(tmp_path, head):
     (tmp_path / "draft.txt").write_text(f"\0attachments {head}\nwhat was typed")
     assert "what was typed" in DraftFile(tmp_path / "draft.txt").read().text

@@ -1,13 +1,16 @@
 """What was sent before: recalled, searched, shared with the line shell."""
 
+import os
 from pathlib import Path
 
 import pytest
 from prompt_play import LONG, PromptApp, until
 
+from ecoshell.cli.inputs import KeptHistory
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.drafts import Draft, History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
+from ecoshell.tui.side.layout import Arrangement, ArrangementFile
 
 SENT = ("write a haiku", "count the words\nof notes.txt", "Count the lines", "what is left?")
 
@@ -57,6 +60,19 @@ def test_history_that_cannot_be_written_lasts_as_long_as_the_chat(tmp_path):
     assert history.add(Draft("kept"))
     history.write("kept")
     assert history.back(Draft()) == Draft("kept")
+
+
+def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    history, told = loaded(pipe), []
+    history.add(Draft("kept"))
+    history.write("kept")
+    kept = KeptHistory(pipe, told.append)
+    kept.store_string("kept")
+    assert (list(kept.load_history_strings()), len(told)) == ([], 1)
+    assert DraftFile(pipe).read() == Draft()
+    assert ArrangementFile(pipe).read() == Arrangement()
 
 
 def test_what_is_read_late_stands_before_what_was_sent_since():

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.files import replacement
+from ecoshell.files import is_special, replacement
 from ecoshell.paths import make_private
 from ecoshell.untrusted import visible
 
@@ -62,6 +62,8 @@ class DraftFile:
 
     def read(self) -> Draft:
         """The draft of the last time, or an empty one."""
+        if is_special(self._file):
+            return Draft()
         try:
             with self._file.open(encoding="utf-8", errors="replace", newline="") as source:
                 kept = source.read()
@@ -71,7 +73,7 @@ class DraftFile:
             return Draft(kept)
         try:
             return _parted(kept)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             return Draft(kept.removeprefix(_MARK))
 
     def write(self, draft: Draft) -> OSError | None:
@@ -109,7 +111,7 @@ def _parted(kept: str) -> Draft:
     parts: list[dict[str, Any]] = json.loads(head)
     texts: list[Attachment] = []
     for part in parts:
-        texts.append(Attachment(part["name"], body[: part["length"]]))
+        texts.append(Attachment(str(part["name"]), body[: part["length"]]))
         body = body[part["length"] :]
     return Draft(texts[0].text if texts else body, tuple(texts[1:]))
 
@@ -232,7 +234,7 @@ class History:
     """
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file = file
+        self._file = None if file is None or is_special(file) else file
         self._entries: list[str] = []
         self._place = 0
         self._draft = Draft()

@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ecoshell.budget.holds import CapState
-from ecoshell.files import replacement
+from ecoshell.files import is_special, replacement
 from ecoshell.paths import make_private
 from ecoshell.tui.side.bars import SummaryLine
 
@@ -58,6 +58,8 @@ class Arrangement:
 
 def read_arrangement(file: Path) -> Arrangement:
     """The arrangement of the last time; whatever in the file makes no sense is left out, and none is no error."""
+    if is_special(file):
+        return Arrangement()
     try:
         with file.open(encoding="utf-8") as source:
             found: object = json.loads(source.read(_LONGEST))
