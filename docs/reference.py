@@ -1,4 +1,4 @@
-"""Makes the pages of docs/reference from the program: settings, slash commands, the command line, events and hooks."""
+"""Makes the pages of docs/reference: settings, commands, events and hooks from the program, and plugins' tutorial."""
 
 import argparse
 import inspect
@@ -73,12 +73,19 @@ def hooks() -> Iterator[str]:
             yield _source(name, kind)
 
 
+def tutorial() -> Iterator[str]:
+    """The tutorial of plugins, which stands beside them."""
+    text = (Path(__file__).parent.parent / "plugins" / "README.md").read_text(encoding="utf-8")
+    yield text.partition("\n")[2].replace("../ecoshell/plugins.py", "hooks.md").replace("../docs/", "../").strip()
+
+
 PAGES = {
     "settings.md": ("Settings", settings),
     "slash-commands.md": ("Slash commands", slash_commands),
     "command-line.md": ("The command line", command_line),
     "events.md": ("Events", events),
     "hooks.md": ("Hooks of plugins", hooks),
+    "plugins.md": ("Plugins", tutorial),
 }
 
 

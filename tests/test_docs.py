@@ -101,6 +101,10 @@ def test_the_reference_tells_of_every_part_of_the_program(tmp_path):
     assert "#### `ecoshell mcp add`" in made["reference/command-line.md"]
     assert "## turn_finished" in made["reference/events.md"]
     assert "def cli_commands(" in made["reference/hooks.md"]
+    assert "@hookimpl" in made["reference/plugins.md"]
+    told = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")} | made
+    outside = {name: re.findall(r"\]\(\.\./[\w.-]+/[\w./-]+\)", text) for name, text in told.items()}
+    assert not any(outside.values()), f"the site has no such pages: {outside}"
     nav = set(re.findall(r"[\w./-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert nav == {page.name for page in (ROOT / "docs").glob("*.md")} | made.keys()
 
