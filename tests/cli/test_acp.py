@@ -45,6 +45,8 @@ async def test_it_speaks_version_1_and_tells_what_it_can_do(tmp_path):
     assert can.load_session
     assert can.session_capabilities.list is not None
     assert can.session_capabilities.close is not None
+    assert can.session_capabilities.resume is not None
+    assert can.session_capabilities.delete is can.session_capabilities.fork is None
     assert (can.prompt_capabilities.embedded_context, can.prompt_capabilities.image) == (True, False)
     assert (can.mcp_capabilities.http, can.mcp_capabilities.sse) == (True, False)
 
@@ -127,6 +129,10 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
         (here,) = (await opened.agent.list_sessions(cwd=str(opened.workspace))).sessions
         assert {one.session_id for one in every} == {session, other}
         assert (here.session_id, here.title, here.cwd) == (session, "What is here?", str(opened.workspace))
+        assert (await opened.agent.list_sessions(cwd=f"{opened.workspace}/")).sessions == [here]
+        assert (await opened.agent.list_sessions(cwd=str(tmp_path))).sessions == []
+        with pytest.raises(acp.RequestError, match="is not an absolute path"):
+            await opened.agent.list_sessions(cwd="here")
         await opened.agent.close_session(session_id=session)
         with pytest.raises(acp.RequestError, match="There is no open session") as closed:
             await opened.ask(session, "Again?")
@@ -144,6 +150,24 @@ async def test_sessions_are_listed_by_folder_loaded_with_their_past_and_closed(t
             await again.agent.load_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
         await again.agent.load_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
         assert again.text(schema.UserMessageChunk).endswith("What is here?And now?")
+
+
+async def test_a_session_of_another_process_is_resumed_without_its_past_being_told(tmp_path):
+    question = ("Remember my name: Ada.", "What is my name?")
+    async with editor(tmp_path, [finish("I will.")]) as opened:
+        session = await opened.new()
+        await opened.ask(session, question[0])
+    async with editor(tmp_path, [finish("Ada.")]) as again:
+        resumed = await again.agent.resume_session(cwd=str(again.workspace), session_id=session, mcp_servers=[])
+        assert resumed.modes.current_mode_id == "single"
+        assert (again.text(), again.text(schema.UserMessageChunk)) == ("", "")
+        assert again.text(schema.AgentThoughtChunk).startswith(f"Session {session} goes on with ")
+        assert await again.ask(session, question[1]) == "end_turn"
+        assert again.text() == "Ada."
+        with pytest.raises(acp.RequestError, match="There is no session 'zzzz-zz'") as missing:
+            await again.agent.resume_session(cwd=str(again.workspace), session_id="zzzz-zz", mcp_servers=[])
+        assert missing.value.code == -32002
+    assert [turn.question for turn in started(tmp_path, session)] == [*question]
 
 
 async def test_a_list_of_many_sessions_comes_in_pages(tmp_path):

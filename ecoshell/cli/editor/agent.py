@@ -83,7 +83,7 @@ async def serve(options: Options) -> None:
     agent = EditorAgent(options)
     try:
         transport = _Lines(*_own_streams())
-        # `session/close`, stable in the schema, is among what the SDK calls unstable
+        # `session/close` and `session/resume`, stable in the schema, are among what the SDK calls unstable
         await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
     finally:
         await agent.aclose()
@@ -195,7 +195,9 @@ class EditorAgent:
                 prompt_capabilities=schema.PromptCapabilities(image=False, audio=False, embedded_context=True),
                 mcp_capabilities=schema.McpCapabilities(http=True, sse=False),
                 session_capabilities=schema.SessionCapabilities(
-                    list=schema.SessionListCapabilities(), close=schema.SessionCloseCapabilities()
+                    list=schema.SessionListCapabilities(),
+                    resume=schema.SessionResumeCapabilities(),
+                    close=schema.SessionCloseCapabilities(),
                 ),
             ),
             auth_methods=[],
@@ -211,15 +213,18 @@ class EditorAgent:
     async def load_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
     ) -> schema.LoadSessionResponse:
-        await _stored(session_id)
-        async with self._loading:
-            if (before := self._sessions.get(session_id)) is not None:
-                before.require_free()
-                await self.close_session(session_id)
-            session = await self._open(cwd, mcp_servers or (), resume=session_id)
+        session = await self._again(cwd, mcp_servers or (), session_id)
         await session.replay()
         self._soon(session)
         return schema.LoadSessionResponse(modes=session.modes)
+
+    async def resume_session(
+        self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
+    ) -> schema.ResumeSessionResponse:
+        session = await self._again(cwd, mcp_servers or (), session_id)
+        await session.replay(briefly=True)
+        self._soon(session)
+        return schema.ResumeSessionResponse(modes=session.modes)
 
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_: Any
@@ -227,7 +232,9 @@ class EditorAgent:
         if cursor is not None and not cursor.isdecimal():
             raise RequestError(_BAD_PARAMETERS, f"There is no page {cursor!r}.")
         with _plainly():
-            rows = [row for row in await asyncio.to_thread(_known) if row.workspace and cwd in (None, row.workspace)]
+            folder = None if cwd is None else str(_folder(cwd))
+            known = await asyncio.to_thread(_known)
+        rows = [row for row in known if row.workspace and folder in (None, row.workspace)]
         at = int(cursor or 0)
         return schema.ListSessionsResponse(
             sessions=[
@@ -276,13 +283,20 @@ class EditorAgent:
             raise RequestError(_NOT_THERE, f"There is no open session {name!r}.")
         return self._sessions[name]
 
+    async def _again(self, cwd: str, servers: Iterable[McpServer], session: str) -> "EditorSession":
+        """A session of before; one that is open is opened anew."""
+        await _stored(session)
+        async with self._loading:
+            if (before := self._sessions.get(session)) is not None:
+                before.require_free()
+                await self.close_session(session)
+            return await self._open(cwd, servers, resume=session)
+
     async def _open(self, cwd: str, servers: Iterable[McpServer], resume: str | None = None) -> "EditorSession":
         person = EditorPerson()
         with _plainly():
-            if not os.path.isabs(cwd):  # noqa: PTH117 - a path of any length
-                raise UsageError(f"The folder {cwd!r} is not an absolute path.")
+            options = replace(self._options, workspace=_folder(cwd), resume=resume)
             settings = _joined(await asyncio.to_thread(load_settings, user_paths()), servers)
-            options = replace(self._options, workspace=Path(cwd), resume=resume)
             shell = await assemble(options, person, settings=settings)
             try:
                 await shell.warm()
@@ -341,9 +355,9 @@ class EditorSession:
             schema.AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
         )
 
-    async def replay(self) -> None:
-        """Tell all that has happened in the session before."""
-        for event in await self._shell.past():
+    async def replay(self, *, briefly: bool = False) -> None:
+        """Tell all that has happened in the session before, or `briefly` what it goes on with, which comes last."""
+        for event in (await self._shell.past())[-1 if briefly else 0 :]:
             await self._tell(self._updates.of(event, past=True))
         await self._tell(self._updates.settled())
 
@@ -565,6 +579,12 @@ def _joined(settings: Settings, servers: Iterable[McpServer]) -> Settings:
             raise UsageError(f"The server {server.name} cannot be used: {wrong.errors()[0]['msg']}.") from wrong
     every = {**settings.mcp.servers, **given}
     return settings.model_copy(update={"mcp": settings.mcp.model_copy(update={"servers": every})})
+
+
+def _folder(cwd: str) -> Path:
+    if not os.path.isabs(cwd):  # noqa: PTH117 - a path of any length
+        raise UsageError(f"The folder {cwd!r} is not an absolute path.")
+    return Path(cwd)
 
 
 def _known() -> Sequence[SessionInfo]:
