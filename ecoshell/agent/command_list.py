@@ -254,9 +254,10 @@ async def _mcp(shell: Shell, argument: str) -> Printed:
         tools = [(tool.document.name, tool.document.description) for tool in providers[argument].tools]
         parts = [table(("tool", "what it does"), tools), f"{argument} is {providers[argument].status}."]
         server = shell.deps.providers.servers.get(argument)
-        if server is not None and server.resources:
-            some = ", ".join(f"@{argument}:{address}" for address in server.resources[:_RESOURCES])
-            parts.insert(1, f"{counted(len(server.resources), 'resource')}, such as {some}")
+        for what, known in (("resource", server.resources), ("template", server.templates)) if server else ():
+            if known:
+                some = ", ".join(f"@{argument}:{address}" for address in known[:_RESOURCES])
+                parts.insert(1, f"{counted(len(known), what)}, such as {some}")
         prompts = [(f"{name} {' '.join(one.arguments)}", one.description) for name, one in _prompts(shell, argument)]
         if prompts:
             parts.insert(1, table(("prompt", "what it asks"), prompts))

@@ -68,7 +68,7 @@ class ProviderFollower:
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
             if late := [name for name, task in waiting.items() if not task.done()]:
                 emit(Notice(f"This goes on without {', '.join(late)}, which may be there for the next question."))
-        for notice in (*self._complaints, *self._failures()):
+        for notice in (*self._complaints, *self._failures(), *self._updates()):
             emit(Notice(notice))
         self._complaints.clear()
         for said in _said(self.take_up(kept)):
@@ -107,6 +107,8 @@ class ProviderFollower:
             if any(one.name.startswith(f"{name} ") for one in found.attachments):
                 continue
             try:
+                if address in self.servers[server].templates:
+                    raise ToolError(f"it has places to fill in, such as {address[address.find('{') :]}")
                 seen = await self.servers[server].read(address)
                 if not seen.ok:
                     raise ToolError(seen.text)
@@ -144,6 +146,24 @@ class ProviderFollower:
             raise ToolError(f"{server} gave no question: {visible_line(seen.text) or 'it is empty'}")
         return seen.text
 
+    async def values(self, line: str) -> Sequence[str]:
+        """Whole lines that `/server:prompt arguments` could become, by what the server knows of its last argument."""
+        called, blank, typed = line.partition(" ")
+        prompt = dict(self.prompt_names()).get(called)
+        if prompt is None or not blank:
+            return ()
+        before, _, last = typed.rpartition(" ")
+        name, sign, begun = last.partition("=")
+        with suppress(ToolError, UsageError):  # what is typed is as good
+            given = _given(prompt, before)
+            if not sign or name not in prompt.arguments:
+                name, sign, begun = next((one for one in prompt.arguments if one not in given), ""), "", last
+            if name:
+                server = self.servers[called[1:].partition(":")[0]]
+                stem = line[: len(line) - len(begun)]
+                return [stem + shlex.quote(one) for one in await server.values(prompt.name, name, begun, given)]
+        return ()
+
     def forget_session(self, session: str) -> None:
         """Remove the files of a session; may block."""
         shutil.rmtree(self._files / session, ignore_errors=True)
@@ -155,6 +175,12 @@ class ProviderFollower:
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
         await asyncio.gather(*(one.aclose() for one in self.all))
 
+    def _updates(self) -> Iterator[str]:
+        for server in self.servers.values():
+            for address in server.updates():
+                said = visible_line(f"@{server.name}:{address}")
+                yield f"{said} has changed since it was attached; mention it again to attach it as it is now."
+
     def _failures(self) -> Iterator[str]:
         for one in self.all:
             task = self._asked.get(one.name)
@@ -164,6 +190,15 @@ class ProviderFollower:
 
 
 def _arguments(called: str, prompt: "Prompt", typed: str) -> dict[str, str]:
+    """What was typed for a prompt, which has all that it needs. Raises UsageError."""
+    given = _given(prompt, typed)
+    usage = " ".join([called, *(f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())])
+    if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
+        raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {usage}.")
+    return given
+
+
+def _given(prompt: "Prompt", typed: str) -> dict[str, str]:
     """What was typed for a prompt, as `name=value` or in order; the last one takes the rest. Raises UsageError."""
     try:
         words = shlex.split(typed)
@@ -179,9 +214,6 @@ def _arguments(called: str, prompt: "Prompt", typed: str) -> dict[str, str]:
             given[free[0]] = word
         elif given:
             given[[*given][-1]] += f" {word}"
-    usage = " ".join([called, *(f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())])
-    if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
-        raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {usage}.")
     return given
 
 

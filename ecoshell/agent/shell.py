@@ -344,9 +344,10 @@ class Shell:
         return await self.deps.workspace.files()
 
     async def mentionable(self) -> list[str]:
-        """The same, and the resources that servers have listed, as `server:address`."""
+        """The same, and the resources and templates that servers have listed, as `server:address`."""
         servers = self.deps.providers.servers.values()
-        return [*await self.files(), *(f"{one.name}:{address}" for one in servers for address in one.resources)]
+        listed = ((one.name, address) for one in servers for address in (*one.resources, *one.templates))
+        return [*await self.files(), *(f"{name}:{address}" for name, address in listed)]
 
     async def stop(self) -> None:
         """Stop the turn that runs, or what runs in its place; a turn's stream still ends in TurnFinished."""
@@ -371,6 +372,10 @@ class Shell:
             if name.startswith(text)
         ]
         return [*self._commands().complete(self, text), *prompts]
+
+    async def values(self, text: str) -> list[Completion]:
+        """What a line that is a server's prompt could become, by the values the server knows for its arguments."""
+        return [Completion(line, "") for line in await self.deps.providers.values(text)]
 
     def overview(self) -> list[tuple[str, str]]:
         """Each slash command as it is typed, and what it does."""

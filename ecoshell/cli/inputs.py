@@ -4,7 +4,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO, NoReturn, Protocol, TextIO
@@ -56,9 +56,7 @@ class Keyboard:
         self._begun = ""
         """The beginning of a line that was typed while nobody read."""
 
-    def equip(
-        self, *, history: FileHistory, complete: Callable[[str], list[Completion]], toolbar: Callable[[], str]
-    ) -> None:
+    def equip(self, *, history: FileHistory, completer: Completer, toolbar: Callable[[], str]) -> None:
         """Give questions a history, completion and a toolbar."""
 
         def bottom() -> StyleAndTextTuples:
@@ -67,7 +65,7 @@ class Keyboard:
         self._questions = PromptSession(
             output=self._output,
             history=history,
-            completer=SlashCompleter(complete),
+            completer=completer,
             bottom_toolbar=bottom,
             interrupt_exception=Interrupted,
         )
@@ -119,10 +117,13 @@ class Lines:
 
 
 class SlashCompleter(Completer):
-    """Completes lines that begin with a slash."""
+    """Completes lines that begin with a slash: by what is at hand, and then by what has to be asked for."""
 
-    def __init__(self, complete: Callable[[str], list[Completion]]) -> None:
+    def __init__(
+        self, complete: Callable[[str], list[Completion]], values: Callable[[str], Awaitable[list[Completion]]]
+    ) -> None:
         self._complete = complete
+        self._values = values
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Offered]:
         typed = document.text_before_cursor
@@ -130,6 +131,16 @@ class SlashCompleter(Completer):
             return
         for found in self._complete(typed):
             yield Offered(found.text, start_position=-len(typed), display_meta=found.help)
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Offered, None]:
+        for offered in self.get_completions(document, complete_event):
+            yield offered
+        typed = document.text_before_cursor
+        if typed.startswith("/"):
+            for found in await self._values(typed):
+                yield Offered(found.text, start_position=-len(typed), display_meta=found.help)
 
 
 class KeptHistory(FileHistory):

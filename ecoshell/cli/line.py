@@ -14,7 +14,7 @@ from ecoshell.agent.user_interface import NonInteractive
 from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.arguments import add_shared_options, options_to_run
-from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines
+from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines, SlashCompleter
 from ecoshell.cli.interrupts import Interrupted, hangups_interrupt, stopping
 from ecoshell.cli.person import LinePerson
 from ecoshell.cli.render import EventLines, Printer
@@ -58,7 +58,8 @@ async def _chat(options: Options) -> int:
         line_shell = LineShell(shell, source=source, printer=printer, person=person)
         if isinstance(source, Keyboard):
             history = KeptHistory(user_paths().history_file, line_shell.note)
-            source.equip(history=history, complete=shell.complete, toolbar=line_shell.toolbar)
+            completer = SlashCompleter(shell.complete, shell.values)
+            source.equip(history=history, completer=completer, toolbar=line_shell.toolbar)
         return await line_shell.run()
     finally:
         await shell.aclose()

@@ -123,7 +123,7 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).column.drop()
         controller, prompt = ChatController(shell, self.view), self.query_one(Prompt)
         await controller.begin()
-        prompt.completer, prompt.mentions.files = self._complete, shell.mentionable
+        prompt.completer, prompt.values, prompt.mentions.files = self._complete, shell.values, shell.mentionable
         self.run_worker(controller.watch())
         self.run_worker(controller.introduce(first=self._first))
         self.controller = controller

@@ -210,6 +210,62 @@ async def test_a_resource_that_is_too_long_is_cut_and_one_that_is_not_there_is_t
         assert "@tried:other://x was not attached: " in notices
 
 
+async def test_a_template_is_offered_and_is_no_resource_before_it_is_filled_in(play, configured):
+    configured(tried=TRIED)
+    async with play([finish("-")]) as shell:
+        assert "1 template, such as @tried:notes://{day}" in (await shell.command("/mcp tried")).text
+        assert "tried:notes://{day}" in await shell.mentionable()
+        notices = of(await turn(shell, 'What is in @"tried:notes://{day}"?'), Notice)
+        assert "it has places to fill in, such as {day}" in "\n".join(one.text for one in notices)
+
+
+@pytest.mark.parametrize(("arguments", "tool"), [(TRIED, "edit"), ((SUPPORT / "hostile_mcp.py", "subscribes"), "go")])
+async def test_a_resource_that_changes_after_it_was_attached_is_told_with_the_next_question(
+    play, configured, arguments, tool
+):
+    configured(tried=arguments)
+    address = "notes://today?short=1"
+    async with play([finish("-")] * 4) as shell:
+        (started,) = of(await turn(shell, f'What is on, @"tried:{address}"?'), TurnStarted)
+        assert started.attachments
+        server = shell.deps.providers.servers["tried"]
+        (edit,) = [one for one in server.tools if one.listed.name == tool]
+        for changed in ("notes://another", address):  # nobody has read the first
+            await edit.run({"address": changed})
+        async with asyncio.timeout(600):
+            while not server._updated:  # noqa: ASYNC110 - it comes beside the result
+                await asyncio.sleep(0.05)
+        said = f"@tried:{address} has changed since it was attached; mention it again to attach it as it is now."
+        assert [one.text for one in of(await turn(shell, "Thanks."), Notice) if "has changed" in one.text] == [said]
+        assert "has changed" not in str(of(await turn(shell, "Bye."), Notice))
+        await edit.run({"address": address})
+        async with asyncio.timeout(600):
+            while not server._updated:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+        assert "has changed" not in str(of(await turn(shell, f'Now @"tried:{address}"?'), Notice))
+
+
+async def test_arguments_of_a_prompt_are_completed_by_the_server(play, configured):
+    configured(tried=TRIED)
+    async with play([finish("-")]) as shell:
+        await turn(shell, "Who are you?")
+
+        async def offered(line):
+            return [one.text for one in await shell.values(line)]
+
+        assert await offered("/tried:review n") == ["/tried:review notes.txt", "/tried:review 'new notes.txt'"]
+        assert await offered("/tried:review tone=k") == []
+        assert await offered("/tried:review notes.txt ") == [
+            f"/tried:review notes.txt {one}" for one in ("kind", "keen")
+        ]
+        assert await offered("/tried:review notes.txt tone=ke") == ["/tried:review notes.txt tone=keen"]
+        for line in ("/tried:review", "/tried:other x", "/budget 5", "/tried:review 'open ", "/tried:review a b c"):
+            assert await offered(line) == [], line
+        (server,) = shell.deps.providers.servers.values()
+        await server.aclose()
+        assert await offered("/tried:review notes.txt ki") == ["/tried:review notes.txt kind"], "it is started again"
+
+
 async def test_a_prompt_of_a_server_is_asked_as_the_question(play, configured):
     configured(tried=TRIED)
     async with play([]) as shell:

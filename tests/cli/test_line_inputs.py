@@ -60,8 +60,22 @@ async def test_termination_while_a_line_is_awaited_ends_the_input() -> None:
         await Lines(Signalling(signal.SIGTERM), prompts=None, warn=unwarned).question("")
 
 
+async def no_values(typed: str) -> list[Completion]:
+    return []
+
+
+async def test_values_that_have_to_be_asked_for_are_offered_after_the_rest() -> None:
+    async def values(typed: str) -> list[Completion]:
+        return [Completion(f"{typed}kind", "")]
+
+    completer = SlashCompleter(lambda text: [Completion("/docs:review x", "")], values)
+    offered = completer.get_completions_async(Document("/docs:review "), CompleteEvent())
+    assert [one.text async for one in offered] == ["/docs:review x", "/docs:review kind"]
+    assert [one async for one in completer.get_completions_async(Document("and /docs:"), CompleteEvent())] == []
+
+
 def test_only_lines_that_begin_with_a_slash_are_completed() -> None:
-    completer = SlashCompleter(lambda text: [Completion("/budget", f"for {text}")])
+    completer = SlashCompleter(lambda text: [Completion("/budget", f"for {text}")], no_values)
     event = CompleteEvent()
     (offered,) = completer.get_completions(Document("/bu"), event)
     assert (offered.text, offered.start_position, offered.display_meta_text) == ("/budget", -3, "for /bu")

@@ -123,6 +123,10 @@ def call(way: str, asked: dict) -> None:  # noqa: PLR0912 - a row of ways
             answer(asked, text("n is seven", structuredContent={"n": "seven"}))
         case "regex":
             answer(asked, text("", structuredContent={"n": "a" * 60 + "!"}))
+        case "subscribes":
+            for address in asked["params"]["arguments"].values():
+                say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": address}})
+            answer(asked, text("edited"))
         case "escapes":
             answer(asked, text("\x1b[2J\x1b]0;owned\x07red"))
         case "unreadable":
@@ -143,7 +147,12 @@ def main(way: str) -> None:  # noqa: PLR0912 - a row of ways
         asked = json.loads(line)
         match asked.get("method"):
             case "initialize" if way != "hangs":
-                answer(asked, ABOUT)
+                more = {"resources": {"subscribe": True}} if way == "subscribes" else {}
+                answer(asked, {**ABOUT, "capabilities": {**ABOUT["capabilities"], **more}})
+            case "resources/list" | "resources/templates/list" | "resources/subscribe":
+                answer(asked, {"resources": [], "resourceTemplates": []})
+            case "resources/read":
+                answer(asked, {"contents": [{"uri": asked["params"]["uri"], "text": "old"}]})
             case "tools/list" if way == "endless":
                 lists += 1
                 answer(asked, {"tools": [tool(f"tool{lists}")], "nextCursor": str(lists)})

@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
+    Completion,
     EmbeddedResource,
     ImageContent,
     TextContent,
@@ -126,6 +127,22 @@ def picture() -> bytes:
 def review(file: str, tone: str = "kind") -> str:
     """Have a file reviewed."""
     return f"Review {file} in a {tone} tone."
+
+
+@server.completion()
+async def values(ref, argument, context):
+    """What a file to review may be called, and in which tone that can be done once there is one."""
+    known = {"file": ["notes.txt", "new notes.txt", "\x1b[2J"], "tone": ["kind", "keen"]}
+    if argument.name == "tone" and not (context and context.arguments.get("file")):
+        return None
+    return Completion(values=[one for one in known[argument.name] if one.startswith(argument.value)])
+
+
+@server.tool()
+async def edit(address: str, ctx: Context) -> str:
+    """Say that a resource has changed."""
+    await ctx.notify_resource_updated(address)
+    return "edited"
 
 
 @server.tool()

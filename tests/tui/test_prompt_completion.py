@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from prompt_play import PromptApp, until
 
+from ecoshell.agent.commands import Completion
 from ecoshell.tui.prompt.completion import CompletionList, Mention, MentionSearch, Names, mention_at, written
 
 
@@ -36,6 +37,27 @@ async def test_an_argument_is_completed_by_its_letters_too(app):
         assert app.prompt.text == "/model openai/gpt-5-mini"
         await pilot.press("enter")
         assert [draft.text for draft in app.sent] == ["/model openai/gpt-5-mini"]
+
+
+async def test_values_that_a_server_knows_for_its_prompt_are_offered_when_they_come(app):
+    asked, late = [], asyncio.Event()
+
+    async def values(typed):
+        asked.append(typed)
+        if typed.endswith(" "):
+            await late.wait()  # what comes for a text that has been typed on is not shown
+        return [Completion(f"/docs:review {one}", "") for one in ("kind", "keen") if one.startswith(typed.split()[-1])]
+
+    async with app.run_test() as pilot:
+        app.prompt.values = values
+        await pilot.press(*"/docs:review ")
+        assert app.offered == []
+        await pilot.press("k", "e")
+        await until(pilot, lambda: app.offered == ["/docs:review keen"])
+        late.set()
+        await pilot.press("tab")
+        assert app.prompt.text == "/docs:review keen"
+        assert asked[0] == "/docs:review "
 
 
 async def test_what_is_no_command_is_offered_nothing(app):

@@ -151,7 +151,7 @@ class Connection:
             self._end("it ended")
 
     def _take(self, record: Record) -> None:
-        if "auth" in record:
+        if "auth" in record or "updated" in record:
             self._told(record)
         elif "tools" in record:
             self.about = record["about"]

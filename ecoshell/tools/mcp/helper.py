@@ -2,14 +2,15 @@
 
 Its first line of input is the server: `{"command": [...], "env": {…}, "cwd": path, "roots": [path]}` or `{"url",
 "headers": {…}, "roots"}`, with `"auth": {"state", "client", "anew"}` where somebody has signed in or is about to. Then
-come `{"id", "call": name, "arguments": {…}, "seconds", "files": folder}`, the same with `prompt` or `read` (the address
-of a resource) in the place of `call`, and `{"id", "cancel": true}`; it ends when its input does, and ends the server
-before.
-It writes `{"tools": [{name, description, parameters, read_only}], "prompts": […], "resources": […], "about": text}`
-once it is connected and whenever one of the server's lists has changed, `{"id", "progress": text}` while something runs
-and `{"id", "text", "ok"}` for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where
-the server asks for something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer":
-number, "value": {…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
+come `{"id", "call": name, "arguments": {…}, "seconds", "files": folder}`, the same with `prompt`, `read` (the address
+of a resource) or `complete` (a prompt, with the `argument` that has `begun` and those `given`) in the place of `call`,
+and `{"id", "cancel": true}`; it ends when its input does, and ends the server before.
+It writes `{"tools": [{name, description, parameters, read_only}], "prompts": […], "resources": […], "templates": […],
+"completes", "about": text}` once it is connected and whenever one of the server's lists has changed, `{"updated":
+address}` where a resource that was read has, `{"id", "progress": text}` while something runs and `{"id", "text", "ok"}`
+for what came of it, and last, where the connection ends by itself, `{"ended": why}`. Where the server asks for
+something, it writes `{"ask": number, …}` with `form`, `visit` or `sample`, and is told `{"answer": number, "value":
+{…}}`; `{"ask", "over"}` withdraws the question. `{"auth": state}` is what is to be kept of a sign-in.
 What is answered is cut at MOST_TEXT characters; images and the like are kept as files in the folder, and named in it.
 
 What a server sends is read here and not in the shell: a line without an end meets the limit of a line, and a schema
@@ -55,6 +56,8 @@ _MOST_LISTED = 1 << 22
 _MOST_QUESTIONS, _MOST_FORM, _LONGEST_ADDRESS = 20, 20_000, 2_000
 """What a server may ask in one call, and the characters of a form and of an address; what is more is declined."""
 _MOST_PAGES = 100
+_MOST_READ = _MOST_VALUES = 100
+"""Resources that are watched for changes, and values of an argument, as many as the protocol has."""
 _ALARM, _HEARTBEAT = 20, 2.0
 """Seconds after which a process that no longer does anything else is ended, and between two signs that it does."""
 _RELIST_PAUSE = 1.0
@@ -109,6 +112,9 @@ class Bridge:
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._stale = asyncio.Event()
         """The server's list is said to have changed."""
+        self._read: set[str] = set()
+        """Addresses of resources whose changes the server tells."""
+        self._listening: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
         """The server sends nothing any more, or too much."""
         self._why = "it ended"
@@ -140,11 +146,16 @@ class Bridge:
 
     async def _talk(self, server: Mapping[str, Any]) -> str:
         from mcp import Client
-        from mcp_types import Implementation
+        from mcp_types import Implementation, ResourceUpdatedNotification
 
         async def heard(message: object) -> None:
-            if getattr(message, "method", "").endswith("/list_changed"):
-                self._stale.set()
+            match message:
+                case ResourceUpdatedNotification():
+                    self._tell_update(message.params.uri)
+                case _ if getattr(message, "method", "").endswith("/list_changed"):
+                    self._stale.set()
+                case _:
+                    pass
 
         about = Implementation(name="ecoshell", version=__version__)
         try:
@@ -161,11 +172,13 @@ class Bridge:
             ) as client:
                 self._client = client
                 self._write(await _lists(client))
+                self._listen()
                 following = asyncio.create_task(self._follow(client))
                 try:
                     await self._over.wait()
                 finally:
                     following.cancel()
+                    self._listening.cancel()
             return self._why
         except asyncio.CancelledError:
             raise
@@ -174,27 +187,53 @@ class Bridge:
 
     async def _follow(self, client: "Client") -> None:
         """Tell the list anew whenever the server says that it has changed."""
-        from mcp.client.subscriptions import ListenNotSupportedError
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            with contextlib.suppress(Exception):  # a list that cannot be read leaves the one before it in place
+                self._write(await _lists(client))
+            await asyncio.sleep(_RELIST_PAUSE)
+
+    def _listen(self) -> None:
+        """Hear of changes from now on, of the resources that were read too; a server of before 2026 tells unasked."""
+        from mcp.client.subscriptions import ResourceUpdated
 
         async def listen() -> None:
-            with contextlib.suppress(ListenNotSupportedError, Exception):  # then it says so in the other way, or never
-                async with client.listen(
-                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+            with contextlib.suppress(Exception):  # then it says so in the other way, or never
+                async with self._client.listen(
+                    tools_list_changed=True,
+                    prompts_list_changed=True,
+                    resources_list_changed=True,
+                    resource_subscriptions=sorted(self._read),
                 ) as events:
                     self._stale.set()  # what changed before it listened is told by nobody
-                    async for _ in events:
-                        self._stale.set()
+                    async for event in events:
+                        if isinstance(event, ResourceUpdated):
+                            self._tell_update(event.uri)
+                        else:
+                            self._stale.set()
 
-        listening = asyncio.create_task(listen())
-        try:
-            while True:
-                await self._stale.wait()
-                self._stale.clear()
-                with contextlib.suppress(Exception):  # a list that cannot be read leaves the one before it in place
-                    self._write(await _lists(client))
-                await asyncio.sleep(_RELIST_PAUSE)
-        finally:
-            listening.cancel()
+        if self._listening is not None:
+            self._listening.cancel()
+        self._listening = asyncio.create_task(listen())
+
+    async def _watch(self, address: str) -> None:
+        """Have the server tell when a resource changes, where it can."""
+        from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+        has = self._client.server_capabilities.resources
+        if has is None or not has.subscribe or address in self._read or len(self._read) >= _MOST_READ:
+            return
+        self._read.add(address)
+        if self._client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._listen()
+        else:
+            with contextlib.suppress(Exception):  # it is read all the same
+                await self._client.subscribe_resource(address)
+
+    def _tell_update(self, address: object) -> None:
+        if str(address) in self._read:
+            self._write({"updated": str(address)})
 
     async def _take_orders(self) -> None:
         reader = asyncio.StreamReader(limit=1 << 26)
@@ -232,7 +271,10 @@ class Bridge:
         """What came of an order, and whether it did as it was told."""
         keep = _keeper(order.get("files"))
         if "read" in order:
+            await self._watch(order["read"])
             return _resource_text(await self._client.read_resource(order["read"]), keep), True
+        if "complete" in order:
+            return json.dumps(await self._values(order)), True
         if "prompt" in order:
             return _prompt_text(await self._client.get_prompt(order["prompt"], order["arguments"]), keep), True
         told = 0.0
@@ -246,6 +288,15 @@ class Bridge:
 
         result = await self._client.call_tool(order["call"], order["arguments"], progress_callback=tell)
         return _text(result, keep), not result.is_error
+
+    async def _values(self, order: Mapping[str, Any]) -> list[str]:
+        """What an argument of a prompt could be, as the server knows it."""
+        from mcp_types import PromptReference
+
+        prompt = PromptReference(type="ref/prompt", name=order["complete"])
+        argument = {"name": order["argument"], "value": order["begun"]}
+        found = await self._client.complete(prompt, argument, context_arguments=order["given"])
+        return found.completion.values[:_MOST_VALUES]
 
     @asynccontextmanager
     async def _http(self, server: Mapping[str, Any]) -> AsyncGenerator[Any]:
@@ -477,11 +528,14 @@ async def _lists(client: "Client") -> dict[str, Any]:
     has, info = client.server_capabilities, client.server_info
     only_others = has.tools is None and (has.prompts is not None or has.resources is not None)
     tools = [] if only_others else await _pages("tools", client.list_tools)
-    prompts, resources = list[Any](), list[Any]()
+    prompts, resources, templates = list[Any](), list[Any](), list[Any]()
     with contextlib.suppress(Exception):
         prompts = await _pages("prompts", client.list_prompts) if has.prompts is not None else []
     with contextlib.suppress(Exception):
         resources = await _pages("resources", client.list_resources) if has.resources is not None else []
+    with contextlib.suppress(Exception):
+        listed = client.list_resource_templates
+        templates = await _pages("resource_templates", listed) if has.resources is not None else []
     found = {
         "tools": [
             {
@@ -501,6 +555,8 @@ async def _lists(client: "Client") -> dict[str, Any]:
             for prompt in prompts
         ],
         "resources": [str(resource.uri) for resource in resources],
+        "templates": [template.uri_template for template in templates],
+        "completes": has.completions is not None,
         "about": f"{info.name} {info.version}"[:_LONGEST_MESSAGE] if info is not None else "",
     }
     if len(json.dumps(found)) > _MOST_LISTED:

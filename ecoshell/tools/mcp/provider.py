@@ -1,6 +1,7 @@
 """The tools of one MCP server: known from a cached list, and run by the server, which is started when it is needed."""
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from ecoshell.tools.mcp.servers import (
     listed,
     plain_schema,
     prompts_of,
-    resources_of,
+    typable,
 )
 from ecoshell.untrusted import visible_line
 
@@ -62,7 +63,11 @@ class McpServer:
         self._tools: tuple[McpTool, ...] | None = None
         """None until the cached list was read."""
         self._resources: tuple[str, ...] = ()
+        self._templates: tuple[str, ...] = ()
         self._prompts: tuple[Prompt, ...] = ()
+        self._completes = False
+        self._updated: set[str] = set()
+        """Resources that have changed since they were read."""
         self._known = False
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -88,6 +93,11 @@ class McpServer:
     def resources(self) -> Sequence[str]:
         """The addresses of the resources it lists; it may have more."""
         return self._resources if self.known else ()
+
+    @property
+    def templates(self) -> Sequence[str]:
+        """Addresses of resources with places to fill in, as `notes://{day}`."""
+        return self._templates if self.known else ()
 
     @property
     def prompts(self) -> Sequence[Prompt]:
@@ -142,11 +152,30 @@ class McpServer:
 
     async def read(self, address: str) -> Observation:
         """A resource, as much of it as is text; raises ToolError."""
-        return await self._carry_out(await self._living(), {"read": address})
+        connection = await self._living()
+        self._updated.discard(address)
+        return await self._carry_out(connection, {"read": address})
+
+    def updates(self) -> Sequence[str]:
+        """The resources that have changed since they were read, each told once."""
+        updated, self._updated = sorted(self._updated), set()
+        return updated
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> Observation:
         """A question the server has ready; raises ToolError."""
         return await self._carry_out(await self._living(), {"prompt": name, "arguments": dict(arguments)})
+
+    async def values(self, prompt: str, argument: str, begun: str, given: Mapping[str, str]) -> Sequence[str]:
+        """What an argument that begins so could be, as the server knows it, given others; raises ToolError."""
+        if not self._completes:
+            return ()
+        if self._connection is None or not self._connection.alive:
+            if not self._background:
+                self.warm()
+            await asyncio.wait(self._background)  # who asks may give up at the next key: the server comes all the same
+        order = {"complete": prompt, "argument": argument, "begun": begun, "given": dict(given)}
+        seen = await self._carry_out(await self._living(), order)
+        return typable(json.loads(seen.text)) if seen.ok else ()
 
     async def _carry_out(self, connection: Connection, order: Record) -> Observation:
         files = self._files()
@@ -233,6 +262,9 @@ class McpServer:
         if "auth" in lists:
             self._keep(lists["auth"])
             return
+        if "updated" in lists:
+            self._updated.add(lists["updated"])
+            return
         self._known = True
         self._take(lists)
         self._cache.write(lists)
@@ -247,7 +279,8 @@ class McpServer:
         """Have the tools of these lists; those that are as they were stay the very same."""
         before = {tool.listed.name: tool for tool in self._tools or ()}
         found, self.left_out = listed(self.name, lists.get("tools", ()))
-        self._resources, self._prompts = resources_of(lists.get("resources")), prompts_of(lists.get("prompts"))
+        self._resources, self._templates = typable(lists.get("resources")), typable(lists.get("templates"))
+        self._prompts, self._completes = prompts_of(lists.get("prompts")), lists.get("completes") is True
         after = [before.get(one.name) or McpTool(self, one) for one in found]
         pairs = zip(after, found, strict=True)
         self._tools = tuple(tool if tool.listed == one else McpTool(self, one) for tool, one in pairs)

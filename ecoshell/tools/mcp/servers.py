@@ -164,8 +164,8 @@ def prompts_of(records: Any) -> tuple[Prompt, ...]:
     return tuple(found)
 
 
-def resources_of(records: Any) -> tuple[str, ...]:
-    """The addresses of a list of resources, as far as they can be typed."""
+def typable(records: Any) -> tuple[str, ...]:
+    """The addresses of a list of resources, or the values of an argument, as far as they can be typed."""
     found = cast("list[Any]", records) if isinstance(records, list) else []
     return tuple(
         one

@@ -30,6 +30,8 @@ _GAP = 2
 _SHOWN = 400
 """Characters of an offer that are looked at to draw its row."""
 Completer = Callable[[str], "Sequence[Completion]"]
+Values = Callable[[str], "Awaitable[Sequence[Completion]]"]
+"""The lines that a line could become, where that has to be asked for."""
 _MOST_COMMANDS = 100
 Files = Callable[[], Awaitable[Sequence[str]]]
 _MOST_NAMES = 50
@@ -260,3 +262,8 @@ class MentionSearch:
             found_for = wanted
             if wanted == self._wanted:
                 self._show(wanted, found)
+
+
+async def no_values(typed: str) -> "Sequence[Completion]":
+    """Nothing to ask."""
+    return ()

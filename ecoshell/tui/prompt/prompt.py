@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -27,9 +27,11 @@ from ecoshell.tui.prompt.completion import (
     Mention,
     MentionSearch,
     Offer,
+    Values,
     command_offers,
     lowered,
     mention_at,
+    no_values,
     written,
 )
 from ecoshell.tui.prompt.drafts import Draft, History, Pastes, cleaned, is_large, unified
@@ -89,6 +91,7 @@ class Prompt(TextArea):
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
         self.cursor_blink = False  # an idle chat draws nothing
         self.completer: Completer = lambda _: ()
+        self.values: Values = no_values
         self.send: Send = lambda _: None
         """Called when enter is pressed; at once, or what is typed next would go along."""
         self._completions = completions
@@ -160,6 +163,14 @@ class Prompt(TextArea):
         self.mentions.want(mention)
         if mention is None:
             self._completions.offer(offers, self.text.split())
+        if command and ":" in typed and " " in typed:
+            self.run_worker(self._offer_values(offers, typed), exclusive=True, group="values")
+
+    async def _offer_values(self, offers: Sequence[Offer], typed: str) -> None:
+        """Offer also what has to be asked for, if the text is still the same."""
+        found = [Offer(one.text, one.help, one.text) for one in await self.values(typed)]
+        if found and self.text == typed and self._offered_for == (typed, self.cursor_location):
+            self._completions.offer([*offers, *found], typed.split())
 
     def take_offer(self) -> None:
         """Put the highlighted completion, or the entry found, in its place."""
