@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,15 @@ from agent_play import finish, of, register, say, turn
 
 from ecoshell.agent.user_interface import Approval
 from ecoshell.errors import UsageError
-from ecoshell.events import ApprovalWanted, BudgetSettled, CallFinished, CallProgressed, Notice, TurnStarted
+from ecoshell.events import (
+    ApprovalWanted,
+    BudgetSettled,
+    CallFinished,
+    CallProgressed,
+    Notice,
+    TurnFinished,
+    TurnStarted,
+)
 from ecoshell.paths import user_paths
 from ecoshell.tools.mcp.provider import McpServer
 
@@ -336,6 +345,20 @@ async def test_a_server_may_have_the_model_write_once_the_person_says_so_and_the
     assert len(paid) == 2
     assert [one.name for one in person.asked] == ["asks:sampling"]
     assert "paid from this session's caps" in person.asked[0].reason
+
+
+async def test_what_a_server_wants_written_over_the_cap_is_refused_and_told_each_time(play, configured):
+    servers, lines = asking("asks_much")
+    configured("sampling = true", **servers)
+    async with play(lines, presentation="stable", yes=True, price=(Decimal(1), Decimal(1)), budget="0.05") as shell:
+        events = await turn(shell)
+    answers = [json.loads(one.observation) for one in of(events, CallFinished) if one.name == "asks.go"]
+    assert [one["message"] for one in answers] == ["The model could not be asked."] * 2
+    told = [one.text for one in of(events, Notice) if "wrote nothing for asks" in one.text]
+    assert len(told) == 2
+    assert all("cap of $0.05" in one for one in told)
+    assert "sampling" not in [one.role for one in of(events, BudgetSettled)]
+    assert of(events, TurnFinished)[0].status == "answered"
 
 
 async def test_without_a_person_no_server_has_the_model_write_unless_the_settings_allow_it(play, configured):

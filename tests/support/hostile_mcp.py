@@ -49,6 +49,13 @@ ASKS = {
             "maxTokens": 50,
         },
     ),
+    "asks_much": (
+        "sampling/createMessage",
+        {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "word " * 60_000}}],
+            "maxTokens": 50,
+        },
+    ),
     "asks_picture": (
         "sampling/createMessage",
         {

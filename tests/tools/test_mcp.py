@@ -1,15 +1,18 @@
 """Servers of the Model Context Protocol: well-behaved ones of the SDK's, and some that keep to no agreement."""
 
 import asyncio
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -317,6 +320,72 @@ async def test_a_server_that_floods_ends_the_call_before_its_time_is_up(opened, 
     async with opened(hostile(way), seconds=600.0) as server:
         await server.connect()
         assert await failure(server, "go") == f"tried did not finish the call: it sent {why}."
+
+
+class Floods(BaseHTTPRequestHandler):
+    """A server over HTTP that answers a call without an end, in the `way` of its path."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.send_error(405)
+
+    def do_DELETE(self):
+        self.send_error(405)
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        way = self.path.rpartition("/")[2]
+        match asked["method"]:
+            case "initialize":
+                told = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+                self.answer(asked, result={**told, "serverInfo": {"name": "floods", "version": "1"}})
+            case "tools/list":
+                self.answer(asked, result={"tools": [{"name": "go", "inputSchema": {"type": "object"}}]})
+            case "tools/call":
+                self.begin("application/json" if way == "body" else "text/event-stream")
+                said = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": ""}}
+                events = f"data: {json.dumps(said)}\n\n".encode()
+                piece = {"body": b" " * 65_536, "event": b"x" * 65_536, "events": events}[way]
+                self.wfile.write(b"data: " if way == "event" else b"")
+                with suppress(OSError):
+                    while True:
+                        self.wfile.write(piece)
+            case _ if "id" in asked:
+                self.answer(asked, error={"code": -32601, "message": "no such method"})
+            case _:
+                self.send_response(202)
+                self.end_headers()
+
+    def begin(self, kind):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+
+    def answer(self, asked, **told):
+        self.begin("application/json")
+        self.wfile.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **told}).encode())
+
+
+@pytest.mark.parametrize(
+    ("way", "why"),
+    [
+        ("event", "exceeded the 33554432 byte limit"),
+        ("body", "it sent more than there is room for"),
+        ("events", "a flood of messages"),
+    ],
+)
+async def test_a_server_over_http_that_floods_costs_one_error(opened, way, why):
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Floods)
+    threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        async with opened(url=f"http://127.0.0.1:{served.server_port}/{way}", seconds=600.0) as server:
+            await server.connect()
+            assert why in await failure(server, "go")
+    finally:
+        served.shutdown()
+        served.server_close()
 
 
 async def test_a_result_that_is_not_as_the_schema_promises_is_an_error(opened):

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import keyring
 import pytest
 from keyring.backend import KeyringBackend
+from keyring.errors import KeyringError
 
 from ecoshell.cli import main
 from ecoshell.errors import ToolError
@@ -124,6 +125,21 @@ def test_one_signs_in_once_and_the_keyring_keeps_it(shell, address, ring, tmp_pa
 
     shell("mcp", "remove", "private")
     assert ring.held == {}
+
+
+def test_a_keyring_that_takes_nothing_is_one_error_that_says_so(shell, address, ring, monkeypatch):
+    def fail(self, *given):
+        raise KeyringError("it is locked\x1b[2J")
+
+    for way in ("get_password", "set_password", "delete_password"):
+        monkeypatch.setattr(Ring, way, fail)
+    shell("mcp", "add", "private", "--url", address, "--no-test")
+    told, shown = shell("mcp", "login", "private", "--json", status=1)
+    assert "private lets you in, but the keyring does not keep that: it is locked" in json.loads(told)["error"]
+    assert "\x1b" not in json.loads(told)["error"]
+    assert "Traceback" not in shown
+    assert "ecoshell mcp login" in json.loads(shell("mcp", "test", "private", "--json", status=1)[0])["error"]
+    shell("mcp", "remove", "private")
 
 
 async def test_what_was_kept_for_another_address_is_not_sent(ring, address, tmp_path):

@@ -33,6 +33,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -82,6 +83,7 @@ def main() -> None:
     """Serve until standard input ends, or the server does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the shell, which cancels what it wants cancelled
     logging.disable()  # what stands on standard error is the server's
+    warnings.simplefilter("ignore")
     close_process()  # it is told keys
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -178,7 +180,7 @@ class Bridge:
                     await self._over.wait()
                 finally:
                     following.cancel()
-                    self._listening.cancel()
+                    self._stop_listening()
             return self._why
         except asyncio.CancelledError:
             raise
@@ -213,9 +215,12 @@ class Bridge:
                         else:
                             self._stale.set()
 
+        self._stop_listening()
+        self._listening = asyncio.create_task(listen())
+
+    def _stop_listening(self) -> None:
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = asyncio.create_task(listen())
 
     async def _watch(self, address: str) -> None:
         """Have the server tell when a resource changes, where it can."""
@@ -229,7 +234,7 @@ class Bridge:
             self._listen()
         else:
             with contextlib.suppress(Exception):  # it is read all the same
-                await self._client.subscribe_resource(address)
+                await self._client.subscribe_resource(address)  # pyright: ignore[reportDeprecated] - what they have
 
     def _tell_update(self, address: object) -> None:
         if str(address) in self._read:

@@ -76,6 +76,8 @@ class McpServer:
         self._fault = ""
         self._background: set[asyncio.Task[None]] = set()
         self._keeping: set[asyncio.Task[None]] = set()
+        self._unkept = ""
+        """Why the last sign-in could not be kept."""
 
     @property
     def name(self) -> str:
@@ -132,8 +134,12 @@ class McpServer:
         await self._living()
 
     async def sign_in(self) -> None:
-        """Connect, and have the caller of this moment sign in anew where the server wants it; raises ToolError."""
+        """Connect, and have the caller of this moment sign in anew where the server wants it; raises ToolError, also
+        where nothing keeps that."""
         await self._living(anew=True)
+        await asyncio.gather(*self._keeping)
+        if self._unkept:
+            raise ToolError(f"{self.name} lets you in, but the keyring does not keep that: {self._unkept}")
 
     async def call(self, tool: "McpTool", arguments: Mapping[str, Any]) -> Observation:
         """Run a tool of this server; raises ToolError where it cannot be reached or ends meanwhile."""
@@ -271,7 +277,11 @@ class McpServer:
 
     def _keep(self, state: Record) -> None:
         """Keep what came of a sign-in, in the background."""
-        task = asyncio.create_task(asyncio.to_thread(self._sign_in.write, state))
+
+        async def keep() -> None:
+            self._unkept = visible_line(await asyncio.to_thread(self._sign_in.write, state))
+
+        task = asyncio.create_task(keep())
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
 

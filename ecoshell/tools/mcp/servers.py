@@ -326,11 +326,14 @@ class KeptSignIn:
                 return self._learned(cast("dict[str, Any]", held)["state"])
         return None
 
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Keep this; where there is no keyring, it holds until the server is closed."""
+    def write(self, state: Mapping[str, Any]) -> str:
+        """Keep this, or say why that cannot be: then it holds until the server is closed. Empty where it is kept."""
         self._learned(state)
-        with suppress(Exception):
+        try:
             self._ring().set_password(_KEYRING, self._name, json.dumps({"url": self._url, "state": state}))
+        except Exception as failure:  # noqa: BLE001 - as above
+            return " ".join(str(failure).split()) or type(failure).__name__
+        return ""
 
     def forget(self) -> None:
         """Keep nothing."""
