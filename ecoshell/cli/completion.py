@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +105,20 @@ def _strategies(prefix: str, before: list[str]) -> Iterable[str]:
     return [*STRATEGIES, *plugins_of(load_settings(paths), paths, lambda _: None).strategies(STRATEGIES)]
 
 
+def _themes(prefix: str, before: list[str]) -> Iterable[str]:
+    from ecoshell.tui.themes import load_themes
+
+    return [theme.name for theme in load_themes(user_paths()).all]
+
+
+def _judges(prefix: str, before: list[str]) -> Iterable[str]:
+    from ecoshell.agent.judging import JUDGES
+    from ecoshell.assembly.parts import load_settings, plugins_of
+
+    paths = user_paths()
+    return [*JUDGES, *plugins_of(load_settings(paths), paths, lambda _: None).judges(JUDGES)]
+
+
 def _settings(prefix: str, before: list[str]) -> Iterable[str]:
     """A key, or, after one, what it may be given."""
     from ecoshell.settings.keys import parted
@@ -112,14 +126,14 @@ def _settings(prefix: str, before: list[str]) -> Iterable[str]:
 
     if len(before) % 2 == 0:
         return [one.key for one in descriptions().values() if NAMED not in one.path]
-    if before[-1] == "tui.theme":
-        from ecoshell.tui.themes import load_themes
-
-        return [theme.name for theme in load_themes(user_paths()).all]
+    if before[-1] in _BY_PLUGINS:
+        return _BY_PLUGINS[before[-1]](prefix, [])
     one = descriptions().get(parted(before[-1]))
     return () if one is None else ("true", "false") if one.kind == "switch" else one.choices
 
 
+_BY_PLUGINS: Mapping[str, Candidates] = {"agent.strategy": _strategies, "plan.judge": _judges, "tui.theme": _themes}
+"""Settings that may name what a plugin brings."""
 _CANDIDATES: tuple[tuple[set[str], Candidates], ...] = (
     ({"--model"}, _models),
     ({"--role"}, _roles),

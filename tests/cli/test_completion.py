@@ -81,6 +81,46 @@ def test_the_names_of_what_there_is_are_completed(complete: Complete, tmp_path: 
     assert bash("ecoshell sessions show ") == [session]
 
 
+PLUGIN = """
+from ecoshell.plugins import hookimpl
+from ecoshell.strategies.base import StrategySpec
+
+@hookimpl
+def strategies():
+    return [StrategySpec("parrot", print, "says it loudly")]
+
+@hookimpl
+def judges():
+    return {"strict": print}
+"""
+
+
+def test_what_a_plugin_brings_is_completed(complete: Complete, tmp_path: Path) -> None:
+    (tmp_path / "home/config/plugins").mkdir(parents=True)
+    (tmp_path / "home/config/plugins/loud.py").write_text(PLUGIN, encoding="utf-8")
+    assert complete("bash", "ecoshell config set agent.strategy p") == ["parrot"]
+    assert complete("bash", "ecoshell config set plan.judge s") == ["strict"]
+    assert complete("bash", "ecoshell ask --strategy p") == ["parrot"]
+
+
+def test_bash_at_a_terminal_completes_what_is_typed(tmp_path: Path, complete: Complete) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    environ = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "TERM": "dumb"}
+    environ |= {"ECOSHELL_HOME": str(tmp_path / "home"), "PS1": "ready> "}
+    bash = pexpect.spawn("bash", ["--norc", "--noprofile", "-i"], env=environ, cwd=str(tmp_path), timeout=600)
+    bash.expect_exact("ready> ")
+    bash.sendline('eval "$(ecoshell completion bash)"; echo read')
+    bash.expect("\nread")
+    bash.expect_exact("ready> ")
+    bash.send("ecoshell conf\t")
+    bash.expect_exact("ecoshell config ")
+    bash.send("pa\t")
+    bash.expect_exact("path ")
+    bash.sendline("")
+    bash.expect_exact("config.toml")
+    bash.close(force=True)
+
+
 def test_settings_that_are_wrong_complete_nothing_and_say_nothing(complete: Complete, tmp_path: Path) -> None:
     (tmp_path / "home/config").mkdir(parents=True)
     (tmp_path / "home/config/config.toml").write_text("not TOML", encoding="utf-8")

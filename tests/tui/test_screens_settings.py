@@ -106,6 +106,19 @@ async def test_a_setting_with_few_words_offers_them(host: Host, written: Paths) 
         assert 'registration = "names"' in written.settings_file.read_text()
 
 
+async def test_what_plugins_bring_is_offered_beside_what_comes_with_ecoshell(host: Host, written: Paths) -> None:
+    choices = {("agent", "strategy"): ("react", "parrot"), ("plan", "judge"): ("rules", "strict")}
+    async with host.run_test(size=(80, 24)) as pilot:
+        screen = await opened(pilot, written, Running(choices=choices))
+        for key, line in (("agent.strategy", 'strategy = "parrot"'), ("plan.judge", 'judge = "strict"')):
+            await find(pilot, key)
+            await pilot.press("enter")
+            await eventually(pilot, lambda: isinstance(host.screen, ChoicePicker) and host.screen.highlighted)
+            await pilot.press("down", "enter")
+            await eventually(pilot, lambda: host.screen is screen and says(pilot, "√ written"))
+            assert line in written.settings_file.read_text()
+
+
 async def test_the_theme_is_tried_on(host: Host, written: Paths) -> None:
     async with host.run_test(size=(80, 24)) as pilot:
         screen = await opened(pilot, written)

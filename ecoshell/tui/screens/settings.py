@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,13 +37,20 @@ class Running:
 
     keys: frozenset[Key] = frozenset()
     apply: "Callable[[Settings, Key], Awaitable[bool]] | None" = None
+    choices: Mapping[Key, Sequence[str]] = field(default_factory=dict[Key, Sequence[str]])
+    """Of settings that may name what a plugin brings."""
 
 
 def running(shell: "Shell", options: Options) -> Running:
-    """What a running shell takes up."""
+    """What a running shell takes up, and knows by name."""
+    from ecoshell.agent.judging import JUDGES
     from ecoshell.assembly.live import AT_ONCE, apply
 
-    return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options))
+    choices = {
+        ("agent", "strategy"): tuple(shell.deps.strategies),
+        ("plan", "judge"): (*JUDGES, *shell.deps.judge.more),
+    }
+    return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,7 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
 
     async def _change(self, row: "SettingRow") -> None:
         """Change a setting with the control that fits it."""
-        now, choices = row.value or row.default, row.description.choices
+        now, choices = row.value or row.default, self._what_runs.choices.get(row.path, row.description.choices)
         if row.description.kind == "switch":
             await self._write(row, "false" if now == "true" else "true")
         elif row.path == THEME or choices:
