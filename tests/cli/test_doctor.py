@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from command_play import Command
+from unprivileged import read_only_folder
 
-from ecoshell.paths import user_paths
+from ecoshell.cli.manage.doctor import checked
+from ecoshell.paths import Paths, user_paths
 
 KEY = "sk-doctor-0123456789"
 
@@ -49,6 +51,17 @@ def test_what_keeps_it_from_running_is_named_with_what_to_do(
     assert "OPENAI_API_KEY" in checks["model"]["fix"]
     assert checks["data folder"]["state"] == "wrong"
     assert "ECOSHELL_HOME" in checks["data folder"]["fix"]
+
+
+def test_a_home_that_is_read_only_is_told_and_nothing_of_it_is_said_to_be_writable() -> None:
+    for _ in checked(user_paths()):  # imports what may be out of reach for nobody
+        pass
+    with read_only_folder() as folder:
+        checks = {one.name: one for one in checked(Paths.under(folder / "home"))}
+    for name in ("config", "data", "cache"):
+        assert checks[f"{name} folder"].state == "wrong"
+        assert f"Make {folder} a folder of yours" in checks[f"{name} folder"].fix
+    assert checks["databases"].found == "none yet: the first chat makes ledger and sessions"
 
 
 def test_settings_and_databases_that_are_broken_are_told_in_words(command: Command) -> None:

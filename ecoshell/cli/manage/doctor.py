@@ -207,11 +207,14 @@ def _folder(name: str, folder: Path) -> Check:
 
 def _databases(paths: Paths) -> Check:
     """Whether ledger and sessions can be opened and written, where they are there."""
+    known = ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store))
+    there = [opening for file, opening in known if file.exists()]
+    if not there:
+        return Check("databases", "ok", "none yet: the first chat makes ledger and sessions")
     try:
-        for file, opening in ((paths.ledger_file, open_ledger), (paths.sessions_file, open_store)):
-            if file.exists():
-                with closing(opening(paths)) as opened:
-                    opened.require_writable("Nothing was changed.")
+        for opening in there:
+            with closing(opening(paths)) as opened:
+                opened.require_writable("Nothing was changed.")
     except EcoshellError as error:
         return Check("databases", "wrong", error.message, error.fix)
     return Check("databases", "ok", "ledger and sessions can be written")
