@@ -3,11 +3,14 @@
 `ECOSHELL_REAL_SERVERS=1` runs them: they download, and tests are otherwise kept from the network.
 """
 
+import asyncio
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -25,9 +28,9 @@ def opened(tmp_path):
     """Connects to a server from elsewhere, and closes it."""
 
     @asynccontextmanager
-    async def connected(*command):
+    async def connected(*command, **more):
         server = McpServer(
-            Server("real", command=command, cwd=str(tmp_path)),
+            Server("real", command=command, cwd=str(tmp_path), **more),
             folder=tmp_path / "cache",
             characters=8_000,
             files=lambda: tmp_path / "files",
@@ -40,6 +43,30 @@ def opened(tmp_path):
             await server.aclose()
 
     return connected
+
+
+@asynccontextmanager
+async def over_http(opened, *command):
+    """Starts a server that listens on the port it is told, and connects to it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, "PORT": str(port)}, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        async with asyncio.timeout(600):
+            while True:
+                with suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    writer.close()
+                    break
+                await asyncio.sleep(0.1)
+        async with opened(url=f"http://127.0.0.1:{port}/mcp") as tools:
+            yield tools
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
 
 @pytest.fixture
@@ -89,8 +116,19 @@ async def test_the_filesystem_server_stays_in_its_folder(opened, npx, tmp_path):
         assert not (await read.run({"path": str(tmp_path / "b.txt")})).ok
 
 
-async def test_the_server_of_everything_is_understood(opened, npx):
-    async with opened(npx, "-y", "@modelcontextprotocol/server-everything") as tools:
+async def test_the_memory_server_remembers(opened, npx, tmp_path):
+    env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")}
+    entity = {"name": "Ada", "entityType": "person", "observations": ["likes bread"]}
+    async with opened(npx, "-y", "@modelcontextprotocol/server-memory", env=env) as tools:
+        assert (await tools["create_entities"].run({"entities": [entity]})).ok
+        assert "likes bread" in (await tools["search_nodes"].run({"query": "Ada"})).text
+    assert "likes bread" in (tmp_path / "memory.jsonl").read_text()
+
+
+@pytest.mark.parametrize("way", ["stdio", "streamableHttp"])
+async def test_the_server_of_everything_is_understood(opened, npx, way):
+    command = (npx, "-y", "@modelcontextprotocol/server-everything")
+    async with over_http(opened, *command, way) if way != "stdio" else opened(*command) as tools:
         assert "hello" in (await tools["echo"].run({"message": "hello"})).text
         total = next(tool for name, tool in tools.items() if "sum" in name or name == "add")
         assert "5" in (await total.run({"a": 2, "b": 3})).text
