@@ -60,7 +60,8 @@ _MOST_PAGES = 100
 _MOST_READ = _MOST_VALUES = 100
 """Resources that are watched for changes, and values of an argument, as many as the protocol has."""
 _ALARM, _HEARTBEAT = 20, 2.0
-"""Seconds after which a process that no longer does anything else is ended, and between two signs that it does."""
+"""Seconds of processor time after which a process that no longer does anything else is ended, and seconds between two
+signs that it does; a machine that is busy with others ends nothing."""
 _RELIST_PAUSE = 1.0
 """Seconds between two readings of a list that its server says has changed."""
 _MOST_MESSAGES, _FORGOTTEN, _MOST_GARBAGE = 5_000, 200, 100
@@ -383,7 +384,7 @@ class Bridge:
     async def _keep_alive(self) -> None:
         """Put off the alarm that ends this process, for as long as it gets to do so."""
         while True:
-            signal.alarm(_ALARM)
+            signal.setitimer(signal.ITIMER_PROF, _ALARM)
             self._messages = max(0, self._messages - _FORGOTTEN)
             await asyncio.sleep(_HEARTBEAT)
 
