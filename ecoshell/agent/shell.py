@@ -373,7 +373,7 @@ class Shell:
         ]
         return [*self._commands().complete(self, text), *prompts]
 
-    async def values(self, text: str) -> list[Completion]:
+    async def values(self, text: str) -> "list[Completion]":
         """What a line that is a server's prompt could become, by the values the server knows for its arguments."""
         return [Completion(line, "") for line in await self.deps.providers.values(text)]
 

@@ -104,11 +104,16 @@ class Server:
     def _named(self) -> Iterator[tuple[str, str]]:
         """What it is given under a name: variables, headers, options, and what its address has."""
         yield from (*self.env.items(), *self.headers.items(), *pairwise(self.command))
-        yield from (word.partition("=")[::2] for word in self.command)
+        yield from (_parted(word) for word in self.command)
         with suppress(ValueError):  # it is no address
             parts = urlsplit(self.url)
             yield "PASSWORD", parts.password or ""
-            yield from (pair.partition("=")[::2] for pair in parts.query.split("&"))
+            yield from (_parted(pair) for pair in parts.query.split("&"))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
 
 
 def _filled_table(table: Mapping[str, str]) -> dict[str, str]:
