@@ -375,6 +375,8 @@ class Shell:
 
     async def values(self, text: str) -> "list[Completion]":
         """What a line that is a server's prompt could become, by the values the server knows for its arguments."""
+        from ecoshell.agent.commands import Completion
+
         return [Completion(line, "") for line in await self.deps.providers.values(text)]
 
     def overview(self) -> list[tuple[str, str]]:
