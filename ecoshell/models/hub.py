@@ -110,8 +110,9 @@ class Hub:
 
     def find(self, name: HubName) -> Pull:
         """What the hub has under this name; nothing is downloaded."""
-        from huggingface_hub import HfApi  # httpx and more come with it
+        from huggingface_hub import HfApi, constants  # httpx and more come with it
 
+        constants.HF_HUB_DISABLE_TELEMETRY = True  # else it looks who runs it, by a list that it asks its hub for
         with self._told(name):
             api = HfApi(endpoint=self._endpoint, token=environ.get("HF_TOKEN"))
             info = api.model_info(name.repo, files_metadata=True, timeout=_PATIENCE)

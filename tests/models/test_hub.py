@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from hub_server import COMMIT, HubServer, Repo, hub_server
+from huggingface_hub import constants
+from huggingface_hub.utils import _headers
 
 from ecoshell.errors import EcoshellError, ModelBroken, ModelMissing, ModelUnavailable, UsageError
 from ecoshell.models import hub as hub_module
@@ -183,6 +185,14 @@ def test_a_gated_model_says_where_to_accept_its_terms_and_comes_with_a_token(
     assert "HF_TOKEN" in failed.value.fix
     monkeypatch.setenv("HF_TOKEN", "good")
     assert pull(NAME).read_bytes() == WHOLE
+
+
+def test_the_hub_is_not_told_who_pulls(pull: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", False)
+    monkeypatch.setattr(_headers, "detect_agent", lambda: looked.append("looked"))
+    pull(f"{NAME}:Q4_K_M")
+    assert not looked
 
 
 def test_the_token_is_not_sent_to_the_storage(pull: Puller, server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
