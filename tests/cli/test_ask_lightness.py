@@ -34,7 +34,7 @@ status = main(["--model", "script:replies.jsonl", "ask", "2+2"])
 sys.setprofile(None)
 print(json.dumps({"status": status, "modules": sorted(loaded), "calls": len(names)}))
 """
-MODULES = 103
+MODULES = 104
 CALLS = 3_100
 SPARED = (
     "ecoshell.agent.callbacks",
