@@ -350,13 +350,13 @@ async def test_a_server_may_have_the_model_write_once_the_person_says_so_and_the
 async def test_what_a_server_wants_written_over_the_cap_is_refused_and_told_each_time(play, configured):
     servers, lines = asking("asks_much")
     configured("sampling = true", **servers)
-    async with play(lines, presentation="stable", yes=True, price=(Decimal(1), Decimal(1)), budget="0.05") as shell:
+    async with play(lines, presentation="stable", yes=True, price=(Decimal(1), Decimal(1)), budget="0.02") as shell:
         events = await turn(shell)
     answers = [json.loads(one.observation) for one in of(events, CallFinished) if one.name == "asks.go"]
     assert [one["message"] for one in answers] == ["The model could not be asked."] * 2
     told = [one.text for one in of(events, Notice) if "wrote nothing for asks" in one.text]
     assert len(told) == 2
-    assert all("cap of $0.05" in one for one in told)
+    assert all("cap of $0.02" in one for one in told)
     assert "sampling" not in [one.role for one in of(events, BudgetSettled)]
     assert of(events, TurnFinished)[0].status == "answered"
 

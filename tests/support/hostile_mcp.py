@@ -52,7 +52,7 @@ ASKS = {
     "asks_much": (
         "sampling/createMessage",
         {
-            "messages": [{"role": "user", "content": {"type": "text", "text": "word " * 60_000}}],
+            "messages": [{"role": "user", "content": {"type": "text", "text": "word " * 30_000}}],
             "maxTokens": 50,
         },
     ),
