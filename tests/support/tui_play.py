@@ -182,6 +182,9 @@ class FakeShell:
     async def files(self) -> list[str]:
         return list(self.names)
 
+    async def values(self, text: str) -> list[Completion]:
+        return []
+
     async def mentionable(self) -> list[str]:
         return list(self.names)
 
