@@ -627,8 +627,9 @@ def test_an_editor_that_is_killed_leaves_no_process_behind(tmp_path):
     )
     asyncio.run(process_appears(tmp_path / "home", "sleep 600"))
     os.kill(client.pid, signal.SIGKILL)
-    client.wait()
+    assert client.wait(LIMIT_S) == -signal.SIGKILL
     asyncio.run(_all_gone(tmp_path / "home"))
+    assert processes_of(tmp_path / "home") == []
 
 
 async def _all_gone(home):
