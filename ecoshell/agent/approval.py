@@ -184,6 +184,15 @@ class Approvals:
         """Whether a model may write and run what the request does not name."""
         return is_trusted(traits, self._rules.trusted.get(traits.name))
 
+    def allows(self, call: Call, tool: Tool) -> bool:
+        """Whether the rules allow a call unasked; may look at the disk."""
+        return self._rules.judge(call, tool).verdict == "allow"
+
+    def lets_program(self, traits: Traits) -> bool:
+        """Whether a program of this model may come to run: a person can be asked, or nobody need be."""
+        somebody = type(self._person) is not NonInteractive  # one that decides is derived of it
+        return not self.read_only and (somebody or (self._rules.yes and self.trusts(traits)))
+
     async def rule(self, request: ApprovalRequest, emit: Emit) -> ApprovalDecision:
         """Whether the call may run, by the rules or by the person's word.
 

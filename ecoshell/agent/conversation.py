@@ -452,6 +452,7 @@ class Conversation:
             path=Path(asked.question),
             opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
             along=asked.along,
+            attachments=asked.attachments if deps.by_program else (),
             contexts=memory.contexts,
             history=history,
             known=offer.listed,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import TYPE_CHECKING, Literal
 
-from ecoshell.agent.approval import Approvals
+from ecoshell.agent.approval import Approvals, is_trusted
 from ecoshell.agent.environment import Environment
 from ecoshell.agent.judging import JUDGES, Judge
 from ecoshell.agent.model_set import ActiveModels
@@ -221,6 +221,12 @@ class Dependencies:
         known = {"strategy": tuple(self.strategies), "judge": (*JUDGES, *self.judge.more)}.get(name)
         if known is not None and value not in known:
             raise no_such(name, str(value), known)
+
+    @property
+    def by_program(self) -> bool:
+        """Whether what is asked of files is first tried by a program: so a weak model does better than by calls."""
+        traits = self.models.current.caller.traits
+        return not (is_trusted(traits) or traits.small) and self.approvals.lets_program(traits)
 
     @property
     def strategy(self) -> StrategySpec:

@@ -11,7 +11,7 @@ from ecoshell.budget.holds import CapState, Hold, price_unknown
 from ecoshell.catalog.presentation import Presentation
 from ecoshell.errors import PriceUnknown
 from ecoshell.events import Emit
-from ecoshell.messages import Call, Message, ToolDocument
+from ecoshell.messages import Attachment, Call, Message, ToolDocument
 from ecoshell.models.base import Request, Traits
 from ecoshell.models.metered import MeteredModel
 from ecoshell.models.tokens import request_bound
@@ -36,6 +36,8 @@ class View:
     """Whether only a shortlist of names is shown and `tool_search` is offered."""
     along: str = ""
     """What goes along with the question, which the opening holds too: attachments, and what commands put out."""
+    attachments: tuple[Attachment, ...] = ()
+    """The files among it that a program is to be tried on first."""
     contexts: tuple[str, ...] = ()
     """What questions of the history have at their head of where the agent works; small models are not told of it."""
     forbidden: frozenset[str] = frozenset()

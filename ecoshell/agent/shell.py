@@ -28,7 +28,7 @@ from ecoshell.events import (
     ToolUnregistered,
     TurnStarted,
 )
-from ecoshell.messages import Attachment, Effect, Observation, ToolDocument
+from ecoshell.messages import Attachment, Call, Effect, Observation, ToolDocument
 from ecoshell.models.base import ModelRow
 from ecoshell.secrecy import masked
 from ecoshell.sessions.store import SessionInfo, SessionStore
@@ -39,6 +39,7 @@ from ecoshell.worker import warm_worker
 if TYPE_CHECKING:  # loaded with the first slash command
     from ecoshell.agent.commands import CommandTable, Completion, Printed
 
+READ_FILE = "read_file"
 _NOT_ASKED = "Nothing was asked, nothing was spent."
 
 
@@ -310,7 +311,8 @@ class Shell:
             given, notices = (*taken.attachments, *given), taken.notices
             for match in mentions:  # else they would be looked for among the files
                 rest = f"{rest[: match.start()]}{' ' * len(match[0])}{rest[match.end() :]}"
-        found = await self.deps.workspace.mentioned(rest, given)
+        named = self._may_read if self.deps.by_program else None
+        found = await self.deps.workspace.mentioned(rest, given, named)
         if conversation is not self._conversation:
             return
         turn = conversation.ask(question, (*found.attachments, *given), (*found.notices, *notices))
@@ -319,6 +321,13 @@ class Shell:
                 if conversation is not self._conversation:
                     return
                 yield event
+
+    def _may_read(self, path: str) -> bool:
+        """Whether a file may be read that is only named, as the agent could."""
+        catalog = self.deps.catalog
+        return READ_FILE in catalog and self.deps.approvals.allows(
+            Call(READ_FILE, {"path": path}), catalog.tool(READ_FILE)
+        )
 
     async def run(self, command: str) -> CommandRan:
         """Run a command in the workspace, as typed by the person; its output goes along with the next question.

@@ -5,9 +5,10 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ecoshell.errors import ToolError
 from ecoshell.messages import Attachment, Observation
@@ -39,7 +40,11 @@ _NAME = re.compile(r"[/.]")
 """What a word has in it that may name a file."""
 _AROUND_NAMES = "\"'`()[]{}<>,;:!?."
 _NAMED = 20
-"""Words that are looked at."""
+"""Names that are looked at."""
+_WORDS = 400
+"""Of a question."""
+_NAMED_BYTES = 800
+"""Of a file that is named without a mark."""
 _FRESH = 5.0
 """Seconds for which a list of files is given again."""
 
@@ -65,8 +70,16 @@ class _Mention:
         return self.quoted or "/" in self.path or (bool(dot) and ending.lower() in _ENDINGS)
 
 
-def attach(workspace: Workspace, question: str, given: Iterable[Attachment] = ()) -> Mentioned:
-    """Read what the question mentions, each thing once, and nothing that is `given` already; may block."""
+def attach(
+    workspace: Workspace,
+    question: str,
+    given: Iterable[Attachment] = (),
+    named: Callable[[str], bool] | None = None,
+) -> Mentioned:
+    """Read what the question mentions, each thing once, and nothing that is `given` already; may block.
+
+    Of what it names without a mark and `named` says may be read, it is the beginning of a file, or what is in a folder.
+    """
     found, known, room = Mentioned(), {attachment.name for attachment in given}, ALL_BYTES
     mentions = (
         _Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question)
@@ -91,7 +104,22 @@ def attach(workspace: Workspace, question: str, given: Iterable[Attachment] = ()
         room -= len(text.encode())
         known.add(name)
         found.attachments.append(Attachment(name, text))
+    for word in filter(named, _names(question, folders=workspace.root)) if named else ():
+        with suppress(ToolError):
+            real = workspace.resolve(word)
+            name = workspace.name(real) + ("/" if real.is_dir() else "")
+            if name not in known:
+                known.add(name)
+                text = _listing(workspace, word) if real.is_dir() else _beginning(workspace, word, _NAMED_BYTES)[0]
+                found.attachments.append(Attachment(name, text))
     return found
+
+
+def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
+    """The words of a question that may name a file, or are the name of one of the `folders` in this one."""
+    words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split()[:_WORDS])
+    named = (word for word in words if _NAME.search(word) or (folders and word and (folders / word).is_dir()))
+    return itertools.islice(named, _NAMED)
 
 
 def _beginning(workspace: Workspace, path: str, room: int) -> tuple[str, str]:
@@ -150,9 +178,13 @@ class WorkspaceService:
         self._listed_at = -_FRESH
         self._listing = asyncio.Lock()
 
-    async def mentioned(self, question: str, given: Sequence[Attachment] = ()) -> Mentioned:
-        """What the question mentions, read; what is `given` already is not read again."""
-        return await asyncio.to_thread(attach, self._workspace, question, given) if "@" in question else Mentioned()
+    async def mentioned(
+        self, question: str, given: Sequence[Attachment] = (), named: Callable[[str], bool] | None = None
+    ) -> Mentioned:
+        """What the question mentions, read; see `attach`."""
+        if "@" not in question and named is None:
+            return Mentioned()
+        return await asyncio.to_thread(attach, self._workspace, question, given, named)
 
     async def run(self, command: str) -> Observation:
         """Run a shell command within the limits of the tool run_command; raises ToolError when it cannot be started."""
@@ -166,9 +198,8 @@ class WorkspaceService:
 
     def size_of_named(self, question: str) -> int | None:
         """Bytes of the largest file that the question names; None when it names none. May block."""
-        words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split())
         sizes: list[int] = []
-        for word in itertools.islice((word for word in words if _NAME.search(word)), _NAMED):
+        for word in _names(question):
             with suppress(ToolError), self._workspace.reading(word) as (file, _):
                 sizes.append(os.fstat(file.fileno()).st_size)
         return max(sizes, default=None)

@@ -16,6 +16,7 @@ from ecoshell.messages import FINISH, Call, Message
 from ecoshell.models.base import Reply, Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import (
+    MOST_PROGRAMS,
     RANKER,
     SINGLE,
     asked_again,
@@ -30,6 +31,10 @@ from ecoshell.modes.asking import (
     filled,
     has_stopped_short,
     in_context,
+    printed,
+    program_in,
+    programming,
+    programs_of,
     prompt,
     ranking_request,
     repair_request,
@@ -99,6 +104,8 @@ class Single:
             await self._model.release(aside)
 
     async def think(self, view: View, emit: Emit) -> Thought:
+        if thought := await self._by_program(view, emit):
+            return thought
         request = await asyncio.to_thread(self._step, view)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
@@ -137,6 +144,29 @@ class Single:
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
         return reply.text.strip()
+
+    async def _by_program(self, view: View, emit: Emit) -> Thought | None:
+        """The program by which a weak model does what is asked of files; then what that printed, or says of it.
+
+        None where that is no way, or it wrote none that works: then it goes on by calls.
+        """
+        ran = programs_of(view)
+        if ran is None:
+            return None
+        if ran and ran[-1].observation.ok:
+            if said := printed(ran[-1].observation):
+                return Thought(said)
+            request = self._concluding(self._request(view), view)
+        elif len(ran) < MOST_PROGRAMS:
+            request = programming(view, max_tokens=self._max_tokens, temperature=self._temperature)
+        else:
+            return None
+        reply = await self._model.ask(await asyncio.to_thread(self._in_context, request), emit, role=self.role)
+        tell_if_cut(reply, emit)
+        if request.purpose == "answer":
+            return Thought(reply.text.strip())
+        call = program_in(reply, view)
+        return None if call is None else Thought("", call)
 
     async def _repaired(self, request: Request, reply: Reply, emit: Emit) -> Reply:
         """One more attempt, told what was wrong with the first."""

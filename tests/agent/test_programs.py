@@ -1,0 +1,139 @@
+"""A weak model does by one program what is asked of files that the question names, and else goes on by calls."""
+
+from dataclasses import replace
+
+import pytest
+from agent_play import of, say, turn
+
+from ecoshell.agent.rules import Rules
+from ecoshell.agent.user_interface import Approval, NonInteractive
+from ecoshell.agent.workspace import attach
+from ecoshell.events import CallFinished, TurnStarted
+from ecoshell.tools.workspace import Workspace
+
+COUNTS = say("```python\nprint(len(open('notes.txt').readlines()), 'lines')\n```")
+BREAKS = say("```python\nopen('missing.txt')\n```")
+FAILS = say("```python\nraise SystemExit(1)\n```")
+ASKED = "How many lines has notes.txt?"
+
+
+class Agrees(NonInteractive):
+    """A person who lets everything run."""
+
+    async def approve(self, wanted):
+        return Approval("once")
+
+
+class Refuses(NonInteractive):
+    """A person who lets nothing run."""
+
+
+def sized(shell, parameters=1_500_000_000, *, small=False):
+    """The shell, its scripted model one of so many weights."""
+    model = shell.deps.models.current.model._model
+    model.traits = replace(model.traits, parameters=parameters, small=small)
+    return shell
+
+
+def ran(events):
+    return [event.name for event in of(events, CallFinished)]
+
+
+async def test_what_a_program_prints_is_the_answer(play):
+    async with play([COUNTS], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), ASKED)
+        (request,) = shell.requests
+    assert (ran(events), events[-1].answer) == (["run_python"], "3 lines")
+    assert request.tools == ()
+    assert "notes.txt begins:\none\ntwo\nthree" in request.messages[1].text
+
+
+async def test_a_program_that_fails_is_written_again_and_told_why(play):
+    async with play([BREAKS, COUNTS], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), ASKED)
+        told = shell.requests[1].messages
+    assert "open('missing.txt')" in told[2].text
+    assert "FileNotFoundError" in told[3].text
+    assert events[-1].answer == "3 lines"
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [[say("It has some lines.")], [BREAKS, BREAKS], [BREAKS, FAILS, say("```python\n1 / 0\n```")]],
+    ids=["no program", "the same program", "three programs that fail"],
+)
+async def test_where_programs_fail_it_goes_on_by_calls(play, programs):
+    lines = [*programs, say("", "count_text", path="notes.txt"), say("Three.")]
+    async with play(lines, registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), ASKED)
+    assert ran(events)[-1] == "count_text"
+    assert events[-1].answer == "Three."
+
+
+async def test_a_program_that_a_person_forbids_does_not_run_and_it_goes_on_by_calls(play, home):
+    wipes = say("```python\nimport os; os.remove('notes.txt')\n```")
+    lines = [wipes, say("", "count_text", path="notes.txt"), say("Three.")]
+    async with play(lines, registration="all", person=Refuses()) as shell:
+        events = await turn(sized(shell), ASKED)
+    assert [event.refused for event in of(events, CallFinished)] == ["unapproved", ""]
+    assert events[-1].answer == "Three."
+    assert (home / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"yes": True}, {"read_only": True, "person": Agrees()}], ids=["nobody", "yes", "read-only"]
+)
+async def test_where_no_program_can_be_allowed_none_is_asked_for(play, options):
+    async with play([say("Three.")], registration="all", **options) as shell:
+        await turn(sized(shell), ASKED)
+        assert shell.requests[0].tools
+
+
+async def test_a_program_without_output_is_answered_for_by_the_model(play, home):
+    writes = say("```python\nopen('notes.txt', 'a').write('four\\n')\n```")
+    async with play([writes, say("It is done.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell), "Add four to notes.txt")
+        assert shell.requests[-1].purpose == "answer"
+    assert events[-1].answer == "It is done."
+    assert (home / "notes.txt").read_text().endswith("four\n")
+
+
+@pytest.mark.parametrize(
+    ("question", "traits"),
+    [
+        ("How many lines has my file?", {}),
+        (ASKED, {"parameters": 7_000_000_000}),
+        (ASKED, {"parameters": None}),
+        (ASKED, {"parameters": 135_000_000, "small": True}),
+    ],
+    ids=["no file is named", "a capable model", "a model of unknown size", "a model too small for programs"],
+)
+async def test_else_it_is_asked_for_calls(play, question, traits):
+    async with play([say("Three.")], registration="all", person=Agrees()) as shell:
+        events = await turn(sized(shell, **traits), question)
+        assert shell.requests[0].tools
+    assert of(events, TurnStarted)[0].attachments == ()
+
+
+async def test_what_a_rule_keeps_from_being_read_is_not_attached(play, home):
+    async with play([say("It is forbidden.")], registration="all", person=Agrees()) as shell:
+        shell.deps.approvals.follow(Rules(deny=("read_file:notes.txt",), workspace=home))
+        events = await turn(sized(shell), ASKED)
+    assert of(events, TurnStarted)[0].attachments == ()
+
+
+def test_of_files_that_are_only_named_the_beginning_is_attached(tmp_path):
+    (tmp_path / "long.csv").write_text("a,b\n" * 1_000)
+    (tmp_path / "kept.txt").write_text("kept")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "sea.jpg").write_bytes(b"\xff\xd8\x00")
+    workspace = Workspace(tmp_path)
+    question = "Is photos/sea.jpg, or photos, in long.csv? Not kept.txt, missing.csv, /etc/passwd or ../a.txt"
+    assert attach(workspace, question).attachments == []
+    found = {
+        one.name: one.text for one in attach(workspace, question, named=lambda path: path != "kept.txt").attachments
+    }
+    assert found.keys() == {"photos/", "long.csv"}
+    assert found["photos/"] == "sea.jpg"
+    assert len(found["long.csv"]) < 1_000
+    assert "4,000 bytes" in found["long.csv"]
