@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from ecoshell.events import (
     TurnStarted,
     TurnUndone,
 )
-from ecoshell.events.describe import describe, price_range, turn_sums
+from ecoshell.events.describe import back_to, describe, price_range, turn_sums
 from ecoshell.events.record import to_json
 from ecoshell.files import remedy
 from ecoshell.messages import Call
@@ -82,12 +82,9 @@ def as_markdown(events: Iterable[Timed], session: SessionInfo | None = None, *, 
         blocks.append(f"Session {code(session.id)}, begun {iso_time(session.created)} in {code(session.workspace)}")
     for at, event in events:
         blocks.extend(
-            (_graph_blocks(next(plans)) if isinstance(event, GraphPlanned) else ())
-            or _turn_blocks(at, event)
-            or _between_blocks(event)
-            or _call_blocks(event)
-            or _judgment_blocks(event)
-            or _lines(event)
+            _graph_blocks(next(plans))
+            if isinstance(event, GraphPlanned)
+            else _turn_blocks(at, event) or _call_blocks(event) or _line(event)
         )
     return "\n\n".join(blocks) + "\n"
 
@@ -123,54 +120,76 @@ def write_new(file: Path, text: str, *, kept: str = "The session is kept.", mode
 
 
 def _turn_blocks(at: float, event: Event) -> tuple[str, ...]:
+    found: tuple[str, ...] = ()
     match event:
         case TurnStarted():
+            line = visible_line(event.question)
+            fits = len(line) <= _LONGEST_HEADLINE
+            headline = literal(line if fits else f"{line[: _LONGEST_HEADLINE - 1].rstrip()}…")
+            full = () if fits and line == event.question.strip() else (quoted(event.question),)
             how = " · ".join((iso_time(at), code(event.model), code(event.mode), code(event.strategy)))
             along = [
                 block for one in event.attachments for block in (f"**Attached** {code(one.name)}", fenced(one.text))
             ]
-            return (f"## {event.turn}. {_headline(event.question)}", *_long_question(event.question), how, *along)
+            found = (f"## {event.turn}. {headline}", *full, how, *along)
         case Rationale():
-            return (f"**Thought** ({literal(event.role)})", quoted(event.text))
+            found = (f"**Thought** ({literal(event.role)})", quoted(event.text))
         case Answer():
-            return (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
+            found = (f"**{'Partial answer' if event.partial else 'Answer'}**", prose(event.text))
         case TurnFinished():
-            return (f"*{_bill(event)}*",)
-        case _:
-            return ()
-
-
-def _between_blocks(event: Event) -> tuple[str, ...]:
-    """What happens between turns."""
-    match event:
+            usage = event.taken.usage
+            used = f"{usage.input:,} tokens in ({usage.cached:,} cached), {usage.output:,} out"
+            tokens = about(used, estimated=event.taken.estimated)
+            found = (f"*{' · '.join((event.status.replace('_', ' '), *turn_sums(event), tokens))}*",)
         case CommandRan():
             failed = "" if event.ok else ", failed"
-            return (
+            found = (
                 f"**Command** by hand ({event.seconds:.2f} s{failed})",
                 fenced(f"$ {event.command}\n{event.output}"),
             )
         case TurnUndone():
-            return (f"*{_undone(event)}*",)
+            parts = [f"Turn {event.turn} was undone"]
+            parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
+            parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
+            found = (f"*{'; '.join(parts)}*",)
         case Compacted():
-            return (f"**Compacted** {_compacted(event)}", quoted(event.summary))
+            by = f"by {code(event.model)}" if event.model else "to an extract"
+            sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
+            found = (f"**Compacted** {counted(event.turns, 'turn')} {by}: {sizes}", quoted(event.summary))
         case _:
-            return ()
+            pass
+    return found
 
 
 def _call_blocks(event: Event) -> tuple[str, ...]:
+    """A call, what came of it, what was thought of that, and what the model was told of the plan after it."""
+    found: tuple[str, ...] = ()
     match event:
         case CallStarted():
-            return ("**Call**", fenced(Call(event.name, event.arguments).signature()))
+            found = ("**Call**", fenced(Call(event.name, event.arguments).signature()))
         case CallFinished():
+            outcome = "Denied" if event.refused == "unapproved" else f"Refused ({literal(event.refused)})"
+            if not event.refused:
+                cut = ", truncated" if event.truncated else ""
+                outcome = f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
             changes = (fenced(event.changes, "diff"),) if event.changes else ()
-            return (f"**{_outcome(event)}**", fenced(event.observation), *changes)
+            found = (f"**{outcome}**", fenced(event.observation), *changes)
+        case CallJudged():
+            by = f" ({literal(event.by)}{f': {literal(event.reason)}' if event.reason else ''})"
+            word = "√ helpful" if event.helpful else "× unhelpful"
+            said = () if event.helpful is None else (f"{word}{by}",)
+            found = (*said, quoted(event.note)) if event.note else said
+        case CallMarked():
+            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}[event.helpful]
+            found = (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
         case ToolRegistered():
             about = "" if event.exact else "about "
-            return (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
+            found = (f"+ {_BY.get(event.by, 'registered')} {code(event.name)} ({about}{event.tokens:,} tokens)",)
         case ToolUnregistered():
-            return (f"− unregistered {code(event.name)}",)
+            found = (f"− unregistered {code(event.name)}",)
         case _:
-            return ()
+            pass
+    return found
 
 
 def _graph_blocks(branching: Branching) -> tuple[str, ...]:
@@ -180,96 +199,39 @@ def _graph_blocks(branching: Branching) -> tuple[str, ...]:
     return (head, fenced(flowchart(branching), "mermaid"))
 
 
-def _judgment_blocks(event: Event) -> tuple[str, ...]:
-    """What was thought of a result, and what the model was told of the plan after it."""
-    match event:
-        case CallJudged():
-            said = () if event.helpful is None else (_judgment(event),)
-            return (*said, quoted(event.note)) if event.note else said
-        case CallMarked():
-            word = {True: "Marked helpful", False: "Marked unhelpful", None: "Mark removed"}[event.helpful]
-            return (f"{word} by hand: {code(event.name)} of turn {event.turn}",)
-        case _:
-            return ()
-
-
-def _lines(event: Event) -> Iterator[str]:
+def _line(event: Event) -> tuple[str, ...]:
     """What one line tells; nothing for events that only a screen needs."""
+    line = ""
     match event:
         case ApprovalGiven() | TrustGiven():
             what = "Approval" if isinstance(event, ApprovalGiven) else "AGENTS.md of the project"
-            yield f"{what}: {literal(event.decision)} ({literal(event.by)})"
+            line = f"{what}: {literal(event.decision)} ({literal(event.by)})"
         case LimitHit():
-            yield f"**Limit**: {literal(event.message)}"
+            line = f"**Limit**: {literal(event.message)}"
         case LimitChosen():
-            yield f"Choice: {literal(event.choice)}"
+            line = f"Choice: {literal(event.choice)}"
         case StepProposed():
             said = f": {literal(event.rationale)}" if event.rationale.strip() else ""
-            yield f"Proposed {code(event.step)}{said}"
+            line = f"Proposed {code(event.step)}{said}"
         case BranchLeft():
-            where = f"step {len(event.path)}" if event.path else "the beginning"
-            yield f"← **Back to {where}**: {literal(event.reason)}"
+            where = back_to(event)
+            line = f"← **{where[:1].upper()}{where[1:]}**: {literal(event.reason)}"
+        case PlanChanged(number=1):
+            tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in event.rows if row.state == "planned")
+            advice = "" if event.enforced else "; advice only"
+            line = f"Plan ({literal(event.mode)}): {tools or 'no tool'}; {price_range(event)}{advice}"
         case ModeChosen():
-            yield f"{code(event.mode)} thinks: {literal(event.why)}"
+            line = f"{code(event.mode)} thinks: {literal(event.why)}"
         case NodeChanged(state="failed" | "denied" | "skipped" | "stopped"):
             reason = f": {literal(event.reason)}" if event.reason else ""
-            yield f"{code(event.label)} {event.state}{reason}"
-        case PlanChanged(number=1):
-            yield f"Plan ({literal(event.mode)}): {_planned(event)}"
+            line = f"{code(event.label)} {event.state}{reason}"
         case PlanScored():
             told = describe(event)
-            yield literal(told[:1].upper() + told[1:])
+            line = literal(told[:1].upper() + told[1:])
         case Notice():
-            yield f"Note: {literal(event.text)}"
+            line = f"Note: {literal(event.text)}"
         case ErrorHappened():
-            yield f"**Error**: {literal(' '.join(part for part in (event.message, event.kept, event.fix) if part))}"
+            line = f"**Error**: {literal(' '.join(part for part in (event.message, event.kept, event.fix) if part))}"
         case _:
             pass
-
-
-def _bill(event: TurnFinished) -> str:
-    taken = event.taken
-    used = f"{taken.usage.input:,} tokens in ({taken.usage.cached:,} cached), {taken.usage.output:,} out"
-    tokens = about(used, estimated=taken.estimated)
-    return " · ".join((event.status.replace("_", " "), *turn_sums(event), tokens))
-
-
-def _judgment(event: CallJudged) -> str:
-    by = f" ({literal(event.by)}{f': {literal(event.reason)}' if event.reason else ''})"
-    return f"{'√ helpful' if event.helpful else '× unhelpful'}{by}"
-
-
-def _planned(event: PlanChanged) -> str:
-    """The tools a turn's first plan allows, and what the turn was estimated at."""
-    tools = ", ".join(f"{code(row.tool)} up to {row.planned}×" for row in event.rows if row.state == "planned")
-    return f"{tools or 'no tool'}; {price_range(event)}{'' if event.enforced else '; advice only'}"
-
-
-def _undone(event: TurnUndone) -> str:
-    parts = [f"Turn {event.turn} was undone"]
-    parts += [f"restored: {', '.join(map(code, event.restored))}"] if event.restored else []
-    parts += [f"left alone: {', '.join(map(code, event.kept))}"] if event.kept else []
-    return "; ".join(parts)
-
-
-def _compacted(event: Compacted) -> str:
-    by = f"by {code(event.model)}" if event.model else "to an extract"
-    return f"{counted(event.turns, 'turn')} {by}: {event.tokens_before:,} → {event.tokens_after:,} tokens"
-
-
-def _outcome(event: CallFinished) -> str:
-    if event.refused:
-        return "Denied" if event.refused == "unapproved" else f"Refused ({literal(event.refused)})"
-    cut = ", truncated" if event.truncated else ""
-    return f"{'Result' if event.ok else 'Failed'} after {event.seconds:.2f} s{cut}"
-
-
-def _long_question(question: str) -> tuple[str, ...]:
-    """The question in full where the headline does not hold it."""
-    fits = len(question) <= _LONGEST_HEADLINE and visible_line(question) == question.strip()
-    return () if fits else (quoted(question),)
-
-
-def _headline(question: str) -> str:
-    line = visible_line(question)
-    return literal(line if len(line) <= _LONGEST_HEADLINE else f"{line[: _LONGEST_HEADLINE - 1].rstrip()}…")
+    return (line,) if line else ()

@@ -38,8 +38,13 @@ def prose(markdown: str) -> str:
     for line in visible(markdown).strip().split("\n"):
         found = _FENCE.fullmatch(line)
         lines.append(line if fence or found else _TAG.sub(r"\\<", line))
-        if found:
-            fence = _fence_after(fence, found["marks"], found["rest"])
+        if not found:
+            continue
+        marks, rest = found["marks"], found["rest"]
+        if not fence:
+            fence = "" if "`" in marks and "`" in rest else marks
+        elif marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip():
+            fence = ""
     return "\n".join([*lines, fence] if fence else lines)
 
 
@@ -58,14 +63,6 @@ def code(name: str) -> str:
     shown = visible_line(name)
     marks = "`" * (_longest_run(shown) + 1)
     return f"{marks} {shown} {marks}" if len(marks) > 1 else f"`{shown}`"
-
-
-def _fence_after(fence: str, marks: str, rest: str) -> str:
-    """The fence that is open after a line of fence marks, given the one before; empty when none is."""
-    if not fence:
-        return "" if "`" in marks and "`" in rest else marks
-    closes = marks[0] == fence[0] and len(marks) >= len(fence) and not rest.strip()
-    return "" if closes else fence
 
 
 def _longest_run(text: str) -> int:

@@ -4,7 +4,6 @@ Names are untrusted: whatever is no letter, digit or underscore is written as a 
 name can end its quotation, its line or the code block it stands in; nodes are called n1, n2, …
 """
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from ecoshell.budget.money import amount_text
@@ -25,26 +24,22 @@ _LOOKS: dict[NodeState, str] = {
 
 def flowchart(branching: Branching) -> str:
     """The plan as Mermaid, ending in a newline: states as words and as classes, the longest path as thick arrows."""
-    return "\n".join(_lines(branching)) + "\n"
-
-
-def _lines(branching: Branching) -> Iterator[str]:
     plan = branching.plan
     names = {label: f"n{number}" for number, label in enumerate(dict.fromkeys(node.label for node in plan.nodes), 1)}
     nodes = {node.label: node for node in plan.nodes}
     critical = frozenset(pairwise(plan.critical))
-    yield "flowchart TD"
+    lines = ["flowchart TD"]
     for label, node in nodes.items():
         mark = "* " if label in plan.critical else ""
         said = f"{mark}{escaped(label)}<br/>{_figures(branching, node)}"
-        yield f'    {names[label]}["{said}"]:::{branching.stands(label)}'
+        lines.append(f'    {names[label]}["{said}"]:::{branching.stands(label)}')
     for label, node in nodes.items():
         for before in dict.fromkeys(node.after):
             if before in names:
                 arrow = "==>" if (before, label) in critical else "-->"
-                yield f"    {names[before]} {arrow} {names[label]}"
-    for state in branching.counts:
-        yield f"    classDef {state} {_LOOKS[state]}"
+                lines.append(f"    {names[before]} {arrow} {names[label]}")
+    lines += [f"    classDef {state} {_LOOKS[state]}" for state in branching.counts]
+    return "\n".join(lines) + "\n"
 
 
 def escaped(text: str) -> str:
@@ -58,15 +53,11 @@ def escaped(text: str) -> str:
 def _figures(branching: Branching, node: GraphNode) -> str:
     """How a node stands, its time and its price: `done · ≈1.20 s → 0.90 s · ≈$0.001 → $0.0012`."""
     time = "?" if node.seconds is None else f"≈{node.seconds:.2f} s"
-    price = "?" if node.price_nano is None else f"≈{_money(node.price_nano)}"
+    price = "?" if node.price_nano is None else f"≈{amount_text(node.price_nano, 'usd')}"
     took = branching.came_to(node.label)
     if took is not None:
-        spent = "?" if took.spent_nano is None else _money(took.spent_nano)
+        spent = "?" if took.spent_nano is None else amount_text(took.spent_nano, "usd")
         time, price = f"{time} → {took.seconds:.2f} s", f"{price} → {spent}"
     elif branching.stands(node.label) == "done":
         return "done before"
     return f"{branching.stands(node.label)} · {time} · {price}"
-
-
-def _money(nano: int) -> str:
-    return amount_text(nano, "usd")

@@ -139,13 +139,6 @@ class PlannedTurn:
             case _:
                 pass
 
-    def mark(self, marked: CallMarked) -> None:
-        """Take the person's word on one of its calls into account."""
-        if marked.helpful is None:
-            self.marks.pop(marked.id, None)
-        else:
-            self.marks[marked.id] = marked.helpful
-
 
 class PlannedTurns:
     """The turns of one session that have a parallel plan, by their numbers; hears every event of the session."""
@@ -162,24 +155,20 @@ class PlannedTurns:
             case TurnStarted():
                 self._open = PlannedTurn(event.turn, event.question)
             case CallMarked():
-                self._mark(event)
+                turn = self.by_number.get(event.turn)
+                if turn is None and self._open is not None and self._open.turn == event.turn:
+                    turn = self._open
+                if turn is not None:
+                    turn.marks.pop(event.id, None)
+                    if event.helpful is not None:
+                        turn.marks[event.id] = event.helpful
             case PlanScored() if event.turn in self.by_number:
                 self.by_number[event.turn].scored = event
             case _ if self._open is not None:
-                self._hear(self._open, event)
+                self._open.hear(event)
+                if isinstance(event, GraphPlanned):
+                    self.by_number[self._open.turn] = self._open
+                elif isinstance(event, TurnFinished):
+                    self._open = None
             case _:
                 pass
-
-    def _hear(self, turn: PlannedTurn, event: Event) -> None:
-        turn.hear(event)
-        if isinstance(event, GraphPlanned):
-            self.by_number[turn.turn] = turn
-        elif isinstance(event, TurnFinished):
-            self._open = None
-
-    def _mark(self, marked: CallMarked) -> None:
-        turn = self.by_number.get(marked.turn)
-        if turn is None and self._open is not None and self._open.turn == marked.turn:
-            turn = self._open
-        if turn is not None:
-            turn.mark(marked)

@@ -108,7 +108,8 @@ class SessionStore:
         now = self._clock()
         with self._database.reading() as db:
             while True:
-                session = _new_id()
+                letters = "".join(secrets.choice(_LETTERS) for _ in range(6))
+                session = f"{letters[:4]}-{letters[4:]}"
                 if db.execute("SELECT 1 FROM sessions WHERE id = ?", (session,)).fetchone() is None:
                     self._begun[session] = (session, "", now, now, _storable(workspace), _storable(model))
                     return session
@@ -361,11 +362,6 @@ def _event(line: str) -> Event | None:
         return from_json(_decode(line))
     except (ValueError, TypeError, KeyError, RecursionError):  # an unknown type, fields of another version, or damage
         return None
-
-
-def _new_id() -> str:
-    letters = "".join(secrets.choice(_LETTERS) for _ in range(6))
-    return f"{letters[:4]}-{letters[4:]}"
 
 
 def _title(text: str) -> str:
