@@ -78,7 +78,9 @@ def features(query: str, call: Call, observation: Observation) -> dict[int, floa
     head = Observation(observation.text[:HEAD], observation.ok, refused=observation.refused)
     said, ruled = Payload.of(head), by_rules(query, call, head)
     verdict = f"{ruled.helpful} {ruled.sure}"
-    asked, told = _words(query), _words(said.text)
+    asked, told = (
+        {word[0].lower() for word in islice(_WORD.finditer(text[:HEAD]), _MOST_WORDS)} for text in (query, said.text)
+    )
     named = {
         f"tool {call.name}": 1.0,
         f"rules {verdict}": 1.0,
@@ -87,8 +89,9 @@ def features(query: str, call: Call, observation: Observation) -> dict[int, floa
         f"json {said.is_json}": 1.0,
         f"length {len(said.text).bit_length()}": 1.0,
         "shared words": len(asked & told) / max(1, len(asked)),
-        **_spread("asked", asked),
-        **_spread("told", told),
+        # their squares add up to one, so that a long text counts no more than a short one
+        **{f"asked {word}": 1 / math.sqrt(len(asked)) for word in asked},
+        **{f"told {word}": 1 / math.sqrt(len(told)) for word in told},
     }
     found: dict[int, float] = {}
     for name, value in named.items():
@@ -148,16 +151,6 @@ def load(file: Path) -> Classifier:
     return Classifier(float(record["bias"]), {place: float(weight) for place, weight in weights.items()})
 
 
-def _words(text: str) -> frozenset[str]:
-    """The first words of a text, without numbers."""
-    return frozenset(word[0].lower() for word in islice(_WORD.finditer(text[:HEAD]), _MOST_WORDS))
-
-
-def _spread(kind: str, words: frozenset[str]) -> dict[str, float]:
-    """The words as features whose squares add up to one, so that a long text counts no more than a short one."""
-    return {f"{kind} {word}": 1 / math.sqrt(len(words)) for word in words}
-
-
 @dataclass(frozen=True, slots=True)
 class Accuracy:
     """The mean share of right verdicts over the folds, and its standard deviation between them."""
@@ -205,7 +198,14 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     examples = [example for use in judged[-MOST:] if (example := _example(use)) is not None]
     kinds = [example.helpful for example in examples]
     if min(kinds.count(True), kinds.count(False)) < LEAST:
-        raise _too_few(kinds.count(True), kinds.count(False), all_judged=all_judged)
+        what, more = "judged", "."
+        if not all_judged:
+            what, more = "marked by you", ", or learn from all judgments: ecoshell experience train --all-judged."
+        raise UsageError(
+            f"Training takes at least {LEAST} results of either kind; {kinds.count(True)} helpful and "
+            f"{kinds.count(False)} unhelpful ones are {what} so far.",
+            fix=f"In the chat, go to a result and press + or - to mark it{more}",
+        )
     folds = _folds(examples)
     matrix, wanted = _matrix(examples), [int(example.helpful) for example in examples]
     rows: list[tuple[float, float, float]] = []
@@ -219,8 +219,11 @@ def train(uses: Iterable[Use], *, all_judged: bool = False) -> Training:
     by_classifier, by_the_rules, by_majority = (
         Accuracy(fmean(column), pstdev(column)) for column in zip(*rows, strict=True)
     )
+    model = _fitted(matrix, wanted)
+    weights = {place: round(float(weight), 6) for place, weight in enumerate(model.coef_[0].tolist())}
+    kept = {place: weight for place, weight in weights.items() if abs(weight) > _NEGLIGIBLE}
     return Training(
-        classifier=_kept(_fitted(matrix, wanted)),
+        classifier=Classifier(round(float(model.intercept_[0]), 6), kept),
         helpful=kinds.count(True),
         unhelpful=kinds.count(False),
         left_out=len(judged[-MOST:]) - len(examples),
@@ -281,13 +284,6 @@ def _fitted(matrix: Any, wanted: Sequence[int]) -> Any:
     return model.fit(matrix, wanted)
 
 
-def _kept(model: Any) -> Classifier:
-    weights = {place: round(float(weight), 6) for place, weight in enumerate(model.coef_[0].tolist())}
-    return Classifier(
-        round(float(model.intercept_[0]), 6), {place: w for place, w in weights.items() if abs(w) > _NEGLIGIBLE}
-    )
-
-
 def _share(said: Sequence[bool | None], truth: Sequence[bool]) -> float:
     return sum(told is right for told, right in zip(said, truth, strict=True)) / len(truth)
 
@@ -299,13 +295,3 @@ def _sklearn(part: str) -> Any:
         raise UsageError(
             "Training needs scikit-learn, which is not installed.", fix="pip install 'ecoshell[learn]'"
         ) from error
-
-
-def _too_few(helpful: int, unhelpful: int, *, all_judged: bool) -> UsageError:
-    what = "judged" if all_judged else "marked by you"
-    return UsageError(
-        f"Training takes at least {LEAST} results of either kind; {helpful} helpful and {unhelpful} unhelpful ones are"
-        f" {what} so far.",
-        fix="In the chat, go to a result and press + or - to mark it"
-        + ("." if all_judged else ", or learn from all judgments: ecoshell experience train --all-judged."),
-    )

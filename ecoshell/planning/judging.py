@@ -11,6 +11,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -171,31 +172,25 @@ def unwrapped(text: str) -> tuple[str, bool]:
     """
     failed = False
     for _ in range(_DEEPEST):
-        inner = _printed(text) if _PRINTED.match(text) else _encoded(text.lstrip())
-        if inner is None:
-            break
-        text, marked = inner
+        if _PRINTED.match(text):
+            marked = text.rstrip().endswith("isError=True")
+            text = "\n".join(_said(one[1:].removesuffix(one[0]), one[0]) for one in _LITERAL.findall(text))
+        else:
+            inner = _encoded(text.lstrip())
+            if inner is None:
+                break
+            text, marked = inner
         failed = failed or marked
     return text, failed
 
 
-def _printed(text: str) -> tuple[str, bool]:
-    """A result as Python prints it."""
-    said = [_evaluated(literal) for literal in _LITERAL.findall(text)]
-    return "\n".join(said), text.rstrip().endswith("isError=True")
-
-
-def _evaluated(literal: str) -> str:
-    """What a Python literal says, also one whose end is missing."""
-    quote = literal[0]
-    body = literal[1:].removesuffix(quote)
+def _said(literal: str, quote: str = "") -> str:
+    """What is said inside the quotes of a Python literal, or of a JSON string, whose end may be missing."""
     for dropped in range(_TAIL):
-        try:
-            value: object = ast.literal_eval(f"{quote}{body[: len(body) - dropped]}{quote}")
-        except (ValueError, SyntaxError):
-            continue
-        return str(value)
-    return body
+        body = literal[: len(literal) - dropped]
+        with suppress(ValueError, SyntaxError):
+            return str(ast.literal_eval(f"{quote}{body}{quote}") if quote else json.loads(f'"{body}"', strict=False))
+    return literal
 
 
 def _encoded(text: str) -> tuple[str, bool] | None:
@@ -206,30 +201,15 @@ def _encoded(text: str) -> tuple[str, bool] | None:
         value = cast("Mapping[str, Any]", json.loads(text))
     except (ValueError, RecursionError):
         cut = _ENCODED.match(text)
-        return (_decoded(text[cut.end() :]), False) if cut else None
+        return (_said(text[cut.end() :]), False) if cut else None
     content = value.get("content")
     if not isinstance(content, list) or not ("isError" in value or "_meta" in value):
         return None
-    parts = [_part(item) for item in cast("Sequence[Any]", content)]
+    parts: list[str] = []
+    for item in cast("Sequence[Any]", content):
+        known = cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {"text": item}
+        parts.append(str(known["text"]) if "text" in known else f"[{known.get('type', 'content')}]")
     return "\n".join(parts), value.get("isError") is True
-
-
-def _part(item: Any) -> str:
-    """One piece of content: its text, or what kind it is."""
-    if not isinstance(item, Mapping):
-        return str(item)
-    known = cast("Mapping[str, Any]", item)
-    return str(known["text"]) if "text" in known else f"[{known.get('type', 'content')}]"
-
-
-def _decoded(cut: str) -> str:
-    """What a JSON string says whose end is missing."""
-    for dropped in range(_TAIL):
-        try:
-            return str(json.loads(f'"{cut[: len(cut) - dropped]}"', strict=False))
-        except ValueError:
-            continue
-    return cut
 
 
 def failing(value: Any, depth: int = 0) -> str:
@@ -276,9 +256,14 @@ def children(value: Any) -> list[Any]:
 
 
 def _flagged(known: Mapping[str, Any]) -> str:
-    """What went wrong by an object's flags: an `error`, `"success": false`, a `status` that is a failure."""
+    """What went wrong by an object's flags: an `error`, `"success": false`, a `status` that is a failure.
+
+    A number as an `error` is a measurement, and one beside results is no more than a note.
+    """
+    has_results = any(known.get(name) for name in _RESULTS)
     for error in (known[name] for name in _ERRORS if name in known):
-        if _is_error(error) and not (_is_nested(error) and _has_results(known)):
+        told = error.strip().lower() not in _NO_ERROR if isinstance(error, str) else error is True
+        if told or (_is_nested(error) and error and not has_results):
             return _message(known, "" if error is True else str(error))
     refused = any(known.get(name) is False for name in _SUCCESSES)
     states = {str(known.get(name, "")).lower() for name in _STATES}
@@ -286,13 +271,6 @@ def _flagged(known: Mapping[str, Any]) -> str:
     if refused or known.get("iserror") is True or states & _FAILED or any(400 <= code < 600 for code in codes):
         return _message(known, "")
     return ""
-
-
-def _is_error(value: Any) -> bool:
-    """Whether the value of an `error` tells of one; a number there is a measurement."""
-    if isinstance(value, str):
-        return value.strip().lower() not in _NO_ERROR
-    return value is True or (_is_nested(value) and bool(value))
 
 
 def _is_nested(value: Any) -> bool:
@@ -303,10 +281,6 @@ def _message(known: Mapping[str, Any], told: str) -> str:
     """The words an object has for its failure."""
     more = (known[name] for name in _MESSAGES if isinstance(known.get(name), str))
     return " ".join(part for part in (told, next(more, "")) if part) or "it says so itself"
-
-
-def _has_results(known: Mapping[str, Any]) -> bool:
-    return any(known.get(name) for name in _RESULTS)
 
 
 def _lowered(value: Any) -> dict[str, Any]:
@@ -339,7 +313,7 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
         return Verdict(None, "", "the call was not run")
     said = Payload.of(observation)
     if said.failed:
-        return _failed(call, _complaint(said))
+        return _failed(call, (failing(said.value)[:_BRIEF] if said.is_json else "") or _gist(said.text))
     if observation.changes:
         return Verdict(True, "rules", "it changed files")
     message = _failure(said)
@@ -351,12 +325,17 @@ def by_rules(query: str, call: Call, observation: Observation) -> Verdict:
 
 
 def _read(call: Call, said: Payload) -> Verdict:
-    """The verdict on a result that tells of no failure."""
-    if _silent(said):
+    """The verdict on a result that tells of no failure.
+
+    Without output all may be just as it should be; and a tool that by its name does something, rather than look
+    something up, may well say nothing.
+    """
+    if not said.is_json and (_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text)):
         return Verdict(None, "", "it had nothing to show", sure=False)
     if not _nothing(said):
         return Verdict(True, "rules", "it gave a result", sure=False)
-    if _acts(call.name):
+    words = (word.lower() for word in _NAME_WORDS.findall(call.name))
+    if next((word for word in words if word in _ACTING or word in _ASKING), "") in _ACTING:
         return Verdict(None, "", "it did something and had nothing to say", sure=False)
     return Verdict(False, "rules", "it found nothing")
 
@@ -386,11 +365,6 @@ def _failure(said: Payload) -> str:
     return _gist(said.text) if shown or marked else ""
 
 
-def _complaint(said: Payload) -> str:
-    """What went wrong, of a call that was reported as failed."""
-    return (failing(said.value)[:_BRIEF] if said.is_json else "") or _gist(said.text)
-
-
 def _mistake(call: Call, message: str) -> bool:
     """Whether the caller is to blame and can correct it: arguments that do not fit, or name what is not there."""
     if _PROGRAM.search(message) or _ILL_FORMED.search(message):
@@ -400,7 +374,8 @@ def _mistake(call: Call, message: str) -> bool:
         return True
     if _OUTAGE.search(message):
         return False
-    return bool(_WRONG_VALUE.search(message)) or (absent and _quotes(message, call))
+    given = (value for value in texts(dict(call.arguments)) if len(value) > 1)
+    return bool(_WRONG_VALUE.search(message)) or (absent and any(value in message for value in given))
 
 
 def _nothing(said: Payload) -> bool:
@@ -410,18 +385,8 @@ def _nothing(said: Payload) -> bool:
     text = said.text
     if len(text) > _BRIEF:
         return False
-    return not text or bool(_UNFINISHED.search(text) or _NOTHING.match(text)) or _heading_alone(text)
-
-
-def _silent(said: Payload) -> bool:
-    """Whether a result only says that there is nothing to show, which may be just as it should be."""
-    return not said.is_json and bool(_NO_OUTPUT.search(said.text) or _PLACE_EMPTY.match(said.text))
-
-
-def _acts(tool: str) -> bool:
-    """Whether a tool, by its name, does something rather than look something up, so that it may well say nothing."""
-    words = (word.lower() for word in _NAME_WORDS.findall(tool))
-    return next((word in _ACTING for word in words if word in _ACTING or word in _ASKING), False)
+    heading_alone = text.endswith(":") and text.count("\n") <= 1
+    return not text or heading_alone or bool(_UNFINISHED.search(text) or _NOTHING.match(text))
 
 
 def _gist(text: str) -> str:
@@ -429,12 +394,3 @@ def _gist(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     last = bool(_TRACE.match(text)) and "Traceback" in text
     return (lines[-1] if last or _PROGRAM.search(lines[-1]) else lines[0])[:_BRIEF]
-
-
-def _heading_alone(text: str) -> bool:
-    return text.endswith(":") and text.count("\n") <= 1
-
-
-def _quotes(message: str, call: Call) -> bool:
-    """Whether a message holds a value that the call gave."""
-    return any(len(value) > 1 and value in message for value in texts(dict(call.arguments)))

@@ -173,7 +173,13 @@ class ToolCosts:
         `guess` is what a step is estimated to take, until the turn has seen some; `freely` says that registering takes
         no step.
         """
-        step = self._step(guess)
+        # the mean of this turn's steps, else of all uses with this model, else the guess
+        tokens = self._tokens if self._tokens.count else self._usual_tokens
+        nano = self._nano if self._nano.count else self._usual_nano
+        step = StepCost(
+            math.ceil(nano.mean) if nano.count else guess.nano,
+            math.ceil(tokens.mean) if tokens.count else guess.tokens,
+        )
         registering = 0 if freely else step.tokens if unit == "tokens" else step.nano or 0
         free = expected_cost(NO_EVIDENCE, 0, step, unit, hour_nano=hour_nano)  # as most new tools are
         costs: dict[str, Expected] = {}
@@ -191,15 +197,6 @@ class ToolCosts:
         known = self._evidence.get(tool, NO_EVIDENCE)
         price = math.ceil(known.price.mean) if known.price.count else self._catalog.tool(tool).price_nano
         return price, known.seconds.mean if known.seconds.count else None
-
-    def _step(self, guess: StepCost) -> StepCost:
-        """What a step takes: the mean of this turn's, else of all uses with this model, else the guess."""
-        tokens = self._tokens if self._tokens.count else self._usual_tokens
-        nano = self._nano if self._nano.count else self._usual_nano
-        return StepCost(
-            math.ceil(nano.mean) if nano.count else guess.nano,
-            math.ceil(tokens.mean) if tokens.count else guess.tokens,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,13 +159,10 @@ class Table(Generic[T]):
         """The row of a name, with the words of the index, without which it would not be used."""
         return f"session != '' AND session = ? AND turn = ? AND {self.key} = ?"
 
-    def name_of(self, item: T) -> tuple[str, int, str]:
-        """What names it, where it has a session."""
-        return storable(item.session), item.turn, storable(getattr(item, self.key))
-
     def there(self, db: sqlite3.Connection, item: T) -> sqlite3.Row | None:
-        """The row that is there under its name."""
-        return db.execute(f"SELECT * FROM {self.name} WHERE {self.named}", self.name_of(item)).fetchone()
+        """The row that is there under its name, where it has a session."""
+        name = (storable(item.session), item.turn, storable(getattr(item, self.key)))
+        return db.execute(f"SELECT * FROM {self.name} WHERE {self.named}", name).fetchone()
 
     def insert(self, db: sqlite3.Connection, item: T, **beside: object) -> None:
         """Keep one that is not there, with what stands `beside` it in columns of its own."""
@@ -179,11 +176,6 @@ class Table(Generic[T]):
         db.execute(
             f"INSERT INTO {self.name} ({', '.join(columns)}) VALUES ({places})", (query, *stored, *beside.values())
         )
-
-    def as_stored(self, item: T) -> T:
-        """As it is read again."""
-        texts = {spec.name: storable(getattr(item, spec.name)) for spec in fields(item) if spec.type is str}
-        return replace(item, **texts)
 
     def kept(self, row: sqlite3.Row) -> T:
         """Raises StoreError for a value that cannot be there: SQLite keeps any value in any column."""
@@ -317,10 +309,15 @@ class ExperienceStore:
         """
         with self._database.writing(_NOT_KEPT) as db:
             for item in items:
-                if isinstance(item, Use):
-                    _replace(db, USES, item)
-                else:
-                    _replace(db, ATTEMPTS, item)
+                table: Table[Any] = USES if isinstance(item, Use) else ATTEMPTS
+                there = table.there(db, item)
+                if there is None:
+                    table.insert(db, item)
+                    continue
+                db.execute(f"DELETE FROM {table.name} WHERE id = ?", (there["id"],))
+                table.insert(db, item, **({"mark": there["mark"]} if table is USES else {}))
+                _drop_what_nothing_needs(db)
+                _count_up(db)
 
     def add_new(self, items: Iterable[Experienced]) -> int:
         """Keep those uses and attempts that are not there yet; gives how many these were.
@@ -410,23 +407,13 @@ class ExperienceStore:
         return Columns(*map(list, zip(*rows, strict=True))) if rows else Columns()
 
 
-def _replace(db: sqlite3.Connection, table: Table[T], item: T) -> None:
-    """Keep it in the place of the one of its name, whose mark stays."""
-    there = table.there(db, item)
-    if there is None:
-        table.insert(db, item)
-        return
-    db.execute(f"DELETE FROM {table.name} WHERE id = ?", (there["id"],))
-    table.insert(db, item, **({"mark": there["mark"]} if "mark" in there.keys() else {}))  # noqa: SIM118 - a row's
-    _drop_what_nothing_needs(db)
-    _count_up(db)
-
-
 def _add_new(db: sqlite3.Connection, table: Table[T], items: Sequence[T]) -> int:
     """Keep those that are not there; gives how many these were."""
     unnamed = Counter(table.kept(row) for row in db.execute(f"{table.select} WHERE session = ''"))
     added = 0
-    for item in map(table.as_stored, items):
+    for given in items:
+        texts = {spec.name: storable(getattr(given, spec.name)) for spec in fields(given) if spec.type is str}
+        item = replace(given, **texts)  # as it is read again
         if item.session:
             there = table.there(db, item) is not None
         else:

@@ -51,7 +51,14 @@ def explain(
     if row.state != "planned" and not enforced:
         lines.append("The plan is advice here: nothing is blocked.")
     elif enforced and tool not in priced.plan.forbidden and row.state != "planned":
-        lines.append(_if_asked(priced, row))
+        better = priced.plan.better(tool)
+        if better is None:
+            told = "it is called all the same: the answer and every use known to be better could still be paid."
+        else:
+            worth = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}, against {row.value:.4f} × 1"
+            reason = f"{better.tool} is worth more ({worth}) for less ({_exact(better.cost, priced.unit)})"
+            told = f"it is refused: {reason}, and could not be paid after it."
+        lines.append(f"Asked for, {told}")
     return "\n".join(lines)
 
 
@@ -69,22 +76,16 @@ def _value_line(past: Evidence, prior: float) -> str:
     )
 
 
-def _if_asked(priced: PricedPlan, row: PlanRow) -> str:
-    """What would come of a call of a tool that is not planned."""
-    better = priced.plan.better(row.tool)
-    if better is None:
-        return "Asked for, it is called all the same: the answer and every use known to be better could still be paid."
-    worth, price = f"{better.value:.4f} × {better.chance:.4f} = {better.worth:.4f}", _exact(better.cost, priced.unit)
-    return (
-        f"Asked for, it is refused: {better.tool} is worth more ({worth}, against {row.value:.4f} × 1) for less "
-        f"({price}), and could not be paid after it."
-    )
-
-
 def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool) -> str:
     if bound.blacklisted:
         return f"bound  {bound.total}: it is on the turn's blacklist, so it stays at the {_uses(bound.used)} made"
-    reasons = [_frequency(bound, past, threshold)]
+    if not past.weight:
+        reasons = ["a tool of which no use was judged before the turn may be used once"]
+    elif not bound.frequency:
+        reasons = [f"the value is below τ = {threshold:g}"]
+    else:  # cut, not rounded: 1.4999 shown as 1.50 would seem to round to 2
+        mean = Decimal(repr(round(mean_frequency(past), 9))).quantize(Decimal("0.01"), ROUND_DOWN)
+        reasons = [f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"]
     if bound.earned:
         reasons.append(f"one more than the {_uses(bound.helped)} that helped in this turn")
     if bound.given_back:
@@ -97,34 +98,18 @@ def _bound_line(bound: Bound, past: Evidence, threshold: float, *, earned: bool)
     return f"bound  {bound.total}{made_of}: {'; '.join(reasons)}"
 
 
-def _frequency(bound: Bound, past: Evidence, threshold: float) -> str:
-    """Where F comes from."""
-    if not past.weight:
-        return "a tool of which no use was judged before the turn may be used once"
-    if not bound.frequency:
-        return f"the value is below τ = {threshold:g}"
-    # cut, not rounded: 1.4999 shown as 1.50 would seem to round to 2
-    mean = Decimal(repr(round(mean_frequency(past), 9))).quantize(Decimal("0.01"), ROUND_DOWN)
-    return f"past questions that used it did so {mean} times on average, by weight, rounded and at least 1"
-
-
 def _cost_line(cost: Expected, row: PlanRow, past: Evidence, *, price_known: bool) -> str:
     step = _exact(cost.step, cost.unit) if price_known or cost.step else "of unknown price"
     parts = f"tool {_exact(cost.tool, cost.unit)} + model step {step}"
     more = f"registering {_exact(cost.registering, cost.unit)} + time {_exact(cost.time, cost.unit)}"
-    spread, source = _exact(cost.spread, cost.unit), _source(cost, row, past)
-    return f"cost   {_exact(cost.total, cost.unit)} = {parts} + {more}; ± {spread}, {source}"
-
-
-def _source(cost: Expected, row: PlanRow, past: Evidence) -> str:
-    """What the means of a cost are taken over."""
-    if not cost.seen:
-        return "declared and estimated: it was not used before"
-    here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
-    source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
-    steps = past.step_tokens if cost.unit == "tokens" else past.step_nano
-    known = bool(row.used or steps.count)
-    return source if known else f"{source}; the step is estimated, as none of them tells what one with this model takes"
+    source = "declared and estimated: it was not used before"
+    if cost.seen:
+        here = f", {row.used} of them in this turn" if row.used and row.used < cost.seen else ""
+        source = f"from {_uses(cost.seen)}{here or (' in this turn' if row.used else '')}"
+        steps = past.step_tokens if cost.unit == "tokens" else past.step_nano
+        if not row.used and not steps.count:
+            source += "; the step is estimated, as none of them tells what one with this model takes"
+    return f"cost   {_exact(cost.total, cost.unit)} = {parts} + {more}; ± {_exact(cost.spread, cost.unit)}, {source}"
 
 
 def _budget_lines(priced: PricedPlan) -> list[str]:
@@ -133,13 +118,11 @@ def _budget_lines(priced: PricedPlan) -> list[str]:
     if found is None or budget is None:
         return []
     left, aside = _exact(found.cap, found.unit), _exact(found.reserved, found.unit)
-    paid = _exact(priced.paid, found.unit)
+    paid = f"{_exact(priced.paid, found.unit)} paid already by thinking of the next use" if priced.paid else ""
     head = f"budget R = {_exact(budget, found.unit)}"
     if found.budget + priced.paid < 0:
-        more = f", {paid} paid already by thinking of the next use" if priced.paid else ""
-        return [f"{head}: {left} left{more}, and {aside} should be reserved for the answer"]
-    more = f" + {paid} paid already by thinking of the next use" if priced.paid else ""
-    return [f"{head} = {left} left − {aside} reserved for the answer{more}"]
+        return [f"{head}: {left} left{paid and f', {paid}'}, and {aside} should be reserved for the answer"]
+    return [f"{head} = {left} left − {aside} reserved for the answer{paid and f' + {paid}'}"]
 
 
 def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
@@ -148,11 +131,12 @@ def _outcome(priced: PricedPlan, row: PlanRow, bound: Bound) -> str:
     if row.why == "budget":
         return _too_dear(priced, row)
     again = "used again" if row.used else "tried"
+    times = "once" if row.used == 1 else f"{row.used:,} times"
     often = "as often as" if row.used == bound.total else "more often than"
     told = {
         "value": "The most valuable plan within what is left has it.",
         "new": f"It is planned to be {again}: it fits, though no use of it was judged before this turn.",
-        "quota": f"It was used {_times(row.used)}, {often} its bound allows.",
+        "quota": f"It was used {times}, {often} its bound allows.",
         "blacklist": "None of its results helped in this turn, and at least one was judged not to.",
         "below τ": "It has helped too seldom with questions like this one to be worth a use.",
     }
@@ -174,10 +158,6 @@ def _too_dear(priced: PricedPlan, row: PlanRow) -> str:
             "more together."
         )
     return "It would still fit, but adds so little that the plan does not tell it from nothing."
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _uses(count: int) -> str:

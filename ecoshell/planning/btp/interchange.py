@@ -54,9 +54,13 @@ def _item(line: str | bytes, place: str) -> Experienced:
     for key in required:
         if key not in given:
             raise _refused(place, f"`{key}` is missing", name)
-    values: dict[str, Any] = {spec.name: given.get(spec.name, _unsaid(spec.type)) for spec in fields(made)}
+    values: dict[str, Any] = {}
     for spec in fields(made):
-        if fault := _fault(spec.name, spec.type, values[spec.name]):
+        kind: Any = spec.type
+        # a field that is left out is unknown, or else empty; a result that nobody says failed is taken to be fine
+        unsaid = None if isinstance(None, kind) else True if kind is bool else kind()
+        values[spec.name] = value = given.get(spec.name, unsaid)
+        if fault := _fault(spec.name, kind, value):
             raise _refused(place, f"`{spec.name}` {fault}", name)
     values |= {"seconds": float(values["seconds"]), "at": _utc(values["at"])}
     return made(**values)
@@ -92,13 +96,6 @@ def _text_fault(key: str, value: Any) -> str:
         except (ValueError, OverflowError):
             return "must be a time such as 2026-11-21T09:30:00+00:00"
     return ""
-
-
-def _unsaid(kind: Any) -> Any:
-    """What stands for a field that a line leaves out; a result that nobody says failed is taken to be fine."""
-    if isinstance(None, kind):
-        return None
-    return True if kind is bool else kind()
 
 
 def _utc(text: str) -> str:

@@ -126,7 +126,10 @@ class _Search:
         import numpy as np
 
         doubtful: list[int] = (most - fewest).tolist()
-        packs = [(tool, size) for tool, uses in enumerate(doubtful) if uses for size in _sizes(uses)]
+        packs = list[tuple[int, int]]()
+        for tool, uses in enumerate(doubtful):  # 1, 2, 4 … uses, from which any count adds up, the largest first
+            sizes = [1 << bit for bit in range((uses + 1).bit_length() - 1)]
+            packs += [(tool, size) for size in sorted((*sizes, uses - sum(sizes)), reverse=True) if size]
         tools, sizes = np.array(packs, np.int64).reshape(-1, 2).T
         pack_values, pack_costs = self._values[tools] * sizes, self._costs[tools] * sizes
         worth, price = (np.append(0.0, np.cumsum(one.astype(np.float64))) for one in (pack_values, pack_costs))
@@ -165,15 +168,6 @@ class _Search:
                 counts[tool] += size
                 value, cost = rest, left
         return counts
-
-
-def _sizes(uses: int) -> list[int]:
-    """1, 2, 4 … uses, from which any count up to all of them adds up, the largest first."""
-    sizes = list[int]()
-    while uses:
-        sizes.append(min(1 << len(sizes), uses))
-        uses -= sizes[-1]
-    return sorted(sizes, reverse=True)
 
 
 def _whole_costs(costs: Sequence[Number], budget: Number) -> tuple[list[int], int]:

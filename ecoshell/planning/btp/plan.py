@@ -252,18 +252,6 @@ class TaskPlan:
             return False
         return self._strict or one.value / (1 + failed) < self._threshold
 
-    def _bound(self, candidate: Candidate) -> Bound:
-        """How often the tool may be used in this task, whatever it costs."""
-        tool = candidate.tool
-        earned = self._earned and bool(self._helped[tool])
-        return Bound(
-            candidate.bound,
-            self._uses[tool],
-            self._helped[tool] if earned else 0,
-            self._unjudged[tool] if earned else 0,
-            self._blacklisted(candidate),
-        )
-
     def solve(
         self, budget: int | None, candidates: Sequence[Candidate] | None = None, *, beyond: Container[str] = ()
     ) -> Plan:
@@ -273,7 +261,12 @@ class TaskPlan:
         another budget.
         """
         wanted = self._candidates if candidates is None else candidates
-        bounds = {one.tool: self._bound(one) for one in wanted if one.tool in self._uses}
+        bounds: dict[str, Bound] = {}
+        for one in wanted:
+            if used := self._uses.get(one.tool):
+                helped, unjudged = self._helped[one.tool], self._unjudged[one.tool]
+                earned = (helped, unjudged) if self._earned and helped else (0, 0)
+                bounds[one.tool] = Bound(one.bound, used, *earned, self._blacklisted(one))
         most = [bounds[one.tool].total if one.tool in bounds else one.bound for one in wanted]
         left = [
             0 if one.tool in beyond else max(0, bound - self._uses[one.tool])

@@ -7,7 +7,7 @@ given back is bounded.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import takewhile
 from typing import Any, TypeGuard, cast
@@ -169,13 +169,11 @@ def _values(environ: Mapping[str, str]) -> list[str]:
     """Values that are secret by their variable's name, also as JSON and addresses write them, the longest first."""
     named = {value.strip() for value in secret_variables(environ).values()}
     looked_for = {value for value in named if len(value) >= _SHORTEST and value.lower() not in _PLAIN}
-    written = {form for value in looked_for for form in _forms(value) if form not in MARK}
-    return sorted(written, key=len, reverse=True)
-
-
-def _forms(value: str) -> Iterable[str]:
-    escaped = (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
-    return value, *escaped, quote(value, safe="", errors="surrogatepass")
+    written = set(looked_for)
+    for value in looked_for:
+        written |= {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+        written.add(quote(value, safe="", errors="surrogatepass"))
+    return sorted((form for form in written if form not in MARK), key=len, reverse=True)
 
 
 def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) -> Any:
@@ -184,7 +182,12 @@ def _clean(value: Any, environ: Mapping[str, str], most: int, depth: int = 0) ->
         kept = beginning(value, environ, most + 1)
         return kept if len(kept) <= most else f"{kept[:most]}…"
     if isinstance(value, Mapping) and depth < _DEEPEST:
-        return dict(_clean_fields(cast("Mapping[Any, Any]", value), environ, most, depth + 1))
+        cleaned: dict[str, Any] = {}
+        for name, inner in cast("Mapping[Any, Any]", value).items():
+            secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(inner, (bool, type(None)))
+            kept = beginning(str(name), environ, most)
+            cleaned[kept] = MARK if secret else _clean(inner, environ, most, depth + 1)
+        return cleaned
     if isinstance(value, (list, tuple)) and depth < _DEEPEST:
         return [*_clean_items(cast("Sequence[Any]", value), environ, most, depth + 1)]
     return value if value is None or isinstance(value, (bool, int, float)) else "…"
@@ -211,10 +214,3 @@ def _inline(before: str, word: str) -> str:
     line = f"{before}{word[:_AHEAD]}"
     told = _compiled(_INLINE).sub(rf"\g<name>{MARK}", line)
     return told[len(before) :] if told.startswith(before) and told != line else ""
-
-
-def _clean_fields(fields: Mapping[Any, Any], environ: Mapping[str, str], most: int, depth: int) -> Iterator[Any]:
-    for name, value in fields.items():
-        kept = beginning(str(name), environ, most)
-        secret = _compiled(_FIELD).search(str(name)[:_AHEAD]) and not isinstance(value, (bool, type(None)))
-        yield kept, MARK if secret else _clean(value, environ, most, depth)

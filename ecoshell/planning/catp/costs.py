@@ -11,14 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ecoshell.budget.database import Database
 from ecoshell.messages import Footprint
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 ALPHA = 0.5
 """How much performance weighs beside cost, 0 to 1."""
@@ -131,8 +126,12 @@ def size_levels(sizes: Sequence[float], most: int = MOST_LEVELS) -> tuple[float,
     distinct = len({_scale(size) for size in sizes})
     if distinct <= LEVELS:
         return centres(sizes, distinct)
+    # the elbow is the sharpest bend of the errors' logarithms; the last is of one level more than may be chosen
     clusterings = _clusterings(sorted(map(_scale, sizes)), min(most + 1, distinct))
-    return _unscaled(clusterings[_elbow([error for error, _ in clusterings])][1])
+    logs = [math.log(max(error / clusterings[0][0], _NO_ERROR)) for error, _ in clusterings]
+    bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
+    sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
+    return _unscaled(clusterings[1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1][1])
 
 
 def centres(sizes: Sequence[float], count: int) -> tuple[float, ...]:
@@ -184,28 +183,15 @@ def _clusterings(ordered: Sequence[float], most: int) -> list[tuple[float, tuple
             totals = best[pieces - 1, :end] + errors
             cut[pieces, end] = begin = int(np.argmin(totals))
             best[pieces, end] = totals[begin]
-    return [(float(best[k, count]), _means(points, cut, k)) for k in range(1, most + 1)]
-
-
-def _means(points: "NDArray[np.float64]", cut: "NDArray[np.int64]", pieces: int) -> tuple[float, ...]:
-    """The mean of each piece, in rising order."""
-    end, found = len(points), list[float]()
-    for left in range(pieces, 0, -1):
-        begin = int(cut[left, end])
-        found.append(float(points[begin:end].mean()))
-        end = begin
-    return tuple(reversed(found))
-
-
-def _elbow(errors: Sequence[float]) -> int:
-    """The place of the sharpest bend of the errors' logarithms; that of LEVELS where none is sharp.
-
-    The last error is of one level more than may be chosen.
-    """
-    logs = [math.log(max(error / errors[0], _NO_ERROR)) for error in errors]
-    bends = [logs[place - 1] - 2 * logs[place] + logs[place + 1] for place in range(1, len(logs) - 1)]
-    sharpest = max(range(len(bends)), key=lambda place: round(bends[place], 9))
-    return 1 + sharpest if bends[sharpest] >= _SHARP else LEVELS - 1
+    clusterings: list[tuple[float, tuple[float, ...]]] = []
+    for pieces in range(1, most + 1):
+        end, means = count, list[float]()
+        for left in range(pieces, 0, -1):
+            begin = int(cut[left, end])
+            means.append(float(points[begin:end].mean()))
+            end = begin
+        clusterings.append((float(best[pieces, count]), tuple(reversed(means))))
+    return clusterings
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,19 +223,15 @@ def cost_vector(runs: Iterable[tuple[float, Decimal]], levels: Sequence[float]) 
     if not prices:
         return None
     means = {level: sum(some, Decimal(0)) / len(some) for level, some in prices.items()}
-    places = range(len(levels))
-    return CostVector(
-        tuple(_interpolated(place, means, levels) for place in places), tuple(place in means for place in places)
-    )
-
-
-def _interpolated(place: int, means: Mapping[int, Decimal], levels: Sequence[float]) -> Decimal:
-    left = max((known for known in means if known <= place), default=min(means))
-    right = min((known for known in means if known >= place), default=max(means))
-    if left >= right:  # it is known, or lies beyond all that are
-        return means[left]
-    part = _number((levels[place] - levels[left]) / (levels[right] - levels[left]))
-    return means[left] + part * (means[right] - means[left])
+    costs: list[Decimal] = []
+    for place, size in enumerate(levels):
+        left = max((known for known in means if known <= place), default=min(means))
+        right = min((known for known in means if known >= place), default=max(means))
+        costs.append(means[left])
+        if left < right:  # else it is known, or lies beyond all that are
+            part = _number((size - levels[left]) / (levels[right] - levels[left]))
+            costs[-1] += part * (means[right] - means[left])
+    return CostVector(tuple(costs), tuple(place in means for place in range(len(levels))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,16 +297,12 @@ class CostTable:
         level = None if size is None else level_of(size, self.levels)
         costs = {tool: vector.at(level) for tool, vector in known.items()}
         least, given = min(costs.values()) or Decimal(1), "a usual" if level is None else "this"
-        lines = [f"- {tool}: {_times(costs[tool] / least)}{_growth(vector)}" for tool, vector in known.items()]
-        return "\n".join((f"Cost of one use of each tool for {given} input, in uses of the cheapest:", *lines))
-
-
-def _growth(vector: CostVector) -> str:
-    """How much dearer the largest inputs are than the smallest, where that matters."""
-    first, last = vector.costs[0], vector.costs[-1]
-    if not first or last < 2 * first:
-        return ""
-    return f" (large inputs cost {_times(last / first)} of small ones)"
+        lines = [f"Cost of one use of each tool for {given} input, in uses of the cheapest:"]
+        for tool, vector in known.items():
+            first, last = vector.costs[0], vector.costs[-1]
+            growth = f" (large inputs cost {_times(last / first)} of small ones)" if first and last >= 2 * first else ""
+            lines.append(f"- {tool}: {_times(costs[tool] / least)}{growth}")
+        return "\n".join(lines)
 
 
 def _times(ratio: Decimal) -> str:

@@ -201,16 +201,14 @@ class Rules:
         groups, later = state.groups[state.next :], state.sinks[state.next :]
         sinks = self._counted(groups, later)
         spare = self._counted(groups, (not one for one in later), self._enough)
-        return self._to_end_within(standing, _Begun(state.tool, state.had, state.task, sinks, spare))
+        node = _Begun(state.tool, state.had, state.task, sinks, spare)
+        return min((tokens + self._to_end(after) for tokens, after in self._endings(standing, node)), default=FAR)
 
     def _counted(self, groups: Counts, which: Iterable[bool], most: int = FAR) -> Counts:
         counts = [0] * len(self.gives)
         for group, counts_too in zip(groups, which, strict=True):
             counts[group] += counts_too
         return tuple(min(n, most) for n in counts)
-
-    def _to_end_within(self, standing: _Standing, node: _Begun) -> int:
-        return min((tokens + self._to_end(after) for tokens, after in self._endings(standing, node)), default=FAR)
 
     def _to_end_uncached(self, standing: _Standing) -> int:
         """From between two nodes: with few nodes first, as each takes three tokens and those it waits for."""

@@ -111,14 +111,9 @@ def parse(text: str, *, tools: Collection[str] | None = None, max_nodes: int = M
     `tools` are the names that are known; None takes every name. Raises PlanFault, which tells the place, also for what
     is no text. What a model writes has prose around it: that is read by `find_plan`.
     """
-    taken = _text(text)
-    return _Reader(taken, *_unfenced(taken), tools, max_nodes).written().plan
-
-
-def _text(given: object) -> str:
-    if isinstance(given, str):
-        return given
-    raise PlanFault(f"A plan is read from a text (str), and this is {type(given).__name__}.")
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise PlanFault(f"A plan is read from a text (str), and this is {type(text).__name__}.")
+    return _Reader(text, *_unfenced(text), tools, max_nodes).written().plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +297,10 @@ class _Reader:
         while True:
             if numbered:
                 self._take("[", "`[` and the next node")
-                self._read_number(len(self._entries) + 1)
+                due = len(self._entries) + 1
+                place, number = self._skip(), self._match(_NUMBER, f"the node's number, {due}")
+                if int(number) != due:
+                    raise PlanFault.at(self._text, place, f"This is node {due}, not {number}.")
                 self._take(",")
             place, name = self._skip(), self._string("a tool's name")
             uses[name] += 1
@@ -314,11 +312,6 @@ class _Reader:
             if self._took("]"):
                 return
             self._take(",", "`,` or `]`")
-
-    def _read_number(self, due: int) -> None:
-        place, number = self._skip(), self._match(_NUMBER, f"the node's number, {due}")
-        if int(number) != due:
-            raise PlanFault.at(self._text, place, f"This is node {due}, not {number}.")
 
     def _read_dependencies(self, entry: _Entry, *, numbered: bool) -> None:
         """A list of labels, or of `<task>` and numbers."""

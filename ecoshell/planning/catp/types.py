@@ -93,8 +93,9 @@ def _kinds(name: str, schema: Any) -> frozenset[str]:
 
 def _kind(name: str, schema: Mapping[str, Any]) -> str:
     kind = schema.get("type")
-    if media := _media(schema):
-        return media
+    declared = str(schema.get("contentMediaType") or "").partition("/")[0]  # of encoded media
+    if declared in _MEDIA:
+        return declared
     if kind == "array":
         within = _kind(name, _mapping(schema.get("items")))
         return within if within in _MEDIA | _PLACES else TABLE if within == JSON else JSON
@@ -104,20 +105,9 @@ def _kind(name: str, schema: Mapping[str, Any]) -> str:
         return TEXT
     if isinstance(schema.get("format"), str) and schema["format"] in _FORMATS:
         return _FORMATS[schema["format"]]
-    named = _by_name(name)
-    return named or (TEXT if kind == "string" else ANY)
-
-
-def _media(schema: Mapping[str, Any]) -> str:
-    """The kind of a value that is declared to be encoded media; empty for any other."""
-    declared = str(schema.get("contentMediaType") or "").partition("/")[0]
-    return declared if declared in _MEDIA else ""
-
-
-def _by_name(name: str) -> str:
-    """The kind an argument's name tells: the place in `image_path`, the picture in `input_image`."""
-    found = [_NAMED[word] for word in _words(name) if word in _NAMED]
-    return next((kind for kind in found if kind in _PLACES), found[-1] if found else "")
+    # by what its name tells: the place in `image_path`, the picture in `input_image`
+    named = [_NAMED[word] for word in _words(name) if word in _NAMED] or [TEXT if kind == "string" else ANY]
+    return next((told for told in named if told in _PLACES), named[-1])
 
 
 def _gives(document: ToolDocument) -> frozenset[str]:
