@@ -79,13 +79,9 @@ class FunctionTool:
         """What the tool does, in one line."""
         return (inspect.getdoc(self._function) or "").partition("\n")[0]
 
-    @property
+    @cached_property
     def document(self) -> ToolDocument:
         """What registering the tool tells a model."""
-        return self._document
-
-    @cached_property
-    def _document(self) -> ToolDocument:
         return ToolDocument(self.name, self.description, parameters_of(self._function))
 
     @cached_property
@@ -220,10 +216,6 @@ def _type_schema(annotation: Any) -> dict[str, Any]:
             return _type_schema(members[0])
     if origin is list:
         return {"type": "array", "items": _type_schema(arguments[0])}
-    return _pydantic_schema(annotation)
-
-
-def _pydantic_schema(annotation: Any) -> dict[str, Any]:
     from pydantic import TypeAdapter  # heavy, and seldom needed
 
     schema = TypeAdapter(annotation).json_schema()
@@ -258,6 +250,8 @@ class Arguments:
 
         self._properties: Mapping[str, Any] = parameters["properties"]
         self._required = frozenset(parameters.get("required", ()))
+        self._optional = frozenset(self._properties) - self._required
+        """Arguments that may be left out, so that null says the same."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         for name in inspect.signature(function).parameters:
@@ -278,18 +272,16 @@ class Arguments:
             faults = [self._fault(detail) for detail in error.errors(include_url=False, include_context=False)]
         raise ToolError("; ".join(faults) + ".")
 
-    @property
-    def _optional(self) -> frozenset[str]:
-        """Arguments that may be left out, so that null says the same."""
-        return frozenset(self._properties) - self._required
-
     def _fault(self, detail: "ErrorDetails") -> str:
         name = str(detail["loc"][0]) if detail["loc"] else ""
         if detail["type"] == "missing":
             return f"`{name}` is missing: it must be {self._expected(name)}"
         if detail["type"] == "extra_forbidden":
-            return f"`{name}` is not an argument{self._nearest(name)}"
-        came = _shown(detail["input"])
+            near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
+            taken = f"did you mean `{near[0]}`?" if near else f"it takes {', '.join(self._properties) or 'none'}"
+            return f"`{name}` is not an argument ({taken})"
+        came = json.dumps(detail["input"], ensure_ascii=False, default=repr)
+        came = came if len(came) <= _SHOWN else came[: _SHOWN - 1] + "…"
         if len(detail["loc"]) == 1 and (expected := self._expected(name)):
             return f"`{name}` must be {expected}, not {came}"
         path = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
@@ -300,15 +292,3 @@ class Arguments:
         if "enum" in schema:
             return "one of " + ", ".join(map(str, schema["enum"]))
         return _WORDS.get(schema.get("type", ""), "")
-
-    def _nearest(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._properties, n=1, cutoff=0.5)
-        if near:
-            return f" (did you mean `{near[0]}`?)"
-        names = ", ".join(self._properties)
-        return f" (it takes {names})" if names else " (it takes none)"
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

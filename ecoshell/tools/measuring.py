@@ -66,7 +66,10 @@ async def measured(run: Callable[[], Awaitable[Observation]]) -> Observation:
     _under_way.append(meter)
     token = _present.set(meter)
     try:
-        await _begin(meter)
+        if meter.alone:
+            if gpu_there():
+                meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
+            meter.start_mb = forget_peak()
         started = time.monotonic()
         seen = await run()
         seconds = time.monotonic() - started
@@ -97,13 +100,6 @@ def worked(start_mb: float | None, peak_mb: float | None) -> None:
     meter = _present.get()
     if meter is not None:
         meter.worker_mb = (start_mb, peak_mb)
-
-
-async def _begin(meter: Meter) -> None:
-    if meter.alone:
-        if gpu_there():
-            meter.gpu_start_mb = await asyncio.to_thread(gpu_mb, (os.getpid(),))
-        meter.start_mb = forget_peak()
 
 
 async def _footprint(meter: Meter) -> Footprint:

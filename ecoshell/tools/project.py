@@ -44,7 +44,11 @@ async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
     """
     listed = await _from_git(root, seconds)
     if listed is None:
-        return await asyncio.to_thread(_scanned, root, time.monotonic() + seconds)
+        until = time.monotonic() + seconds
+        names = await asyncio.to_thread(_names_in, root, until)
+        return {
+            name: await asyncio.to_thread(_names_in, root / name, until) if name[-1] == "/" else [] for name in names
+        }
     return await asyncio.to_thread(lambda: _branched(itertools.islice(_present(root, listed), MOST)))
 
 
@@ -74,7 +78,7 @@ def _names_in(folder: Path, until: float) -> list[str]:
     except OSError:
         return []
     return sorted(
-        name for name in names if not name.startswith(".") and _nameable(name) and name.rstrip("/") not in _CLOSED
+        name for name in names if not name.startswith(".") and name.isprintable() and name.rstrip("/") not in _CLOSED
     )
 
 
@@ -85,8 +89,8 @@ async def _from_git(root: Path, seconds: float = _LISTING_SECONDS) -> list[str] 
 
 
 def _present(root: Path, listed: Iterable[str]) -> Iterator[str]:
-    """Those that are there: git also lists what was deleted and not committed."""
-    return (path for path in dict.fromkeys(listed) if _nameable(path) and (root / path).is_file())
+    """Those that are there, as git also lists what was deleted and not committed, and that can be typed and shown."""
+    return (path for path in dict.fromkeys(listed) if path.isprintable() and (root / path).is_file())
 
 
 def _walked(root: Path) -> Iterator[str]:
@@ -94,13 +98,8 @@ def _walked(root: Path) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _CLOSED)
         for name in sorted(files):
             path = (Path(base) / name).relative_to(root).as_posix()
-            if not name.startswith(".") and _nameable(path):
+            if not name.startswith(".") and path.isprintable():
                 yield path
-
-
-def _nameable(path: str) -> bool:
-    """Whether the path can be typed and shown: no control characters, no bytes that are not UTF-8."""
-    return path.isprintable()
 
 
 def _with_folders(files: Iterable[str]) -> list[str]:
@@ -160,7 +159,9 @@ async def state_of(root: Path, seconds: float) -> GitState | None:
 async def _changed(root: Path, seconds: float) -> int | None:
     """How many paths differ; not asked where the repository has filters of its own, which would be run for it."""
     settings = await git(root, *_SETTINGS, seconds=seconds)
-    if settings is None or any(map(_is_own_filter, settings.splitlines())):
+    named = (line.partition("\t") for line in (settings or "").splitlines())
+    own = any(name.startswith("filter.") and scope not in ("system", "global") for scope, _, name in named)
+    if settings is None or own:
         return None
     status = await git(root, *_STATUS, seconds=seconds)
     if status is None:
@@ -172,12 +173,6 @@ async def _changed(root: Path, seconds: float) -> int | None:
         if entry[:1] in "RC":
             next(entries, None)  # the name it had before
     return count
-
-
-def _is_own_filter(setting: str) -> bool:
-    """Whether a line of the settings is a filter that the user has not set up for all repositories."""
-    scope, _, name = setting.partition("\t")
-    return name.startswith("filter.") and scope not in ("system", "global")
 
 
 _PLAIN_SETTINGS = re.compile(

@@ -1,6 +1,6 @@
 """Takes back what a turn wrote: files get the content, the mode and the existence they had before it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +44,11 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
     writes = [write for write in log.writes(session, copies) if over in ("", write.path)]
     outcomes: dict[str, Outcome] = {}
     changed: list[Changed] = []
-    for root in dict.fromkeys(write.root for write in writes):
-        for path, of_file in _by_file(write for write in writes if write.root == root).items():
+    files: dict[str, dict[str, list[Kept]]] = {}
+    for write in writes:
+        files.setdefault(write.root, {}).setdefault(write.path, []).append(write)
+    for root, by_file in files.items():
+        for path, of_file in by_file.items():
             try:
                 copy = log.copy(session, copies, of_file[0]) if of_file[0].copy else None
                 workspace = Workspace(Path(root), undo=log)
@@ -54,15 +57,13 @@ def restore(log: UndoLog, session: str, copies: str, *, over: str = "") -> Resto
                     changed.append(Changed(path, _changes(path, workspace.read_bytes(path), copy)))
             except (ToolError, UsageError, OSError):  # the workspace is gone, the file is a folder now or read-only
                 outcomes[path] = "kept"
-        _remove_folders(root, writes)
-    return Restored(_with(outcomes, "restored"), _with(outcomes, "kept", "changed"), tuple(changed))
-
-
-def _by_file(writes: Iterable[Kept]) -> dict[str, list[Kept]]:
-    files: dict[str, list[Kept]] = {}
-    for write in writes:
-        files.setdefault(write.path, []).append(write)
-    return files
+        made = {folder for of_file in by_file.values() for write in of_file for folder in write.folders}
+        for folder in sorted(made, key=lambda name: -name.count("/")):
+            with suppress(ToolError, UsageError):  # one that cannot be removed may stay
+                Workspace(Path(root)).remove_empty(folder)
+    restored = tuple(path for path, outcome in outcomes.items() if outcome == "restored")
+    kept = tuple(path for path, outcome in outcomes.items() if outcome in ("kept", "changed"))
+    return Restored(restored, kept, tuple(changed))
 
 
 def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None, *, over: bool) -> Outcome:
@@ -81,14 +82,6 @@ def _take_back(workspace: Workspace, writes: Sequence[Kept], copy: bytes | None,
     return "as before" if now == copy else "restored"
 
 
-def _remove_folders(root: str, writes: Iterable[Kept]) -> None:
-    """Remove the folders the writes made, as far as they are empty; one that cannot be removed may stay."""
-    made = {folder for write in writes if write.root == root for folder in write.folders}
-    for folder in sorted(made, key=lambda name: -name.count("/")):
-        with suppress(ToolError, UsageError):
-            Workspace(Path(root)).remove_empty(folder)
-
-
 def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
     if max(len(now or b""), len(copy or b"")) > _COMPARED:
         return ""
@@ -96,7 +89,3 @@ def _changes(path: str, now: bytes | None, copy: bytes | None) -> str:
         return unified(path, None if now is None else now.decode(), "" if copy is None else copy.decode())
     except UnicodeDecodeError:
         return ""
-
-
-def _with(outcomes: dict[str, Outcome], *wanted: Outcome) -> tuple[str, ...]:
-    return tuple(path for path, outcome in outcomes.items() if outcome in wanted)

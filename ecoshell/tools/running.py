@@ -50,7 +50,9 @@ async def contained(tool: Tool, arguments: Mapping[str, Any], limits: Limits) ->
         in_time = running.done() and time.monotonic() < held.deadline  # what ends at its deadline was ended by it
     finally:
         held.cancelled.set()
-        await _call_off(running)
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running], timeout=GRACE)
     if not in_time:
         lasting, runs_on = bool(tool.effects & LASTING), not running.done()
         text = stopped(name, limits.seconds, lasting=lasting, runs_on=runs_on)
@@ -71,12 +73,6 @@ async def _run(tool: Tool, arguments: Mapping[str, Any], limits: Limits, held: C
         return await measured(bounded)
     except (SystemExit, GeneratorExit) as leaving:  # in a task of its own they would end the loop, or the turn
         raise ToolError(f"{name} failed: it tried to end the program.") from leaving
-
-
-async def _call_off(running: asyncio.Task[Observation]) -> None:
-    if not running.done():
-        running.cancel()
-        await asyncio.wait([running], timeout=GRACE)
 
 
 def _forget(ended: asyncio.Task[Observation]) -> None:
@@ -125,10 +121,17 @@ def truncation_mark(shown: int, total: int | None, what: str = "characters") -> 
 
 
 def clip(text: str, characters: int) -> tuple[str, bool]:
-    """The text, or its beginning and the mark; and whether anything was left out."""
-    if len(text) <= characters:
-        return text, False
-    return f"{text[:characters].rstrip()}\n{truncation_mark(characters, len(text))}", True
+    """The text, or its beginning and the mark; and whether anything was left out.
+
+    Half a surrogate pair, which cannot be sent or stored, is escaped.
+    """
+    plain = str.__str__(text)  # of a class of its own, which may do as it likes
+    head = plain[: characters + 1]  # cut before it is encoded: it may be a gigabyte
+    storable = head.encode("utf-8", "backslashreplace").decode()
+    total = len(storable) + len(plain) - len(head)
+    if total <= characters:
+        return storable, False
+    return f"{storable[:characters].rstrip()}\n{truncation_mark(characters, total)}", True
 
 
 def sound(name: str, found: object, limits: Limits) -> Observation:
@@ -142,8 +145,8 @@ def sound(name: str, found: object, limits: Limits) -> Observation:
         value = getattr(found, part)
         if not isinstance(value, kind):
             raise ToolError(f"{name} failed: `{part}` of its result is {type(value).__name__}, not {kind.__name__}.")
-    text, clipped = _bounded(found.text, limits.characters + (_MARKS if found.truncated else 0))
-    changes, _ = _bounded(found.changes, limits.changes)
+    text, clipped = clip(found.text, limits.characters + (_MARKS if found.truncated else 0))
+    changes, _ = clip(found.changes, limits.changes)
     return Observation(text, found.ok, found.truncated or clipped, changes=changes)
 
 
@@ -153,11 +156,17 @@ def told(name: str, outcome: Any, limits: Limits) -> Observation:
         return sound(name, outcome, limits)
     if isinstance(outcome, str):
         return sound(name, Observation(outcome), limits)
-    text, whole = _json(outcome, limits.characters)
-    if whole:
-        return sound(name, Observation(text), limits)
-    mark = truncation_mark(limits.characters, None)
-    return sound(name, Observation(f"{text[: limits.characters]}\n{mark}", truncated=True), limits)
+    pieces, most = list[str](), limits.characters
+    length = 0
+    encoder = json.JSONEncoder(ensure_ascii=False, default=str)
+    for piece in encoder.iterencode(_head(outcome, most, iter(range(most)))):
+        checkpoint()
+        pieces.append(piece)
+        length += len(piece)
+        if length > most:
+            text = f"{''.join(pieces)[:most]}\n{truncation_mark(most, None)}"
+            return sound(name, Observation(text, truncated=True), limits)
+    return sound(name, Observation("".join(pieces)), limits)
 
 
 def failed(name: str, failure: BaseException, limits: Limits) -> Observation:
@@ -168,33 +177,6 @@ def failed(name: str, failure: BaseException, limits: Limits) -> Observation:
     with contextlib.suppress(Exception):  # a fence: even what says how a tool failed may be anybody's code
         words = f"{words}: {failure}"
     return sound(name, Observation(f"{name} failed: {words}", ok=False), limits)
-
-
-def _bounded(text: str, most: int) -> tuple[str, bool]:
-    """The text, or its beginning and the mark; and whether anything was left out.
-
-    Half a surrogate pair, which cannot be sent or stored, is escaped.
-    """
-    plain = str.__str__(text)  # of a class of its own, which may do as it likes
-    head = plain[: most + 1]  # cut before it is encoded: it may be a gigabyte
-    storable = head.encode("utf-8", "backslashreplace").decode()
-    total = len(storable) + len(plain) - len(head)
-    if total <= most:
-        return storable, False
-    return f"{storable[:most].rstrip()}\n{truncation_mark(most, total)}", True
-
-
-def _json(value: Any, most: int) -> tuple[str, bool]:
-    """The value as JSON as far as `most` characters and a little more; and whether that is all of it."""
-    pieces: list[str] = []
-    length = 0
-    for piece in json.JSONEncoder(ensure_ascii=False, default=str).iterencode(_head(value, most, iter(range(most)))):
-        checkpoint()
-        pieces.append(piece)
-        length += len(piece)
-        if length > most:
-            return "".join(pieces), False
-    return "".join(pieces), True
 
 
 def _head(value: Any, most: int, room: Iterator[int]) -> Any:

@@ -184,7 +184,10 @@ class UndoLog:
         """Make room for the turn's copies."""
         make_private(self._folder)
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        self._remove_outdated()
+        oldest = time.time() - _OUTDATED
+        for folder in self._folder.iterdir():
+            if folder.name != self._session and folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
         earlier = self._turn_folders(place.parent)
         for folder in earlier[: max(0, len(earlier) - self._turns + 1)]:
             shutil.rmtree(folder, ignore_errors=True)
@@ -205,12 +208,6 @@ class UndoLog:
                 shutil.rmtree(folder, ignore_errors=True)
                 used -= sizes[folder]
         return "" if used + size <= self._total_bytes else "too much was changed in this turn to keep all of it"
-
-    def _remove_outdated(self) -> None:
-        oldest = time.time() - _OUTDATED
-        for folder in self._folder.iterdir():
-            if folder.name != self._session and folder.stat().st_mtime < oldest:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _turn_folders(self, session: Path) -> Sequence[Path]:
         """The folders of the session's turns, oldest first."""

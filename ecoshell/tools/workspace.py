@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import errno
+import itertools
 import os
 import secrets
 import stat
@@ -157,7 +158,10 @@ class Workspace:
         real = self.resolve(path)
         if real == self.root:
             raise ToolError(f"{path} is the workspace itself, not a file.")
-        folders = self._missing_folders(real)
+        above = [
+            folder for folder in reversed(real.parents) if folder.is_relative_to(self.root) and not folder.exists()
+        ]
+        folders = tuple(map(self.name, above))  # which this makes
         with self._told(path), self._parent(real, create=True) as parent:
             mode = self._mode_of(real, parent)
             if self._undo is not None:
@@ -191,23 +195,35 @@ class Workspace:
         """Remove a folder, if it is there and nothing is in it."""
         real = self.resolve(folder)
         with self._told(folder), contextlib.suppress(FileNotFoundError), self._parent(real) as parent:
-            _remove_if_empty(real.name, parent)
+            try:
+                os.rmdir(real.name, dir_fd=parent)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    raise
 
     def exists(self, path: str) -> bool:
         """Whether anything is at the path."""
         return self.resolve(path).exists()
 
     def _replace(self, real: Path, data: bytes, mode: int | None, parent: int) -> None:
-        temporary = f".{secrets.token_hex(8)}.part"
-        noted = contextlib.nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary)
-        with noted:
-            _replace(real.name, data, mode, parent, temporary)
+        """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask.
 
-    def _missing_folders(self, real: Path) -> tuple[str, ...]:
-        """The folders that writing this file makes, outermost first."""
-        above = real.parent.relative_to(self.root)
-        parts = [self.root.joinpath(*above.parts[: depth + 1]) for depth in range(len(above.parts))]
-        return tuple(self.name(folder) for folder in parts if not folder.exists())
+        What takes the place of a file is its owner's alone until it is complete.
+        """
+        temporary = f".{secrets.token_hex(8)}.part"
+        with contextlib.nullcontext() if self._undo is None else self._undo.writing(real.parent, temporary):
+            descriptor = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    if mode is not None:
+                        os.fchmod(file.fileno(), _owned_alike(file.fileno(), real.name, mode, parent))
+                os.replace(temporary, real.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                os.unlink(temporary, dir_fd=parent)
+                raise
 
     def _before(self, real: Path, parent: int, mode: int | None, folders: tuple[str, ...]) -> Before:
         """What the file is now; of one too large to be kept only so much that this shows."""
@@ -273,9 +289,7 @@ class Workspace:
     def _nearest(self, path: str) -> list[str]:
         wanted = Path(path).name.casefold()
         by_name: dict[str, list[str]] = {}
-        for count, name in enumerate(self._names()):
-            if count >= _NEAREST_WALK:
-                break
+        for name in itertools.islice(self._names(), _NEAREST_WALK):
             by_name.setdefault(Path(name).name.casefold(), []).append(name)
         stems = {name: paths for name, paths in by_name.items() if Path(name).stem == wanted}
         near = [*stems]
@@ -343,33 +357,6 @@ def decoded(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise ToolError(f"{name} is not UTF-8 text (byte {error.start} cannot be decoded).") from error
-
-
-def _remove_if_empty(name: str, parent: int) -> None:
-    try:
-        os.rmdir(name, dir_fd=parent)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-
-
-def _replace(name: str, data: bytes, mode: int | None, parent: int, temporary: str) -> None:
-    """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask.
-
-    What takes the place of a file is its owner's alone until it is complete.
-    """
-    descriptor = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            if mode is not None:
-                os.fchmod(file.fileno(), _owned_alike(file.fileno(), name, mode, parent))
-        os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except BaseException:
-        os.unlink(temporary, dir_fd=parent)
-        raise
 
 
 def _owned_alike(descriptor: int, name: str, mode: int, parent: int) -> int:

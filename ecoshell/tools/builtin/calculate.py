@@ -80,7 +80,10 @@ def evaluate(text: str) -> Result:
             if isinstance(value, int) and value.bit_length() > _LARGEST_BITS:
                 value = _rounded(+Decimal(value))
             exact = not context.flags[Inexact]
-            return Result(_shown(value, exact=exact), exact)
+            if isinstance(value, Decimal):  # all digits of an exact number, 15 of a rounded one
+                with localcontext(prec=_DIGITS if exact else _SHOWN_DIGITS):
+                    value = _whole(value.normalize())
+            return Result(str(value) if isinstance(value, int) else _plain(value), exact)
         except ZeroDivisionError as error:
             raise ToolError("Division by zero.") from error
         except (OverflowError, DecimalException) as error:
@@ -146,14 +149,6 @@ def _rounded(value: Number) -> Number:
     return value
 
 
-def _shown(value: Number, *, exact: bool) -> str:
-    """The number as text: all digits of an exact one, 15 of a rounded one."""
-    if isinstance(value, Decimal):
-        with localcontext(prec=_DIGITS if exact else _SHOWN_DIGITS):
-            value = _whole(value.normalize())
-    return str(value) if isinstance(value, int) else _plain(value)
-
-
 def _plain(number: Decimal) -> str:
     return f"{number:f}" if number.adjusted() in _PLAIN_EXPONENTS else f"{number:e}"
 
@@ -198,25 +193,6 @@ def _round(value: Number, places: Number = 0) -> Number:
         return _whole(Decimal(value).quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP"))
 
 
-def _sum(*values: Number) -> Number:
-    total: Number = 0
-    for value in values:
-        total = total + value
-    return total
-
-
-def _mean(*values: Number) -> Number:
-    return _divide(_sum(*values), len(values))
-
-
-def _gcd(*values: Number) -> Number:
-    return math.gcd(*_counts(*values))
-
-
-def _lcm(*values: Number) -> Number:
-    return math.lcm(*_counts(*values))
-
-
 def _by_float(function: Callable[[float], float]) -> Callable[[Number], Number]:
     """A function the decimal module lacks, computed in double precision."""
 
@@ -253,12 +229,12 @@ _FUNCTIONS: dict[str, _Function] = {
     "round": (_round, 1, 2),
     "min": (min, 2, 99),
     "max": (max, 2, 99),
-    "sum": (_sum, 1, 99),
-    "mean": (_mean, 1, 99),
+    "sum": (lambda *values: sum(values), 1, 99),
+    "mean": (lambda *values: _divide(sum(values), len(values)), 1, 99),
     "pow": (_power, 2, 2),
     "mod": (_modulo, 2, 2),
-    "gcd": (_gcd, 2, 99),
-    "lcm": (_lcm, 2, 9),
+    "gcd": (lambda *values: math.gcd(*_counts(*values)), 2, 99),
+    "lcm": (lambda *values: math.lcm(*_counts(*values)), 2, 9),
     "factorial": _unary(_factorial),
     "comb": (_comb, 2, 2),
     "radians": _unary(lambda value: _rounded(value * _PI / 180)),
@@ -395,7 +371,10 @@ class _Reader:
         token = self._next
         if _IS_NUMBER(token):
             self._at += 1
-            return _read_number(token)
+            if token.startswith("0x"):
+                return int(token, 16)
+            digits = token.replace("_", "")
+            return int(digits) if digits.isdigit() else getcontext().create_decimal(digits)
         if self._accept(*_CONSTANTS):
             return _rounded(_CONSTANTS[token])
         if self._accept(*_FUNCTIONS):
@@ -456,13 +435,6 @@ class _Reader:
         came = f"{self._next!r} came" if self._next else "the expression ended"
         after = f" after {read!r}" if read else ""
         return ToolError(f"The expression cannot be read: {wanted} was expected{after}, but {came}.")
-
-
-def _read_number(text: str) -> Number:
-    if text.startswith("0x"):
-        return int(text, 16)
-    digits = text.replace("_", "")
-    return int(digits) if digits.isdigit() else getcontext().create_decimal(digits)
 
 
 def _number(value: Number | _Percent) -> Number:

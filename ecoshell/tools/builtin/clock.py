@@ -38,17 +38,12 @@ def _zone(wanted: str) -> tuple[str, tzinfo]:
     if name := _names().get(key):
         return name, ZoneInfo(name)
     if zones := _countries().get(key):
-        return _only(wanted, zones)
+        if len({datetime.now(ZoneInfo(zone)).utcoffset() for zone in zones}) > 1:
+            raise ToolError(f"{wanted} has several times; ask for one of: {', '.join(zones)}.")
+        return zones[0], ZoneInfo(zones[0])
     near = difflib.get_close_matches(key, [*_names(), *_countries()], n=3)
     hint = ", ".join(_names().get(match, match) for match in near) or "IANA names such as Europe/Berlin are known"
     raise ToolError(f"No time zone is called {wanted}. Nearest: {hint}.")
-
-
-def _only(country: str, zones: tuple[str, ...]) -> tuple[str, tzinfo]:
-    offsets = {datetime.now(ZoneInfo(zone)).utcoffset() for zone in zones}
-    if len(offsets) > 1:
-        raise ToolError(f"{country} has several times; ask for one of: {', '.join(zones)}.")
-    return zones[0], ZoneInfo(zones[0])
 
 
 def _key(name: str) -> str:

@@ -41,7 +41,12 @@ def unified(name: str, before: str | None, after: str) -> str:
             return in_worker(_shown, head, before or "", after, seconds=_SECONDS)
         except ToolError:
             pass
-    removed, added = _changed(before or "", after)
+    # the lines between what both texts begin with and what both end with, of the one and of the other
+    old, room = before or "", min(len(before or ""), len(after))
+    start = _most(room, lambda size: old[:size] == after[:size])
+    start = old.rfind("\n", 0, start) + 1
+    tail = _most(room - start, lambda size: old[len(old) - size :] == after[len(after) - size :])
+    removed, added = line_count(old[start : len(old) - tail]), line_count(after[start : len(after) - tail])
     return "\n".join((*head, f"[too large to show: +{added:,} −{removed:,} lines]"))
 
 
@@ -52,15 +57,6 @@ def _shown(head: Sequence[str], before: str, after: str) -> str:
     fits = sum(1 for length in itertools.accumulate(len(line) + 1 for line in shown) if length <= _CHARACTERS)
     cut = fits < len(body)
     return "\n".join((*head, *shown[:fits], *(["[truncated: the diff goes on]"] if cut else [])))
-
-
-def _changed(before: str, after: str) -> tuple[int, int]:
-    """Lines between what both texts begin with and what both end with: of the one, and of the other."""
-    room = min(len(before), len(after))
-    head = _most(room, lambda size: before[:size] == after[:size])
-    head = before.rfind("\n", 0, head) + 1
-    tail = _most(room - head, lambda size: before[len(before) - size :] == after[len(after) - size :])
-    return line_count(before[head : len(before) - tail]), line_count(after[head : len(after) - tail])
 
 
 def _most(room: int, holds: Callable[[int], bool]) -> int:
@@ -92,7 +88,8 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     tail = sum(1 for _ in itertools.takewhile(_same, zip(reversed(old[head:]), reversed(new[head:]), strict=False)))
     begin, behind = min(head, _CONTEXT), min(tail, _CONTEXT)
     start, end_old, end_new = head - begin, len(old) - tail + behind, len(new) - tail + behind
-    if max(end_old, end_new) - start > _COMPARED or _pairs(old[start:end_old], new[start:end_new]) > _PAIRS:
+    counts = Counter(old[start:end_old])
+    if max(end_old, end_new) - start > _COMPARED or sum(counts[line] for line in new[start:end_new]) > _PAIRS:
         changed = ("replace", head, end_old - behind, head, end_new - behind)
         around = (("equal", start, head, start, head), ("equal", end_old - behind, end_old, end_new - behind, end_new))
         yield [around[0], changed, around[1]]
@@ -100,11 +97,6 @@ def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[list[Opcode]]:
     matcher = difflib.SequenceMatcher(None, old[start:end_old], new[start:end_new], autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):
         yield [(kind, i + start, j + start, k + start, m + start) for kind, i, j, k, m in group]
-
-
-def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
-    counts = Counter(old)
-    return sum(counts[line] for line in new)
 
 
 def _same(pair: tuple[str, str]) -> bool:

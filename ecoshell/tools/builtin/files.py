@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import itertools
 import os
-from collections.abc import Iterator
+import re
 from typing import Annotated
 
 from ecoshell.errors import ToolError
@@ -83,8 +83,7 @@ class FileTools:
         self, path: FilePath, content: Annotated[str, "The whole new text of the file.", Subject.CONTENT]
     ) -> Observation:
         """Write, create or save a text file, replacing what it held."""
-        self._require_writable_size(content)
-        self._require_no_mark(path, content)
+        self._require_writable(path, content)
         known, before = self._workspace.exists(path), self._text(path)
         name = self._workspace.write_text(path, content)
         size = f"{_lines(content)}, {len(content.encode())} bytes"
@@ -99,8 +98,7 @@ class FileTools:
     ) -> Observation:
         """Edit, change or fix a text file by replacing one exact piece of its text with another."""
         file, edited, place = self._edited(path, old, new)
-        self._require_writable_size(edited)
-        self._require_no_mark(path, edited)
+        self._require_writable(path, edited)
         self._workspace.write_text(path, edited)
         line = file.text.count("\n", 0, place) + 1
         said = f"{file.name} edited at line {line}: {_lines(old)} replaced by {_lines(new)}."
@@ -136,18 +134,16 @@ class FileTools:
         except ToolError:
             return None
 
-    def _require_no_mark(self, path: str, text: str) -> None:
-        """Refuse a text in which a mark stands where the file has a key, which would then be lost."""
+    def _require_writable(self, path: str, text: str) -> None:
+        """Refuse a text that is too long, or in which a mark stands where the file has a key, which would be lost."""
+        if len(text) > self._options.file_bytes:
+            raise ToolError(
+                f"The text is too long: {len(text)} characters; at most {self._options.file_bytes} bytes are written."
+            )
         if MARK in text and MARK not in (self._text(path) or ""):
             raise ToolError(
                 f"The text has {MARK} in it, which stands for a key that is not shown. Nothing was written: change the "
                 "lines around it with edit_file, or leave the key to the user."
-            )
-
-    def _require_writable_size(self, text: str) -> None:
-        if len(text) > self._options.file_bytes:
-            raise ToolError(
-                f"The text is too long: {len(text)} characters; at most {self._options.file_bytes} bytes are written."
             )
 
 
@@ -202,8 +198,8 @@ def _lines(text: str) -> str:
 
 def _not_unique(text: str, old: str, found: int, name: str) -> str:
     if found:
-        starts = itertools.islice(_starts(text, old), 5)
-        lines = ", ".join(str(text.count("\n", 0, start) + 1) for start in starts)
+        places = itertools.islice(re.finditer(re.escape(old), text), 5)
+        lines = ", ".join(str(text.count("\n", 0, place.start()) + 1) for place in places)
         return f"`old` occurs {found} times in {name} (lines {lines}); give more of the text around the one meant."
     wanted = next((line for line in old.splitlines() if line.strip()), old)
     near: list[str] = []
@@ -212,10 +208,3 @@ def _not_unique(text: str, old: str, found: int, name: str) -> str:
         near = in_worker(difflib.get_close_matches, wanted, lines, 1, seconds=_COMPARING)
     hint = f" The nearest line is: {near[0]}" if near else " Use read_file to see what it says."
     return f"`old` does not occur in {name}.{hint}"
-
-
-def _starts(text: str, part: str) -> Iterator[int]:
-    at = text.find(part)
-    while at >= 0:
-        yield at
-        at = text.find(part, at + len(part))

@@ -42,9 +42,19 @@ class JsonTool:
             file = self._workspace.read_text(path, self._options.file_bytes)
             name, source = file.name, file.text
         data = _parsed(source, name)
-        if (found := _search(query, data)) is None:
-            return f"Nothing was found. {_elsewhere(query, data) or f'{name} holds {_outline(data)}'}."
-        return json.dumps(found, ensure_ascii=False)
+        if (found := _search(query, data)) is not None:
+            return json.dumps(found, ensure_ascii=False)
+        # the value of the only path that ends so, where it was asked for as if it stood at the top; else what there is
+        named = [
+            path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == query.strip()
+        ]
+        if len(named) == 1 and len(named[0]) <= _LONGEST_QUERY:
+            told = f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
+        else:
+            paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
+            outline = [*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]
+            told = f"{name} holds {clip(', '.join(outline), _OUTLINE)[0]}"
+        return f"Nothing was found. {told}."
 
 
 def _parsed(source: str, name: str) -> Any:
@@ -54,20 +64,6 @@ def _parsed(source: str, name: str) -> Any:
         raise ToolError(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of too many digits
         raise ToolError(f"{name} cannot be read as JSON: {error}.") from error
-
-
-def _elsewhere(key: str, data: Any) -> str:
-    """The value of the only path that ends with a key, where that was asked for as if it stood at the top."""
-    named = [path for path in itertools.islice(_paths(data), _LOOKED_AT) if path.rpartition(".")[2] == key.strip()]
-    if len(named) != 1 or len(named[0]) > _LONGEST_QUERY:
-        return ""
-    return f"But {named[0]} is {json.dumps(_search(named[0], data), ensure_ascii=False)}"
-
-
-def _outline(data: Any) -> str:
-    """What there is to ask for, as paths and their kinds, when a query failed."""
-    paths = list(itertools.islice(_paths(data), _OUTLINED + 1))
-    return clip(", ".join([*paths[:_OUTLINED], *(["…"] if len(paths) > _OUTLINED else [])]), _OUTLINE)[0]
 
 
 def _paths(data: Any) -> Iterator[str]:

@@ -232,8 +232,12 @@ class Watchdog:
         Its standard error has to be `output`, where both then go. It has to lead a process group, and to be `watching`
         when it has started. Where no watchdog can be started, the command is given as it is.
         """
-        ear = self._ear()
-        return (command, output) if ear is None else (["/bin/sh", "-c", _ANNOUNCED, "sh", *command], ear)
+        if self._program is None or self._program.poll() is not None:  # one that was killed; the next knows all groups
+            self._program = _started()
+            self._say("".join(f"+ {group}\n" for group in self._groups))
+        if self._program is None or self._program.stdin is None:
+            return command, output
+        return ["/bin/sh", "-c", _ANNOUNCED, "sh", *command], self._program.stdin.fileno()
 
     @contextlib.contextmanager
     def watching(self, group: int) -> Generator[None]:
@@ -244,15 +248,6 @@ class Watchdog:
         finally:
             self._groups.discard(group)
             self._say(f"- {group}\n")
-
-    def _ear(self) -> int | None:
-        """Where the watchdog listens; one that has been killed is replaced, and told of all groups."""
-        if self._program is None or self._program.poll() is not None:
-            self._program = _started()
-            self._say("".join(f"+ {group}\n" for group in self._groups))
-        if self._program is None or self._program.stdin is None:
-            return None
-        return self._program.stdin.fileno()
 
     def _say(self, lines: str) -> None:
         """Say something to the watchdog that runs, without ever waiting for it."""

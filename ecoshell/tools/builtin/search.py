@@ -46,7 +46,11 @@ class SearchTools:
         found = self._found(path, _matcher(text, regex=regex))
         lines = list(itertools.islice(found, _SHOWN + 1))
         if not lines:
-            return Observation(f"No match for {text!r} in {path}{self._instead(path)}")
+            instead = "; list_files shows what is there."
+            if not self._workspace.resolve(path).is_dir():
+                held = self._workspace.read_text(path, self._options.file_bytes).text
+                instead = f", which holds:\n{held}" if len(held) <= _SHORT else "; read_file shows it."
+            return Observation(f"No match for {text!r} in {path}{instead}")
         if len(lines) <= _SHOWN:
             return Observation("\n".join(lines))
         mark = f"[truncated: the first {_SHOWN} matching lines shown; search a folder or a rarer text]"
@@ -68,21 +72,11 @@ class SearchTools:
             count.add(text[at : at + _CHUNK])
         return str(count)
 
-    def _instead(self, path: str) -> str:
-        """What there is in the place of a match: a short file is shown whole."""
-        if self._workspace.resolve(path).is_dir():
-            return "; list_files shows what is there."
-        held = self._workspace.read_text(path, self._options.file_bytes).text
-        return f", which holds:\n{held}" if len(held) <= _SHORT else "; read_file shows it."
-
     def _found(self, path: str, matches: Lines) -> Iterator[str]:
-        if self._workspace.resolve(path).is_dir():
-            yield from self._found_below(path, matches)
-        else:
+        if not self._workspace.resolve(path).is_dir():
             file = self._workspace.read_text(path, self._options.file_bytes)
             yield from _shown(file.name, file.text, matches)
-
-    def _found_below(self, path: str, matches: Lines) -> Iterator[str]:
+            return
         with self._workspace.folder(path) as (descriptor, folder):
             for entry in walk(descriptor):
                 if entry.is_file and (text := self._text_of(entry)) is not None:
