@@ -23,7 +23,6 @@ from ecoshell.settings.schema import Settings, description_of
 
 if TYPE_CHECKING:
     from tomlkit.container import Container
-    from tomlkit.items import Table
 
 REMOVED = None
 """In the place of a value: the key is taken out, and its default holds again."""
@@ -115,15 +114,13 @@ def _validated(file: Path, source: Source, wanted: Mapping[str, Any], changes: C
     except ValidationError as error:
         details = error.errors()
         for detail in details:
-            if any(_touches(path_of(detail), path) for path in changes):
-                wrong = problem(detail, str(file))
-                raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
+            at = path_of(detail)
+            for path in changes:  # it is that, or lies below or beside it in the same innermost table
+                beside = len(at) > 1 and at[:-1] == path[:-1]
+                if beside or at[: len(path)] == path or path[: len(at)] == at:
+                    wrong = problem(detail, str(file))
+                    raise SettingsError(wrong.message, kept="Nothing was written.", fix=wrong.fix) from error
         raise summed_up([problem(detail, source.place(path_of(detail))) for detail in details]) from error
-
-
-def _touches(one: keys.Path, other: keys.Path) -> bool:
-    """Whether one path is the other, or lies below or beside it in the same innermost table."""
-    return one[: len(other)] == other or other[: len(one)] == one or (len(one) > 1 and one[:-1] == other[:-1])
 
 
 def _written(path: keys.Path, value: Any, settings: Settings) -> Any:
@@ -164,13 +161,17 @@ def _replace(target: Path, before: bytes, text: str) -> bool:
 
 def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     """The text with the changes made; None takes a key out. The text must be valid TOML."""
+    import tomllib
+
     import tomlkit  # only whoever writes needs it
 
     mark, body = (_MARK, text[1:]) if text.startswith(_MARK) else ("", text)
     windows = "\r\n" in body
     body = body.replace("\r\n", "\n")
-    if body.strip() and any(len(path) > 1 for path in changes):
-        body = _apart(body, changes)
+    if body.strip():
+        known = tomllib.loads(body)
+        if any(len(path) > 1 and path[0] not in known and value is not None for path, value in changes.items()):
+            body = body.rstrip("\n") + "\n\n"  # a first table of some name will follow
     document = tomlkit.parse(body)
     for path, value in changes.items():
         if value is None:
@@ -181,20 +182,10 @@ def changed_text(text: str, changes: Mapping[keys.Path, Any]) -> str:
     return mark + (done.replace("\n", "\r\n") if windows else done)
 
 
-def _apart(body: str, changes: Mapping[keys.Path, Any]) -> str:
-    """The text with an empty line at its end when a first table of some name will follow it."""
-    import tomllib
-
-    known = tomllib.loads(body)
-    if all(path[0] in known or value is None or len(path) == 1 for path, value in changes.items()):
-        return body
-    return body.rstrip("\n") + "\n\n"
-
-
 def _set(document: "Container", path: keys.Path, value: Any) -> None:
     """Set a key, in tables that are made where they are missing; a new key goes below the last one of its table."""
     import tomlkit
-    from tomlkit.items import Table
+    from tomlkit.items import Comment, Table, Whitespace
 
     table: Any = document
     for depth, part in enumerate(path[:-1], start=1):
@@ -204,15 +195,7 @@ def _set(document: "Container", path: keys.Path, value: Any) -> None:
     if path[-1] in table or not isinstance(table, Table):
         table[path[-1]] = value
         return
-    below = _end_of(table)
-    table.append(path[-1], value)
-    table.value.body.extend(below)
-
-
-def _end_of(table: "Table") -> list[Any]:
-    """Takes out, and gives, the empty lines and comments at a table's end that belong to what comes after it."""
-    from tomlkit.items import Comment, Whitespace
-
+    # the empty lines and comments at a table's end belong to what comes after it
     body = cast("list[Any]", table.value.body)
     start = len(body)
     while start and body[start - 1][0] is None and isinstance(body[start - 1][1], (Comment, Whitespace)):
@@ -220,7 +203,8 @@ def _end_of(table: "Table") -> list[Any]:
     gap = next((at for at in range(start, len(body)) if isinstance(body[at][1], Whitespace)), start)
     below = body[gap:]
     del body[gap:]
-    return below
+    table.append(path[-1], value)
+    body.extend(below)
 
 
 def _take_out(document: Mapping[str, Any], path: keys.Path) -> None:

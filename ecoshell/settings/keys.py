@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 from ecoshell.errors import nearest as nearest_word
@@ -42,14 +43,17 @@ def key_lines(text: str) -> dict[Path, int]:
 
 def dotted(path: Sequence[str]) -> str:
     """The path as TOML writes it: `models."gpt-4.1".price`."""
-    return ".".join(part if _BARE.fullmatch(part) else _in_quotes(part) for part in path)
+    quoted = (json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f") for part in path)  # one more than in JSON
+    return ".".join(part if _BARE.fullmatch(part) else text for part, text in zip(path, quoted, strict=True))
 
 
 def parted(key: str) -> Path:
     """The path that TOML reads in a written key, `dotted` the other way round; raises ValueError for what is no key."""
     parts: list[str] = []
-    table: Any = _parsed(f"{key} = 0")
-    if "\n" in key or table == _parsed(f"{key} = 1"):  # it sets a value of its own
+    table: Any = {}
+    with suppress(tomllib.TOMLDecodeError):
+        table = tomllib.loads(f"{key} = 0")
+    if "\n" in key or not table or table == tomllib.loads(f"{key} = 1"):  # it sets a value of its own
         raise ValueError(f"{key!r} is no key")
     while isinstance(table, dict):
         ((part, table),) = cast("dict[str, Any]", table).items()
@@ -62,17 +66,6 @@ def nearest(path: Path, known: Sequence[Path]) -> Path | None:
     whole, last = {".".join(key): key for key in known}, {key[-1]: key for key in known}
     close = whole.get(nearest_word(".".join(path), whole) or "")
     return close or last.get(nearest_word(path[-1], last) or "")
-
-
-def _in_quotes(part: str) -> str:
-    return json.dumps(part, ensure_ascii=False).replace("\x7f", r"\u007f")  # TOML escapes one sign more than JSON
-
-
-def _parsed(statement: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(statement)
-    except tomllib.TOMLDecodeError:
-        raise ValueError(f"{statement.rpartition(' =')[0]!r} is no key") from None
 
 
 def _paths(table: Mapping[str, Any]) -> Iterator[Path]:

@@ -113,7 +113,11 @@ class Source:
     @classmethod
     def of_bytes(cls, file: Path, raw: bytes) -> "Source":
         """What the file holds, if it holds these bytes; raises SettingsError when they are no TOML."""
-        text = _text(file, raw)
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
         try:
             return cls(file, tomllib.loads(text, parse_float=Decimal), keys.key_lines(text))
         except tomllib.TOMLDecodeError as error:
@@ -137,7 +141,9 @@ class Source:
         for name, text in given.items():
             path = known.get(name.replace("__", "_"))
             if path is None:
-                strangers.append(_unknown_variable(name, known))
+                near = keys.nearest((name,), [(variable,) for variable in known])
+                fix = f"did you mean {near[0]}?" if near else _SEE_ALL
+                strangers.append(SettingsError(f"{name}: unknown variable", fix=fix))
             elif _put(self.data, path, value_of(text)):
                 self._from_environment[path] = name
         return tuple(strangers)
@@ -184,14 +190,6 @@ def read_bytes(file: Path) -> bytes:
         ) from error
 
 
-def _text(file: Path, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{file} line {line}: this is not UTF-8.", fix="Save the file as UTF-8.") from error
-
-
 def _put(data: dict[str, Any], path: keys.Path, value: Any) -> bool:
     """Set a value in nested tables; False when there is something else where a table should be."""
     for part in path[:-1]:
@@ -223,12 +221,6 @@ def problem(detail: ErrorDetails, place: str) -> SettingsError:
     if detail["type"] == "missing":
         return SettingsError(f"{place}: {key} is missing", fix=f"Give {key} too.")
     return SettingsError(f"{place}: {key} {_demand(detail)}", fix=_SEE_ALL)
-
-
-def _unknown_variable(name: str, known: Mapping[str, keys.Path]) -> SettingsError:
-    """The error for a variable that begins like ours and is none of them."""
-    near = keys.nearest((name,), [(variable,) for variable in known])
-    return SettingsError(f"{name}: unknown variable", fix=f"did you mean {near[0]}?" if near else _SEE_ALL)
 
 
 def summed_up(problems: Sequence[SettingsError]) -> SettingsError:

@@ -89,28 +89,26 @@ def typed_value(value: Any) -> str:
 
 def _rows(loaded: Loaded, models: Sequence[str]) -> Iterator[SettingRow]:
     values = loaded.settings.model_dump()
-    for one in descriptions().values():
+
+    def rows(*wanted: Description, name: str = NAMED) -> Iterator[SettingRow]:
+        for one in wanted:
+            path = tuple(name if part == NAMED else part for part in one.path)
+            value, default = typed_value(_found(values, path)), typed_value(one.default)
+            yield SettingRow(path, value, default, loaded.origins.get(path, DEFAULT), one)
+
+    known = descriptions().values()
+    of_preset = [one for one in known if one.path[:4] == ("modes", "umi", "presets", NAMED)]
+    of_model = [one for one in known if one.path[:2] == ("models", NAMED)]
+    for one in known:
         if NAMED not in one.path:
-            yield _row(loaded, values, one, one.path)
+            yield from rows(one)
         if one.path == _LAST_BEFORE_PRESETS:
-            yield from _preset_rows(loaded, values)
-    own = [one for one in descriptions().values() if one.path[:2] == ("models", NAMED)]
+            for name in loaded.settings.modes.umi.presets:
+                yield from rows(*of_preset, name=name)
     for name in models:
         priced = _found(values, ("models", name, _PRICE)) is not None
-        for one in own if priced else [*(one for one in own if _PRICE not in one.path), _WHOLE_PRICE]:
-            yield _row(loaded, values, one, tuple(name if part == NAMED else part for part in one.path))
-
-
-def _preset_rows(loaded: Loaded, values: Mapping[str, Any]) -> Iterator[SettingRow]:
-    own = [one for one in descriptions().values() if one.path[:4] == ("modes", "umi", "presets", NAMED)]
-    for name in loaded.settings.modes.umi.presets:
-        for one in own:
-            yield _row(loaded, values, one, tuple(name if part == NAMED else part for part in one.path))
-
-
-def _row(loaded: Loaded, values: Mapping[str, Any], one: Description, path: keys.Path) -> SettingRow:
-    value = typed_value(_found(values, path))
-    return SettingRow(path, value, typed_value(one.default), loaded.origins.get(path, DEFAULT), one)
+        shown = of_model if priced else [*(one for one in of_model if _PRICE not in one.path), _WHOLE_PRICE]
+        yield from rows(*shown, name=name)
 
 
 def _found(values: Mapping[str, Any], path: keys.Path) -> Any:

@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -47,13 +48,6 @@ def _read_amount(value: Any) -> tuple[str, Amount | None]:
         return text, None
 
 
-def _amount(value: Any) -> str:
-    text, read = _read_amount(value)
-    if read is None:
-        raise ValueError('must be dollars, such as "0.50", or tokens, such as "20000tok"')
-    return text
-
-
 def _rate(value: Any) -> Any:
     """A rate that is typed as money is, such as `15c`; any other value as it is."""
     read = _read_amount(value)[1] if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()) else None
@@ -90,11 +84,10 @@ def _name(value: Any) -> str:
 
 
 def _address(value: str) -> str:
-    try:
+    parts = None
+    with suppress(ValueError):
         parts = urlsplit(value)
-    except ValueError:
-        raise ValueError("must be an address such as http://localhost:8000/v1") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address such as http://localhost:8000/v1")
     if parts.username or parts.password:
         raise ValueError("must not carry a name or a password; keys belong in the environment or the keyring")
@@ -107,25 +100,23 @@ def _said(value: str) -> str:
     return value.strip()
 
 
-def _dollars(value: Any) -> str:
-    text, read = _read_amount(value)
-    if read is None or read.unit != "usd":
-        raise ValueError('must be dollars, such as "0.05"')
-    return text
+def _amount_in(demand: str, *, tokens: bool = False, off: bool = False) -> PlainValidator:
+    """Takes an amount of dollars, and where it is said of tokens or the word `off`; `demand` says what it must be."""
+
+    def check(value: Any) -> str:
+        if off and str(value).strip().lower() == "off":
+            return "off"
+        text, read = _read_amount(value)
+        if read is None or (read.unit != "usd" and not tokens):
+            raise ValueError(demand)
+        return text
+
+    return PlainValidator(check)
 
 
-def _dollars_or_off(value: Any) -> str:
-    if str(value).strip().lower() == "off":
-        return "off"
-    try:
-        return _dollars(value)
-    except ValueError as error:
-        raise ValueError(f'{error}, or "off"') from None
-
-
-AmountText = Annotated[str, PlainValidator(_amount)]
-Dollars = Annotated[str, PlainValidator(_dollars)]
-DollarsOrOff = Annotated[str, PlainValidator(_dollars_or_off)]
+AmountText = Annotated[str, _amount_in('must be dollars, such as "0.50", or tokens, such as "20000tok"', tokens=True)]
+Dollars = Annotated[str, _amount_in('must be dollars, such as "0.05"')]
+DollarsOrOff = Annotated[str, _amount_in('must be dollars, such as "0.05", or "off"', off=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Whole = Annotated[int, Field(strict=True, ge=1)]
 Said = Annotated[str, AfterValidator(_said)]
@@ -495,7 +486,9 @@ def descriptions() -> Mapping[tuple[str, ...], Description]:
     for path, table, field in values():
         kind, choices = _kind(field)
         default = None if field.is_required() else field.default
-        found[path] = Description(path, _words_of(table, path[-1], words), kind, default, choices)
+        declared = ((one.__name__, path[-1]) for one in table.__mro__)  # it may extend the one that says it
+        text = next((words[one] for one in declared if one in words), "")
+        found[path] = Description(path, text, kind, default, choices)
     return found
 
 
@@ -510,11 +503,6 @@ def section_words() -> Mapping[str, str]:
 
     tables = {name: table_of(field) for name, field in Settings.model_fields.items()}
     return {name: inspect.getdoc(table) or "" for name, table in tables.items() if table is not None}
-
-
-def _words_of(table: type[BaseModel], name: str, words: Mapping[tuple[str, str], str]) -> str:
-    """What is said of a field where it is declared, which may be a table this one extends."""
-    return next((words[one.__name__, name] for one in table.__mro__ if (one.__name__, name) in words), "")
 
 
 def _kind(field: FieldInfo) -> tuple[Kind, tuple[str, ...]]:

@@ -44,11 +44,7 @@ async def top_of(root: Path, seconds: float) -> dict[str, list[str]]:
     """
     listed = await _from_git(root, seconds)
     if listed is None:
-        until = time.monotonic() + seconds
-        names = await asyncio.to_thread(_names_in, root, until)
-        return {
-            name: await asyncio.to_thread(_names_in, root / name, until) if name[-1] == "/" else [] for name in names
-        }
+        return await asyncio.to_thread(_scanned, root, time.monotonic() + seconds)
     return await asyncio.to_thread(lambda: _branched(itertools.islice(_present(root, listed), MOST)))
 
 
