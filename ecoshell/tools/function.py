@@ -79,9 +79,13 @@ class FunctionTool:
         """What the tool does, in one line."""
         return (inspect.getdoc(self._function) or "").partition("\n")[0]
 
-    @cached_property
+    @property
     def document(self) -> ToolDocument:
         """What registering the tool tells a model."""
+        return self._document
+
+    @cached_property
+    def _document(self) -> ToolDocument:
         return ToolDocument(self.name, self.description, parameters_of(self._function))
 
     @cached_property

@@ -71,9 +71,12 @@ class Connection:
 
         `server` is what the helper is told of it; `asked` answers what the server asks while a call is under way.
         """
+        # no key of this process is in the helper's environment, as it would be in that of every server
+        known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "ecoshell.tools.mcp.helper"),
-            env=_environment(),
+            env=known | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"},
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
@@ -121,7 +124,9 @@ class Connection:
         if self._process.stdin is not None:
             self._process.stdin.close()
         if not await self._is_over(_ENDING):
-            self._kill()
+            # Process.kill would reap one that has just ended, and asyncio, which waits for it too, would complain
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
             await self._is_over(1.0)
         for question in self._questions.values():
             question.cancel()
@@ -201,20 +206,8 @@ class Connection:
             self._connected.exception()  # seen, so that nobody complains of one that nobody waits for
         self._calls.clear()
 
-    def _kill(self) -> None:
-        # Process.kill would reap a process that has just ended, and asyncio, which waits for it too, would complain.
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGKILL)
-
     async def _listen(self) -> None:
         """Keep the end of what the server prints, for the case that it dies."""
         if self._process.stderr is not None:
             while piece := await self._process.stderr.read(_LAST_WORDS):
                 self._last_words = (self._last_words + piece)[-_LAST_WORDS:]
-
-
-def _environment() -> dict[str, str]:
-    """The helper's: no key of this process is in it, as it would be in that of every server."""
-    paths = [str(Path(ecoshell.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    known = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    return known | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONUTF8": "1"}

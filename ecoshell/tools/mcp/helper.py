@@ -45,7 +45,6 @@ from ecoshell.secrecy import close_process
 
 if TYPE_CHECKING:
     from mcp import Client
-    from mcp_types import CallToolResult, GetPromptResult, ReadResourceResult
 
 MEMORY = 1 << 30
 """Bytes of address space; a connection takes about a quarter."""
@@ -275,14 +274,22 @@ class Bridge:
 
     async def _carried_out(self, number: int, order: Mapping[str, Any]) -> tuple[str, bool]:
         """What came of an order, and whether it did as it was told."""
+        from mcp_types import PromptReference
+
         keep = _keeper(order.get("files"))
         if "read" in order:
             await self._watch(order["read"])
-            return _resource_text(await self._client.read_resource(order["read"]), keep), True
+            resource = await self._client.read_resource(order["read"])
+            return "\n".join(_contents(one, keep) for one in resource.contents), True
         if "complete" in order:
-            return json.dumps(await self._values(order)), True
-        if "prompt" in order:
-            return _prompt_text(await self._client.get_prompt(order["prompt"], order["arguments"]), keep), True
+            prompt = PromptReference(type="ref/prompt", name=order["complete"])
+            argument = {"name": order["argument"], "value": order["begun"]}
+            values = await self._client.complete(prompt, argument, context_arguments=order["given"])
+            return json.dumps(values.completion.values[:_MOST_VALUES]), True
+        if "prompt" in order:  # as one question; what it has the assistant say is marked so
+            found = await self._client.get_prompt(order["prompt"], order["arguments"])
+            parts = [(message.role, _part(message.content, keep)) for message in found.messages]
+            return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts), True
         told = 0.0
 
         async def tell(progress: float, total: float | None, message: str | None) -> None:
@@ -293,16 +300,10 @@ class Bridge:
                 self._write({"id": number, "progress": f"{far} {message or ''}".strip()[:_LONGEST_MESSAGE]})
 
         result = await self._client.call_tool(order["call"], order["arguments"], progress_callback=tell)
-        return _text(result, keep), not result.is_error
-
-    async def _values(self, order: Mapping[str, Any]) -> list[str]:
-        """What an argument of a prompt could be, as the server knows it."""
-        from mcp_types import PromptReference
-
-        prompt = PromptReference(type="ref/prompt", name=order["complete"])
-        argument = {"name": order["argument"], "value": order["begun"]}
-        found = await self._client.complete(prompt, argument, context_arguments=order["given"])
-        return found.completion.values[:_MOST_VALUES]
+        texts = [_part(block, keep) for block in result.content]
+        if not texts and result.structured_content is not None:
+            texts = [json.dumps(result.structured_content, ensure_ascii=False)]
+        return "\n".join(texts), not result.is_error
 
     @asynccontextmanager
     async def _http(self, server: Mapping[str, Any]) -> AsyncGenerator[Any]:
@@ -332,13 +333,17 @@ class Bridge:
                 await sign_in.aclose()
 
     async def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the shell answers to a question of the server's; empty where nobody does."""
+        """What the shell answers to a question of the server's; empty where nobody does. Meanwhile clocks stand."""
         self._questions += 1
         if self._questions > _MOST_QUESTIONS:
             return {}
         number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._stop_clocks()
+        loop = asyncio.get_running_loop()
+        answer = self._asked[number] = loop.create_future()
+        for clock in self._clocks:
+            if not clock.expired() and (end := clock.when()) is not None:
+                self._clocks[clock] = end - loop.time()
+                clock.reschedule(None)
         self._write({"ask": number, **question})
         try:
             return await answer
@@ -346,21 +351,9 @@ class Bridge:
             del self._asked[number]
             if not answer.done() or answer.cancelled():
                 self._write({"ask": number, "over": True})
-            if not self._asked:
-                self._start_clocks()
-
-    def _stop_clocks(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for clock in self._clocks:
-            if not clock.expired() and (end := clock.when()) is not None:
-                self._clocks[clock] = end - now
-                clock.reschedule(None)
-
-    def _start_clocks(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for clock, left in self._clocks.items():
-            if not clock.expired() and clock.when() is None:
-                clock.reschedule(now + left)
+            for clock, left in self._clocks.items() if not self._asked else ():
+                if not clock.expired() and clock.when() is None:
+                    clock.reschedule(loop.time() + left)
 
     @asynccontextmanager
     async def _watched(self, transport: AbstractAsyncContextManager[Any]) -> AsyncGenerator[Any]:
@@ -617,14 +610,6 @@ def _keeper(folder: str | None) -> Keep:
     return keep
 
 
-def _text(result: "CallToolResult", keep: Keep) -> str:
-    """What a result says: its texts, the structured content where there is none, and what else came, by its kind."""
-    parts = [_part(block, keep) for block in result.content]
-    if not parts and result.structured_content is not None:
-        parts = [json.dumps(result.structured_content, ensure_ascii=False)]
-    return "\n".join(parts)
-
-
 def _part(block: Any, keep: Keep) -> str:
     match block.type:
         case "text":
@@ -640,16 +625,6 @@ def _part(block: Any, keep: Keep) -> str:
 def _contents(resource: Any, keep: Keep) -> str:
     text = getattr(resource, "text", None)
     return text if text is not None else keep(f"resource {resource.uri}", resource.mime_type, resource.blob)
-
-
-def _resource_text(result: "ReadResourceResult", keep: Keep) -> str:
-    return "\n".join(_contents(one, keep) for one in result.contents)
-
-
-def _prompt_text(result: "GetPromptResult", keep: Keep) -> str:
-    """A prompt as one question; what it has the assistant say is marked so."""
-    parts = [(message.role, _part(message.content, keep)) for message in result.messages]
-    return "\n\n".join(text if role == "user" else f"[{role}] {text}" for role, text in parts)
 
 
 def _words(failure: BaseException) -> str:

@@ -232,7 +232,9 @@ class McpServer:
                 self._note_failure(self._connection.ended)
                 await self._connection.aclose()
                 self._connection = None
-            wait = self._failed_at + self._pause - time.monotonic()
+            # the first failure is followed by another try at once
+            pause = 0.0 if self._failures < 2 else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
+            wait = self._failed_at + pause - time.monotonic()
             if wait > 0:
                 raise ToolError(f"{self.name} keeps failing: {self._fault}. The next try is in {math.ceil(wait)} s.")
             try:
@@ -247,43 +249,28 @@ class McpServer:
     def _told(self, anew: bool) -> Record:
         """What the helper is told of the server, with what is kept of a sign-in; may block."""
         told = self.server.told()
-        if not self.server.may_sign_in:
-            return told
-        state = self._sign_in.read()
-        return (
-            {**told, "auth": {"state": state or {}, "client": self.server.client(), "anew": anew}}
-            if state or anew
-            else told
-        )
-
-    @property
-    def _pause(self) -> float:
-        """Seconds to wait after the last failure; the first is followed by another try at once."""
-        return 0.0 if self._failures < 2 else min(_FIRST_PAUSE * 2 ** (self._failures - 2), _LONGEST_PAUSE)
+        state = self._sign_in.read() if self.server.may_sign_in else None
+        if state or (anew and self.server.may_sign_in):
+            told["auth"] = {"state": state or {}, "client": self.server.client(), "anew": anew}
+        return told
 
     def _note_failure(self, why: str) -> None:
         self._fault, self._failed_at, self._failures = visible_line(why), time.monotonic(), self._failures + 1
 
     def _take_live(self, lists: Record) -> None:
-        if "auth" in lists:
-            self._keep(lists["auth"])
-            return
-        if "updated" in lists:
-            self._updated.add(lists["updated"])
-            return
-        self._known = True
-        self._take(lists)
-        self._cache.write(lists)
-
-    def _keep(self, state: Record) -> None:
-        """Keep what came of a sign-in, in the background."""
-
         async def keep() -> None:
-            self._unkept = visible_line(await asyncio.to_thread(self._sign_in.write, state))
+            self._unkept = visible_line(await asyncio.to_thread(self._sign_in.write, lists["auth"]))
 
-        task = asyncio.create_task(keep())
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
+        if "auth" in lists:  # what came of a sign-in is kept in the background
+            task = asyncio.create_task(keep())
+            self._keeping.add(task)
+            task.add_done_callback(self._keeping.discard)
+        elif "updated" in lists:
+            self._updated.add(lists["updated"])
+        else:
+            self._known = True
+            self._take(lists)
+            self._cache.write(lists)
 
     def _take(self, lists: Record) -> None:
         """Have the tools of these lists; those that are as they were stay the very same."""

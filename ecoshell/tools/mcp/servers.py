@@ -185,7 +185,14 @@ def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tup
     left_out: list[str] = []
     for record in records:
         try:
-            tool = _tool(server, record)
+            name, description = record["name"], " ".join(str(record["description"]).split())[:_MOST_DESCRIPTION]
+            if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
+                raise ValueError("this is no name for a tool")
+            parameters = plain_schema(record["parameters"])
+            if len(json.dumps(parameters)) > _MOST_SCHEMA:
+                raise ValueError("its schema is too long")
+            document = ToolDocument(f"{server}.{name}", description, parameters, server=server)
+            tool = Listed(name, document, record.get("read_only") is True)
         except (ValueError, TypeError, KeyError, RecursionError) as failure:
             name = cast("dict[str, Any]", record).get("name") if isinstance(record, dict) else record
             left_out.append(f"{str(name)[:60]!r}: {failure}")
@@ -194,18 +201,6 @@ def listed(server: str, records: Iterable[Any]) -> tuple[tuple[Listed, ...], tup
             left_out.append(f"{tool.name!r}: it is listed twice")
         found.setdefault(tool.name, tool)
     return tuple(found.values()), tuple(left_out)
-
-
-def _tool(server: str, record: Mapping[str, Any]) -> Listed:
-    name, description = record["name"], record["description"]
-    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        raise ValueError("this is no name for a tool")
-    parameters = plain_schema(record["parameters"])
-    if len(json.dumps(parameters)) > _MOST_SCHEMA:
-        raise ValueError("its schema is too long")
-    text = " ".join(str(description).split())[:_MOST_DESCRIPTION]
-    document = ToolDocument(f"{server}.{name}", text, parameters, server=server)
-    return Listed(name, document, record.get("read_only") is True)
 
 
 def plain_schema(schema: Any) -> dict[str, Any]:
