@@ -218,7 +218,8 @@ def decide(candidates: Sequence[Candidate], rates: Rates, work: Workload, policy
     if policy.registration in ("all", "all_text"):
         return Decision(everything, (everything,), "Every tool is registered, as asked.")
     shown = {"grow": (GROW,), "stable": (STABLE,), "auto": (GROW, STABLE)}[policy.presentation]
-    possible = policy.whole and _fits(everything, candidates, policy.room)
+    needed = sum([one.tokens for one in under(whole, candidates)])
+    possible = policy.whole and (policy.room is None or needed <= policy.room)
     again = everything.cost * policy.forgotten
     plans = [plan for way in shown for plan in forecast(way).by_name(way, policy, again)]
     best = min(plans, key=attrgetter("cost"))
@@ -375,11 +376,6 @@ def _whole(policy: Policy, candidates: Sequence[Candidate]) -> Presentation:
         return PLAIN
     in_array = policy.room is None or sum(candidate.tokens for candidate in candidates) <= policy.room
     return PLAIN if policy.native and in_array else TEXT
-
-
-def _fits(everything: Plan, candidates: Sequence[Candidate], room: int | None) -> bool:
-    """Whether all documents have room in the context."""
-    return room is None or sum([one.tokens for one in under(everything.presentation, candidates)]) <= room
 
 
 @cache

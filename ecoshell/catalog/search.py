@@ -105,7 +105,9 @@ class Ranker:
         return sorted(worth, key=worth.__getitem__, reverse=True)
 
     def _ranked(self, query: str, weights: Sequence[float], limit: int | None = None) -> list[tuple[str, float]]:
-        terms = list(islice(dict.fromkeys(_query_terms(query[:_MOST_CHARACTERS])), _MOST_TERMS))
+        query = query[:_MOST_CHARACTERS]
+        shown = (term for sign, terms in _SIGNS if sign.search(query) for term in terms)
+        terms = list(islice(dict.fromkeys((*shown, *_terms(query))), _MOST_TERMS))
         if not terms:
             return []
         match = " OR ".join(f'"{term}"' for term in terms)
@@ -125,7 +127,13 @@ class Ranker:
         strong = (1 - _RANDOM_SHARE) / (sum(weights) + _WEAK_SCORE**_SHARPNESS)
         even = (1 - strong * sum(weights)) / max(1, len(weights))
         shares = [strong * weight + even for weight in weights]
-        draws = _draws_for(shares, min(TOOLS_PER_TASK, 0.8 * len(shares)))
+        wanted = min(TOOLS_PER_TASK, 0.8 * len(shares))
+        draws, most = 0.0, 256.0  # how many find so many different tools on average; found by halving
+        for _ in range(32):
+            middle, found = (draws + most) / 2, 0.0
+            for share in shares:
+                found += 1 - math.exp(-middle * share)
+            draws, most = (middle, most) if found < wanted else (draws, middle)
         return {
             document.name: min(_SUREST, 1 - math.exp(-draws * share))
             for document, share in zip(self._documents, shares, strict=True)
@@ -159,46 +167,26 @@ def shortlist(query: str, ranker: Ranker, sizes: Mapping[str, int], room: int) -
     return tuple(chosen)
 
 
-def _draws_for(shares: Sequence[float], wanted: float) -> float:
-    """How many draws by these shares find `wanted` different tools on average; found by halving."""
-    low, high = 0.0, 256.0
-    for _ in range(32):
-        middle = (low + high) / 2
-        found = 0.0
-        for share in shares:
-            found += 1 - math.exp(-middle * share)
-        low, high = (middle, high) if found < wanted else (low, middle)
-    return low
-
-
 def _build(documents: Sequence[ToolDocument]) -> sqlite3.Connection:
     index = sqlite3.connect(":memory:", check_same_thread=False)
     columns = "name, server, description, parameters"
     index.execute(f"CREATE VIRTUAL TABLE tools USING fts5({columns}, tokenize = 'porter unicode61')")
+    rows: list[tuple[int, str, str, str, str]] = []
+    for row, one in enumerate(documents):
+        properties = one.parameters.get("properties")
+        names = " ".join(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else ""
+        rows.append((row, _indexed(one.name), _indexed(one.server), _indexed(one.description), _indexed(names)))
     index.executemany(
         f"INSERT INTO tools (rowid, {columns}) VALUES (?, ?, ?, ?, ?)",
-        ((row, *_columns(document)) for row, document in enumerate(documents)),
+        rows,
     )
     return index
-
-
-def _columns(document: ToolDocument) -> tuple[str, ...]:
-    properties = document.parameters.get("properties")
-    names = " ".join(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else ""
-    return tuple(map(_indexed, (document.name, document.server, document.description, names)))
 
 
 @lru_cache(maxsize=4096)
 def _indexed(text: str) -> str:
     """A text as it stands in the index; remembered, as the same documents are indexed for one pool after another."""
     return " ".join(_terms(text))
-
-
-def _query_terms(query: str) -> Iterator[str]:
-    for sign, terms in _SIGNS:
-        if sign.search(query):
-            yield from terms
-    yield from _terms(query)
 
 
 def _terms(text: str) -> Iterator[str]:

@@ -111,13 +111,17 @@ def words_text(text: str) -> str:
     return counted(len(text.split()), "word")
 
 
-def _length(event: Reasoned) -> str:
+def _reasoned(event: Reasoned) -> str:
     """How long a model thought before its reply; in words where nobody counted tokens."""
-    return words_text(event.text) if event.tokens is None else counted(event.tokens, "token")
+    return f"thought for {words_text(event.text) if event.tokens is None else counted(event.tokens, 'token')}"
 
 
-def _unreported(event: BudgetSettled) -> str:
-    """Why nobody knows what a call took, what it likely took, and what counts until somebody does."""
+def _settled(event: BudgetSettled) -> str:
+    """What is unusual about a payment: an overrun; or why nobody knows it, what it likely was, and what counts."""
+    if event.overrun_nano:
+        return overrun_text(event.model, amount_text(event.overrun_nano, "usd"))
+    if event.reported:
+        return ""
     whole = amount_text(event.spent_nano, "usd") if event.spent_nano else amount_text(event.usage.total, "tokens")
     why = event.why or "no usage was reported"
     likely = ""
@@ -153,13 +157,6 @@ def _told(event: ContextTold) -> str:
 
 def _trusted(event: TrustGiven) -> str:
     return f"{_PARTS['project']} {_TRUSTS[event.decision]}" if event.by == "person" else ""
-
-
-def _settled(event: BudgetSettled) -> str:
-    """What is unusual about a payment."""
-    if event.overrun_nano:
-        return overrun_text(event.model, amount_text(event.overrun_nano, "usd"))
-    return "" if event.reported else _unreported(event)
 
 
 def _offered(event: ToolsOffered) -> str:
@@ -220,8 +217,18 @@ def plan_news(before: PlanChanged | None, plan: PlanChanged, written: Written = 
     `plan: 3 of 13 tools, about $0.002 to $0.011; no cap: advice only`
     """
     if plan.number > 1:
-        barred = _newly_barred(before, plan)
-        return barred and f"plan: {barred}"
+        if before is None or not plan.enforced:
+            return ""
+        barred = {row.tool for row in before.rows if row.state == "forbidden"} if before.enforced else set[str]()
+        fresh = [row for row in plan.rows if row.state == "forbidden" and row.tool not in barred]
+        if fresh and not plan.others and all(row.state != "planned" for row in plan.rows):
+            reasons = ", ".join(dict.fromkeys(why_words(row.why) for row in fresh))
+            return f"plan: no tool may be used any more ({reasons})"
+        names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in fresh[:_NAMED]]
+        if len(fresh) > _NAMED:
+            names.append(f"{len(fresh) - _NAMED:,} more")
+        told = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+        return told and f"plan: {told} may not be used any more"
     tools = "tool" if len(plan.rows) + plan.others == 1 else "tools"
     binding = "" if plan.enforced else "; no cap: advice only" if plan.cap is None else "; nothing is blocked"
     return f"plan: {planned_share(plan)} {tools}, {price_range(plan, written)}{binding}"
@@ -253,20 +260,6 @@ def untried(rows: Sequence[PlanRow]) -> list[str]:
     """The tools of which nothing is known but that they are new, where there are enough of them to share a line."""
     new = [row.tool for row in rows if row.why == "new" and not row.used and row.state == "planned"]
     return new if len(new) >= _SHARE_A_LINE else []
-
-
-def _newly_barred(before: PlanChanged | None, plan: PlanChanged) -> str:
-    if before is None or not plan.enforced:
-        return ""
-    barred = {row.tool for row in before.rows if row.state == "forbidden"} if before.enforced else set[str]()
-    fresh = [row for row in plan.rows if row.state == "forbidden" and row.tool not in barred]
-    if fresh and not plan.others and all(row.state != "planned" for row in plan.rows):
-        return f"no tool may be used any more ({', '.join(dict.fromkeys(why_words(row.why) for row in fresh))})"
-    names = [f"{visible_line(row.tool)} ({why_words(row.why)})" for row in fresh[:_NAMED]]
-    if len(fresh) > _NAMED:
-        names.append(f"{len(fresh) - _NAMED:,} more")
-    told = " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
-    return told and f"{told} may not be used any more"
 
 
 def _graph(plan: GraphPlanned) -> str:
@@ -330,7 +323,7 @@ _WORDS: Mapping[type[Event], Callable[[Any], str]] = {
     NodeChanged: _changed,
     PlanChanged: lambda event: plan_news(None, event),
     PlanScored: _scored,
-    Reasoned: lambda event: f"thought for {_length(event)}",
+    Reasoned: _reasoned,
     ToolRegistered: _registered,
     ToolsOffered: _offered,
     ToolUnregistered: lambda event: f"unregistered {visible_line(event.name)}",

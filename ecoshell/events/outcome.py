@@ -137,31 +137,26 @@ class Outcome:
 
     def result(self) -> Result:
         """What it came to, as programs are told it."""
+        taken, estimate = self.taken, None
+        if taken.estimated or taken.estimated_nano:
+            estimate = Estimate(None if taken.nano is None else nano_to_usd_text(taken.nano), taken.usage)
         return Result(
             status=self.status,
             answer=self.answer,
             cost_usd=None if self.spent_nano is None else nano_to_usd_text(self.spent_nano),
             usage=self.usage,
-            estimate=self._estimate(),
+            estimate=estimate,
             steps=self.steps,
             registered=self.registered,
             refused=self.refused,
             session=self.session,
         )
 
-    def _estimate(self) -> Estimate | None:
-        taken = self.taken
-        if not (taken.estimated or taken.estimated_nano):
-            return None
-        return Estimate(None if taken.nano is None else nano_to_usd_text(taken.nano), taken.usage)
-
 
 def _raised(event: ErrorHappened | None) -> EcoshellError:
     """The error that an event tells of, of its own kind."""
     if event is None:
         return EcoshellError("The turn ended without an answer.", fix="Ask again.")
-    known = {
-        name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, EcoshellError)
-    }
-    kind = known.get(event.kind, EcoshellError)
+    found = getattr(errors, event.kind, None)
+    kind = found if isinstance(found, type) and issubclass(found, EcoshellError) else EcoshellError
     return (BudgetError if kind is LimitReached else kind)(event.message, kept=event.kept, fix=event.fix)

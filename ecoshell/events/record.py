@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ecoshell import events
 from ecoshell.budget.holds import CapState
@@ -64,14 +64,15 @@ def from_json(record: Mapping[str, Any]) -> Event:
 @cache
 def _fields(kind: type[Event]) -> tuple[tuple[tuple[str, tuple[type, ...]], ...], tuple[str, ...]]:
     """The fields that JSON keeps as they are, with their types, and the others; a long session asks very often."""
-    specs = dataclasses.fields(kind)
-    plain = tuple((spec.name, _types(spec.type)) for spec in specs if spec.type in _PLAIN)
-    return plain, tuple(spec.name for spec in specs if spec.type not in _PLAIN)
-
-
-def _types(annotation: Any) -> tuple[type, ...]:
-    kinds = get_args(annotation) or (annotation,)
-    return (*kinds, int) if float in kinds else kinds
+    plain: list[tuple[str, tuple[type, ...]]] = []
+    others: list[str] = []
+    for spec in dataclasses.fields(kind):
+        if spec.type in _PLAIN:
+            kinds = get_args(spec.type) or (cast("type", spec.type),)
+            plain.append((spec.name, (*kinds, int) if float in kinds else kinds))
+        else:
+            others.append(spec.name)
+    return tuple(plain), tuple(others)
 
 
 def _revive(name: str, value: Any) -> Any:
