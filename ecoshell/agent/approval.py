@@ -124,17 +124,12 @@ class ApprovalRequest:
         """Whether a search that goes back leaves behind what the call does."""
         return self.searching and bool(self.effects & LASTING)
 
-    def changes(self) -> str:
-        """What the call would change in files, where the tool can tell; may block."""
-        if not isinstance(self.tool, Previewing):
-            return ""
-        try:
-            return self.tool.preview(self.call.arguments)
-        except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
-            return ""
-
     def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
         """The question to a person; may block."""
+        try:
+            changes = self.tool.preview(self.call.arguments) if isinstance(self.tool, Previewing) else ""
+        except Exception:  # noqa: BLE001 - a tool may be anybody's code; a call can be judged without a preview
+            changes = ""
         return ApprovalWanted(
             self.call.id,
             self.call.name,
@@ -143,7 +138,7 @@ class ApprovalRequest:
             _reason(self, judged),
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
-            changes=self.changes(),
+            changes=changes,
             fault=fault,
         )
 
@@ -218,8 +213,11 @@ class Approvals:
         judged = await asyncio.to_thread(rules.judge, call, tool)
         if judged.verdict != "deny" and request.guess is not None:
             strange = await asyncio.to_thread(request.guess.strange, call, tool, rules.workspace)
-            if strange:
-                return _not_trusted(strange, request.guess)
+            if strange and request.guess.small:
+                return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
+            if strange:  # of a larger model's guess a person decides
+                why = f"The model is too small to be trusted with it: {strange}."
+                return Judgement("ask", why, True, instead=_DO_INSTEAD)
         if judged.verdict == "allow" and judged.git_command:
             why = await why_not_plain(rules.workspace, judged.git_command)
             return Judgement("ask", f"A rule allows it, but {why}.") if why else judged
@@ -299,14 +297,6 @@ class Approvals:
         if approval.decision == "project":
             await asyncio.to_thread(self._remember, grant(call, request.effects, judged))
         return ApprovalDecision(call)
-
-
-def _not_trusted(strange: str, guess: Guess) -> Judgement:
-    """What becomes of a guess: the smallest models' never runs, those of larger ones a person decides on."""
-    if guess.small:
-        return Judgement("deny", f"{strange}, and a model this small does no more than it was plainly told")
-    why = f"The model is too small to be trusted with it: {strange}."
-    return Judgement("ask", why, True, instead=_DO_INSTEAD)
 
 
 def _forbidden(call: Call, judged: Judgement) -> ApprovalDecision:

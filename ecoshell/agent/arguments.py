@@ -1,10 +1,9 @@
 """Arguments that need no thinking: a tool without any, and one that takes what comes before it as it is (SPEC §3)."""
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ecoshell.messages import Call, ToolDocument
 from ecoshell.models.protocol import call_fault
@@ -56,15 +55,8 @@ def _value(name: str, kinds: frozenset[str], result: str) -> Any:
 def _decoded(text: str) -> Any:
     """The JSON value; None for what is none, which includes `007`, NaN, and numbers too large to be held."""
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=_refused)
+        value = json.loads(text)
+        json.dumps(value, allow_nan=False)
     except (ValueError, RecursionError):
         return None
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    return value if math.isfinite(value) else _refused(number)
-
-
-def _refused(number: str) -> NoReturn:
-    raise ValueError(number)
+    return value

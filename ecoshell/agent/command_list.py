@@ -45,6 +45,8 @@ from ecoshell.untrusted import visible, visible_line
 COMMANDS: CommandTable[Shell] = CommandTable()
 _UNWRITTEN = "What happened last is not written down yet; it is lost when ecoshell ends before there is room."
 _ROLES_OF_UMI = "Only the mode umi has these roles: /mode umi."
+_MODELS = ("embedded", "local:", "openai/", "anthropic/")
+"""How names of models begin."""
 _BEYOND: frozenset[Effect] = frozenset({"write", "execute"})
 _RESOURCES = 6
 """Resources of a server that are named."""
@@ -82,15 +84,11 @@ async def _budget(shell: Shell, argument: str) -> Printed:
     return Printed(caps_table(caps))
 
 
-def _plan_choices(shell: Shell) -> Iterable[str]:
-    return (*_PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names))
-
-
 @COMMANDS.add(
     "plan",
     "[why TOOL|mermaid [FILE]|MODE]",
     "what the budget allows of each tool, and why; branches as Mermaid; off, btp, prompt, btp+prompt",
-    _plan_choices,
+    lambda shell: (*_PLAN_MODES, "mermaid", *(f"why {name}" for name in shell.deps.catalog.names)),
 )
 async def _plan(shell: Shell, argument: str) -> Printed:
     """`/plan`, `/plan why read_file`, `/plan off`, `/plan btp+prompt`, `/plan mermaid`, `/plan mermaid FILE`."""
@@ -113,14 +111,23 @@ async def _plan(shell: Shell, argument: str) -> Printed:
     plan = await _present_plan(shell)
     told = plan.event()
     head = "" if shell.deps.settings.plan != "off" else "Turns are not planned; this is what a plan would be.\n"
-    head = f"{head}{_plan_fault(plan)}{await _plan_refusal(shell, plan)}"
+    head = f"{head}{_plan_fault(plan)}"
+    with suppress(StoreError):  # the caps cannot be read: the next turn says so
+        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
+        head += f"{refused}\n" if refused else ""  # no step can be taken where a price is missing
     rows = plan_table(told.rows, told.unit, enforced=told.enforced)
-    return Printed(f"{head}{standing_text(told)}\n\n{rows}{_others(told.others)}")
+    others = f"\n… and {counted(told.others, 'more tool')}" if told.others else ""
+    return Printed(f"{head}{standing_text(told)}\n\n{rows}{others}")
 
 
 async def _mermaid(shell: Shell, file: str) -> Printed:
     """The session's last parallel plan as a Mermaid flowchart, printed or put into a new file."""
-    found = await asyncio.to_thread(_last_branching, shell)
+
+    def last() -> Branching | None:
+        events = (event for _, event in shell.store.events(shell.session))
+        return next(reversed(branchings(events, running=shell.conversation.busy)), None)
+
+    found = await asyncio.to_thread(last)
     if found is None:
         raise UsageError(
             "No parallel plan was made in this session.", fix="Say /strategy graph, then ask for several things."
@@ -131,11 +138,6 @@ async def _mermaid(shell: Shell, file: str) -> Printed:
     path = Path(os.path.expanduser(file))  # noqa: ASYNC240, PTH111 - looks at no file
     await asyncio.to_thread(write_new, path, text)
     return Printed(f"The plan is in {path}.")
-
-
-def _last_branching(shell: Shell) -> Branching | None:
-    events = (event for _, event in shell.store.events(shell.session))
-    return next(reversed(branchings(events, running=shell.conversation.busy)), None)
 
 
 async def _present_plan(shell: Shell) -> TurnPlan:
@@ -151,18 +153,6 @@ async def _present_plan(shell: Shell) -> TurnPlan:
 def _plan_fault(plan: TurnPlan) -> str:
     """A line that says why experience could not be read; empty where it was."""
     return f"{visible(plan.inputs.fault)}\n" if plan.inputs.fault else ""
-
-
-async def _plan_refusal(shell: Shell, plan: TurnPlan) -> str:
-    """A line that says why no step can be taken, where a price is missing; empty where one can."""
-    with suppress(StoreError):  # the caps cannot be read: the next turn says so
-        refused = unpriced(shell.deps.models.current.mode.foresee(plan.inputs.view), await shell.caps())
-        return f"{refused}\n" if refused else ""
-    return ""
-
-
-def _others(count: int) -> str:
-    return f"\n… and {counted(count, 'more tool')}" if count else ""
 
 
 def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
@@ -189,15 +179,12 @@ def standing_text(plan: PlanChanged) -> str:
         sentences.append(f"Planned uses are expected to cost {amount(plan.planned_cost, plan.unit)}.")
         if not plan.enforced:
             sentences.append("Nothing is blocked in this mode.")
-    return " ".join([*sentences, range_text(plan)])
-
-
-def range_text(plan: PlanChanged) -> str:
-    """The price range of the turn from here."""
     if plan.low is None or plan.high is None:
-        return "The model's price is unknown, so these are the costs of tools and waiting alone."
-    low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
-    return f"The turn is estimated at {low if low == high else f'{low} to {high}'}."
+        sentences.append("The model's price is unknown, so these are the costs of tools and waiting alone.")
+    else:
+        low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
+        sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
+    return " ".join(sentences)
 
 
 def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:
@@ -290,7 +277,7 @@ async def _unregister(shell: Shell, argument: str) -> Printed:
     return Printed(f"− unregistered {argument}")
 
 
-@COMMANDS.add("model", "[NAME]", "show or change the model", lambda _: ("embedded", "local:", "openai/", "anthropic/"))
+@COMMANDS.add("model", "[NAME]", "show or change the model", lambda _: _MODELS)
 async def _model(shell: Shell, argument: str) -> Printed:
     if argument:
         with shell.conversation.occupying():
@@ -304,7 +291,7 @@ async def _model(shell: Shell, argument: str) -> Printed:
 
 
 def _role_choices(shell: Shell) -> Iterable[str]:
-    models = (SESSIONS, "embedded", "local:", "openai/", "anthropic/", *shell.deps.settings.named_models)
+    models = (SESSIONS, *_MODELS, *shell.deps.settings.named_models)
     return (*(f"{role} {model}" for role in ROLES for model in models), *shell.deps.settings.presets, SESSIONS)
 
 
@@ -434,16 +421,12 @@ async def _new(shell: Shell, argument: str) -> Printed:
 )
 async def _export(shell: Shell, argument: str) -> Printed:
     """`/export`, `/export FILE.md`, `/export FILE.json`."""
-    file = Path(os.path.expanduser(argument)) if argument else await asyncio.to_thread(_free, shell)  # noqa: ASYNC240, PTH111 - looks at no file
-    await shell.archive.export(shell.session, file, running=shell.conversation.busy)
-    return Printed(f"Exported to {file}.")
-
-
-def _free(shell: Shell) -> Path:
-    """A file of the session's name in the workspace that is not there yet."""
     endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
     files = (Path(shell.workspace, f"{shell.session}{ending}.md") for ending in endings)
-    return next(file for file in files if not file.exists())
+    free = filter(lambda file: not file.exists(), files)
+    file = Path(os.path.expanduser(argument)) if argument else await asyncio.to_thread(next, free)  # noqa: ASYNC240, PTH111 - looks at no file
+    await shell.archive.export(shell.session, file, running=shell.conversation.busy)
+    return Printed(f"Exported to {file}.")
 
 
 @COMMANDS.add("undo", "[FILE]", "take the last turn back: its files, and what models know of it")
@@ -466,7 +449,9 @@ async def _retry(shell: Shell, argument: str) -> Printed:
 
 def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Sequence[Changed]) -> str:
     """What was taken back, what was not, and why."""
-    lines = [f"Turn {turn.number} is undone: “{_named(turn.question)}”. Models are not told of it any more."]
+    line = visible_line(turn.question)
+    question = line if len(line) <= _NAMED else f"{line[:_NAMED].rstrip()}…"
+    lines = [f"Turn {turn.number} is undone: “{question}”. Models are not told of it any more."]
     if undone.restored:
         lines.append(f"Restored: {_listed(undone.restored)}.")
     if undone.kept:
@@ -487,11 +472,6 @@ def _taken_back(shell: Shell, turn: PastTurn, undone: TurnUndone, changed: Seque
     if turn.spent_nano != 0:
         lines.append(f"What it cost stays spent: {dollars(turn.spent_nano)}.")
     return "\n".join(lines)
-
-
-def _named(question: str) -> str:
-    line = visible_line(question)
-    return line if len(line) <= _NAMED else f"{line[:_NAMED].rstrip()}…"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -335,7 +335,8 @@ class Conversation:
             self.plan.see(event)
         await self._deps.log.record(self.session, event)
         if isinstance(event, BudgetChanged) and self.plan is not None and self._emit is not None:
-            await self.plan.follow(self._tell)
+            # while it is planned, the turn may end, and then there is nobody to tell
+            await self.plan.follow(lambda told: None if self._emit is None else self._emit(told))
         return event
 
     async def planned(self) -> PlanChanged | None:
@@ -344,11 +345,6 @@ class Conversation:
             return None
         await self.plan.renew()
         return self.plan.event()
-
-    def _tell(self, event: Event) -> None:
-        """Tell something in the turn that runs; once that is over there is nobody to tell."""
-        if self._emit is not None:
-            self._emit(event)
 
     @contextmanager
     def occupying(self) -> Generator[None]:

@@ -22,7 +22,7 @@ from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.secrecy import masked
 from ecoshell.settings.project import ProjectRules
-from ecoshell.tools.project import MOST, GitState, state_of, top_of
+from ecoshell.tools.project import MOST, state_of, top_of
 from ecoshell.tools.workspace import Workspace, decoded
 from ecoshell.untrusted import visible, visible_line
 
@@ -166,13 +166,19 @@ class Environment:
         top, state = await asyncio.gather(top_of(root, _SECONDS), state_of(root, _SECONDS))
         path = visible_line(self.workspace)
         path = path if len(path) <= _LONGEST_PATH else f"…{path[1 - _LONGEST_PATH :]}"
-        lines = (
+        lines = [
             _FACTS,
             f"date: {date.today().isoformat()}; system: {platform.system()} {platform.machine()}; shell: /bin/sh",
             f"workspace: {path} (paths are relative to it)",
             f"files: {_tree(top)}",
-            *(() if state is None else (f"git: {_repository(state)}",)),
-        )
+        ]
+        if state is not None:
+            branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
+            changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
+            subject = visible_line(state.subject)
+            subject = subject if len(subject) <= _LONGEST_SUBJECT else f"{subject[: _LONGEST_SUBJECT - 1]}…"
+            last = f", last commit {json.dumps(subject, ensure_ascii=False)}" if subject else ", no commit yet"
+            lines.append(f"git: {branch}{changed}{last}")
         return "\n".join(lines)
 
 
@@ -220,13 +226,3 @@ def _name(name: str) -> str:
     line = visible_line(name)
     line = line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
     return line if _PLAIN_NAME.fullmatch(line) else json.dumps(line, ensure_ascii=False)
-
-
-def _repository(state: GitState) -> str:
-    """The state of a repository, on one line."""
-    branch = f"branch {_name(state.branch)}" if state.branch else "no branch"
-    changed = "" if state.changed is None else f", {counted(state.changed, 'uncommitted change')}"
-    subject = visible_line(state.subject)
-    subject = subject if len(subject) <= _LONGEST_SUBJECT else f"{subject[: _LONGEST_SUBJECT - 1]}…"
-    last = f", last commit {json.dumps(subject, ensure_ascii=False)}" if subject else ", no commit yet"
-    return f"{branch}{changed}{last}"

@@ -337,22 +337,17 @@ def opening_text(listing: str, asked: str, *, advice: str = "", context: str = "
 
 def asked_text(question: str, attachments: Sequence[Attachment] = (), commands: Sequence[CommandRan] = ()) -> str:
     """The question as a model reads it: after what the person ran, and before what goes along with it."""
-    parts = (*map(_command_text, commands), question, *map(_attachment_text, attachments))
+    parts: list[str] = []
+    for ran in commands:
+        failed = "" if ran.ok else " It failed."
+        parts.append(f"I ran a command: {ran.command}\nThis is its output.{failed}\n{fenced(ran.output)}")
+    parts += [question, *(f"{attached.name}:\n{fenced(attached.text)}" for attached in attachments)]
     return "\n\n".join(filter(None, parts))
 
 
 def summary_messages(summary: str) -> tuple[Message, ...]:
     """What stands in the place of the turns that were compacted."""
     return (Message("user", f"What was said and done so far, in short:\n{summary}"), Message("assistant", "Noted."))
-
-
-def _command_text(event: CommandRan) -> str:
-    failed = "" if event.ok else " It failed."
-    return f"I ran a command: {event.command}\nThis is its output.{failed}\n{fenced(event.output)}"
-
-
-def _attachment_text(attachment: Attachment) -> str:
-    return f"{attachment.name}:\n{fenced(attachment.text)}"
 
 
 def fenced(text: str) -> str:

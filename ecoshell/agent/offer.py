@@ -34,7 +34,6 @@ from ecoshell.catalog.registration import (
 from ecoshell.catalog.search import shortlist
 from ecoshell.events import ToolsOffered
 from ecoshell.messages import Message, ToolDocument, Usage
-from ecoshell.planning.mode_choice import ModeEvidence
 from ecoshell.strategies.base import Path, Tried
 
 _NAMES = 5_000
@@ -187,6 +186,11 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
     """What the user settled, what the session began with, what the models can hold, and how they do by names."""
     context, traits = deps.models.current.context, deps.models.current.model.traits
     unpriced = rates_of(traits.price, 0) is TOKEN_WEIGHTS
+    # How often a task is taken to fail for a needed tool that is a name alone: half of what the model has failed, as
+    # nobody knows why, with two tasks that were answered beside it, so that one failure says little.
+    record = plan.inputs.record
+    failed = (record.weight - record.answered_weight) / (record.weight + 2)
+    forgotten = _FORGOTTEN_LOCALLY if traits.local and unpriced else FORGOTTEN
     presentation = deps.settings.presentation
     if shown.presentation in (TEXT, STABLE):
         presentation = "stable"
@@ -198,7 +202,7 @@ def _policy(plan: TurnPlan, deps: Dependencies, shown: Shown, *, whole: bool) ->
         whole,
         _documents_room(plan, deps),
         little=LITTLE if context is None else int(context * LITTLE_SHARE),
-        forgotten=_forgotten(plan.inputs.record, local=traits.local and unpriced),
+        forgotten=forgotten + Decimal(str(round(failed / 2, 3))),
         native=unpriced,
         grows=deps.catalog.grows,
     )
@@ -213,16 +217,6 @@ def _documents_room(plan: TurnPlan, deps: Dependencies) -> int:
         rate = _TOKENS if found.unit == "tokens" else 0 if price is None else price.cost(Usage(input=_TOKENS))
         rooms += [share * _TOKENS // rate] if rate else []
     return min(rooms)
-
-
-def _forgotten(record: ModeEvidence, *, local: bool) -> Decimal:
-    """How often a task is taken to fail for a needed tool that is a name alone: half of what the model has failed.
-
-    The experience does not tell why a task failed. Two tasks that were answered stand beside it, so that one failure
-    says little.
-    """
-    failed = (record.weight - record.answered_weight) / (record.weight + 2)
-    return (_FORGOTTEN_LOCALLY if local else FORGOTTEN) + Decimal(str(round(failed / 2, 3)))
 
 
 def _registers_by_itself(deps: Dependencies) -> bool:

@@ -362,7 +362,12 @@ class Run:
             refusal = self._turn_context.plan.refusal(node.tool)
             if refusal:  # before anybody is paid for making out a call that the guards would refuse
                 raise NodeFailed(refusal)
-            path = self._base.then(*self._before(node))
+            waited = {*node.after}  # directly or not
+            for one in reversed(self._plan.nodes):
+                if one.label in waited:
+                    waited.update(one.after)
+            known = waited & self._steps.keys()
+            path = self._base.then(*(self._steps[one.label] for one in self._plan.nodes if one.label in known))
             call = await self._call(node, given, path)
             return self._taken_over(node, call) or await self._act(node, call, path)
 
@@ -385,40 +390,33 @@ class Run:
             async with self._use_ended:
                 self._use_ended.notify_all()
 
-    def _before(self, node: Node) -> list[Step]:
-        """The steps of this plan that the node waits for, directly or not, in the plan's order."""
-        waited = {*node.after}
-        for one in reversed(self._plan.nodes):
-            if one.label in waited:
-                waited.update(one.after)
-        return [self._steps[one.label] for one in self._plan.nodes if one.label in waited & self._steps.keys()]
-
     async def _call(self, node: Node, given: Mapping[str, Step], path: Path) -> Call:
-        """The node's call: as the results before it give it, else as the mode fills it in."""
-        results = tuple(given[label] for label in node.after if label in given)
-        call = direct_call(self._turn_context.catalog.document(node.tool), results)
-        if call is None:
-            async with self._filling[node.tool]:
-                call = await self._filled(node, results, path)
-                self._calls[node.tool].append(call)
-        return replace(call, id=self._spent[node.label].call)
+        """The node's call: as the results before it give it, else as the mode fills it in.
 
-    async def _filled(self, node: Node, given: tuple[Step, ...], path: Path) -> Call:
-        """The call as the mode makes it out; what that took is the node's cost, whatever came of it."""
+        What filling it in took is the node's cost, whatever came of it; raises NodeFailed.
+        """
+        results = tuple(given[label] for label in node.after if label in given)
+        document, spent = self._turn_context.catalog.document(node.tool), self._spent[node.label]
+        call = direct_call(document, results)
+        if call is not None:
+            return replace(call, id=spent.call)
         alike = [one.label for one in self._plan.nodes if (one.tool, one.after) == (node.tool, node.after)]
-        task = FillTask(
-            label=node.label,
-            document=self._turn_context.catalog.document(node.tool),
-            plan=self._text,
-            given=given,
-            use=alike.index(node.label) + 1,
-            uses=len(alike),
-            calls=tuple(self._calls[node.tool]),
-        )
-        try:
-            return await self._mode.fill(self._turn_context.view(path), task, self._spent[node.label].emit)
-        except (BudgetError, ModelError) as failure:
-            raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
+        async with self._filling[node.tool]:
+            task = FillTask(
+                label=node.label,
+                document=document,
+                plan=self._text,
+                given=results,
+                use=alike.index(node.label) + 1,
+                uses=len(alike),
+                calls=tuple(self._calls[node.tool]),
+            )
+            try:
+                call = await self._mode.fill(self._turn_context.view(path), task, spent.emit)
+            except (BudgetError, ModelError) as failure:
+                raise NodeFailed(f"its arguments could not be filled in: {failure.message}") from failure
+            self._calls[node.tool].append(call)
+        return replace(call, id=spent.call)
 
     def _taken_over(self, node: Node, call: Call) -> Step | None:
         """The step in which this call was done before the repair and which lasts; None where it is to be made."""

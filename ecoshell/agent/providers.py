@@ -68,11 +68,24 @@ class ProviderFollower:
             await asyncio.wait(waiting.values(), timeout=FIRST_CONNECTION)
             if late := [name for name, task in waiting.items() if not task.done()]:
                 emit(Notice(f"This goes on without {', '.join(late)}, which may be there for the next question."))
-        for notice in (*self._complaints, *self._failures(), *self._updates()):
-            emit(Notice(notice))
+        for complaint in self._complaints:
+            emit(Notice(complaint))
         self._complaints.clear()
-        for said in _said(self.take_up(kept)):
-            emit(Notice(said))
+        for one in self.all:
+            task = self._asked.get(one.name)
+            if task is not None and task.done() and not one.known and one.name not in self._told:
+                self._told.add(one.name)
+                failed = f"{one.name} {one.status}. This goes on without its tools; /mcp {one.name} tries it again."
+                emit(Notice(failed))
+        for server in self.servers.values():
+            for address in server.updates():
+                said = visible_line(f"@{server.name}:{address}")
+                emit(Notice(f"{said} has changed since it was attached; mention it again to attach it as it is now."))
+        news = self.take_up(kept)
+        for names, what in ((news.added, "can be used now"), (news.changed, "changed"), (news.gone, "gone")):
+            if names:
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                emit(Notice(f"Tools {what}: {', '.join(names[:_NAMED])}{more}."))
 
     def take_up(self, kept: Container[str]) -> CatalogNews:
         """Have what has changed in the catalog, and ranked; no turn may be under way."""
@@ -141,7 +154,11 @@ class ProviderFollower:
         prompt = dict(self.prompt_names()).get(called)
         if prompt is None:
             raise UsageError(f"{server} has no prompt {name!r}.", fix=f"/mcp {server} shows what it has.")
-        seen = await self.servers[server].prompt(name, _arguments(called, prompt, rest))
+        given = _given(prompt, rest)
+        if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
+            typed = (f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())
+            raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {' '.join((called, *typed))}.")
+        seen = await self.servers[server].prompt(name, given)
         if not seen.ok or not seen.text.strip():
             raise ToolError(f"{server} gave no question: {visible_line(seen.text) or 'it is empty'}")
         return seen.text
@@ -175,28 +192,6 @@ class ProviderFollower:
         await asyncio.gather(*self._asked.values(), return_exceptions=True)
         await asyncio.gather(*(one.aclose() for one in self.all))
 
-    def _updates(self) -> Iterator[str]:
-        for server in self.servers.values():
-            for address in server.updates():
-                said = visible_line(f"@{server.name}:{address}")
-                yield f"{said} has changed since it was attached; mention it again to attach it as it is now."
-
-    def _failures(self) -> Iterator[str]:
-        for one in self.all:
-            task = self._asked.get(one.name)
-            if task is not None and task.done() and not one.known and one.name not in self._told:
-                self._told.add(one.name)
-                yield f"{one.name} {one.status}. This goes on without its tools; /mcp {one.name} tries it again."
-
-
-def _arguments(called: str, prompt: "Prompt", typed: str) -> dict[str, str]:
-    """What was typed for a prompt, which has all that it needs. Raises UsageError."""
-    given = _given(prompt, typed)
-    usage = " ".join([called, *(f"{one}=…" if needed else f"[{one}=…]" for one, needed in prompt.arguments.items())])
-    if missing := [one for one, needed in prompt.arguments.items() if needed and one not in given]:
-        raise UsageError(f"{called} needs {', '.join(missing)}.", fix=f"Say {usage}.")
-    return given
-
 
 def _given(prompt: "Prompt", typed: str) -> dict[str, str]:
     """What was typed for a prompt, as `name=value` or in order; the last one takes the rest. Raises UsageError."""
@@ -220,14 +215,3 @@ def _given(prompt: "Prompt", typed: str) -> dict[str, str]:
 async def _connect(provider: ToolProvider) -> None:
     with suppress(ToolError):  # its status says so
         await provider.connect()
-
-
-def _said(news: CatalogNews) -> Iterator[str]:
-    for names, what in ((news.added, "can be used now"), (news.changed, "changed"), (news.gone, "gone")):
-        if names:
-            yield f"Tools {what}: {_listed(names)}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -66,7 +66,6 @@ _EVALUATED = re.compile(r"\[.*(\$\(|`)", re.DOTALL)
 """An index in which bash runs a command, also where it is quoted: `printf -v 'a[$(…)]'`."""
 Verdict = Literal["allow", "ask", "deny"]
 HARMLESS: frozenset[Effect] = frozenset({"read"})
-_WILDCARD = re.compile(r"[*?\[]")
 _ADDRESS = re.compile(r"(?:(https?)://)?([a-z0-9.-]+?)\.?(:\d+)?(/[^\s\\%]*|\?[^\s\\%]*)?", re.IGNORECASE)
 _FILE_ADDRESS = re.compile(r"^\s*file:(//(localhost)?(?=/))?", re.IGNORECASE)
 _LONGEST_PATH = 4096
@@ -177,7 +176,8 @@ def parsed(text: str) -> Line:
             return Line(text, (), f"it has {text[at]!r} in it")
         at = piece.end()
         if kind == "word":
-            word, is_glob = _unquoted(piece[0])
+            word = _QUOTED.sub(lambda quoted: quoted[0][1:-1], piece[0])
+            is_glob = _GLOB.search(_QUOTED.sub("", piece[0])) is not None
             if is_glob:
                 globs |= {word.casefold(), _base(word).casefold() if _GLOB.sub("", _base(word)) else ""}
             if after == "redirection":
@@ -197,12 +197,6 @@ def parsed(text: str) -> Line:
     if targets and found:
         found = (*found[:-1], (*found[-1], *targets))
     return Line(text, found, doubt, redirects, frozenset(globs))
-
-
-def _unquoted(raw: str) -> tuple[str, bool]:
-    """A word as the program is given it, and whether the shell takes it for a pattern of file names."""
-    bare = _QUOTED.sub("", raw)
-    return _QUOTED.sub(lambda quoted: quoted[0][1:-1], raw), bool(_GLOB.search(bare))
 
 
 def _doubt_in(command: Sequence[str]) -> str:
@@ -297,7 +291,7 @@ class Rules:
         if self.read_only and effects & {"write", "execute"}:
             return Judgement("deny", "the shell is read-only")
         seen = _Seen(call, tool, self.workspace)
-        if why := _first(self.deny, seen):
+        if why := next((why for why in map(seen.reached, self.deny) if why), ""):
             return Judgement("deny", f"a rule in the settings forbids it ({why})")
         if "write" in effects and (
             later := _executed_later(seen.written(), [os.path.realpath(folder) for folder in self.own])
@@ -318,11 +312,6 @@ class Rules:
         if rule is None:
             return Judgement("ask")
         return Judgement("allow", git_command=seen.git_command() if ":" in rule else "")
-
-
-def _first(rules: Iterable[str], seen: "_Seen") -> str:
-    """The first of these rules that holds for the call, or may; empty when none does."""
-    return next((why for why in map(seen.reached, rules) if why), "")
 
 
 class _Seen:
@@ -486,7 +475,7 @@ def _pattern(top: str, wanted: str) -> str:
 
 
 def _escaped(path: str) -> str:
-    return _WILDCARD.sub(lambda sign: f"[{sign[0]}]", path)
+    return _GLOB.sub(lambda sign: f"[{sign[0]}]", path)
 
 
 def _may_be_in(workspace: Path, wanted: str, places: tuple[str, str]) -> bool:
@@ -505,13 +494,13 @@ def _meets(pattern: str, place: str, is_folder: bool) -> bool:
         if above == posixpath.dirname(above):
             break
         above = posixpath.dirname(above)
-    plain = _WILDCARD.split(pattern)[0]
+    plain = _GLOB.split(pattern)[0]
     return is_folder and (plain.startswith(f"{place}/") or f"{place}/".startswith(plain))
 
 
 def _led(top: str, wanted: str) -> str:
     """The pattern with the links followed in what it names before its first wildcard."""
-    plain = _WILDCARD.split(wanted)[0]
+    plain = _GLOB.split(wanted)[0]
     folder = plain if plain == wanted else plain[: plain.rfind("/") + 1]
     real = _escaped(os.path.realpath(posixpath.join(top, folder)))
     return f"{real}/{wanted[len(folder) :]}" if len(folder) < len(wanted) else real

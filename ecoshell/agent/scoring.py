@@ -142,11 +142,7 @@ def outcome(branching: Branching) -> str:
     counts = ", ".join(f"{count:,} {state}" for state, count in branching.counts.items())
     spent = branching.spent_nano
     price = "price unknown" if spent is None else amount_text(spent, "usd")
-    return f"{counts} · {price}, {_longest(branching):.1f} s"
-
-
-def _longest(branching: Branching) -> float:
-    """Seconds of the longest path, by what its nodes took."""
     waits = {node.label: node.after for node in branching.plan.nodes}
     took = {label: branching.came_to(label) for label in waits}
-    return longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})[0]
+    longest, _ = longest_path(waits, {label: one.seconds if one else 0.0 for label, one in took.items()})
+    return f"{counts} · {price}, {longest:.1f} s"

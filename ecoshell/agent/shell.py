@@ -71,7 +71,14 @@ class Archive:
 
     async def rows(self, limit: int = 1000) -> list[SessionRow]:
         """The sessions in which anything happened, the last used first."""
-        return await asyncio.to_thread(self._rows, limit)
+        costs = {row.key: row for row in await asyncio.to_thread(self._ledger.rows, "session")}
+        infos, current = await asyncio.to_thread(self._store.list, limit), self._current()
+        return [
+            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
+            if (cost := costs.get(info.id))
+            else SessionRow(info, 0, 0, info.id == current)
+            for info in infos
+        ]
 
     async def rename(self, session: str, title: str) -> None:
         """Give a session another title."""
@@ -87,16 +94,6 @@ class Archive:
     async def export(self, session: str, file: Path, *, running: bool = False) -> None:
         """Write a session into a new file: as JSON where the name ends so, else as Markdown; see `as_markdown`."""
         await asyncio.to_thread(self._export, session, file, running)
-
-    def _rows(self, limit: int) -> list[SessionRow]:
-        costs = {row.key: row for row in self._ledger.rows("session")}
-        current = self._current()
-        return [
-            SessionRow(info, cost.shown_nano, cost.calls, info.id == current, cost.estimate_nano is not None)
-            if (cost := costs.get(info.id))
-            else SessionRow(info, 0, 0, info.id == current)
-            for info in self._store.list(limit)
-        ]
 
     def _export(self, session: str, file: Path, running: bool) -> None:
         from ecoshell.sessions.export import as_json, as_markdown, write_new

@@ -113,7 +113,10 @@ class PlanSnapshot:
         foreseen = self.models.mode.foresee(self.view)
         remaining = remaining_budgets(self.caps, self.aside, foreseen)
         guess = _expected([call for call in foreseen.steps if call.request.purpose != "answer"])
-        units: tuple[Unit, ...] = (*remaining,) or (self._usual_unit(),)
+        prices = [model.traits.price for model in self.models.models]
+        costs_money = self.tools.priced or any(price is not None and price.worst(1, 1) for price in prices)
+        usual: Unit = "usd" if costs_money else "tokens"  # to speak in without a cap
+        units: tuple[Unit, ...] = (*remaining,) or (usual,)
         costs = {
             unit: self.tools.expected(unit, guess, hour_nano=self.hour_nano, freely=self.models.registers_freely)
             for unit in units
@@ -159,12 +162,6 @@ class PlanSnapshot:
             if most >= paid:
                 return PricedPlan(plan, unit, found, costs, paid, before)
             paid = most
-
-    def _usual_unit(self) -> Unit:
-        """The unit to speak in without a cap: dollars, unless everything is free."""
-        prices = [model.traits.price for model in self.models.models]
-        costs_money = any(price is not None and price.worst(1, 1) for price in prices)
-        return "usd" if self.tools.priced or costs_money else "tokens"
 
 
 def remaining_budgets(caps: Iterable[CapState], aside: Hold | None, foreseen: Foreseen) -> dict[Unit, RemainingBudget]:

@@ -58,18 +58,6 @@ class Mentioned:
     """What was cut, and what looked like a path and cannot be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mention:
-    path: str
-    quoted: bool
-
-    @property
-    def is_meant(self) -> bool:
-        """Whether it must be a path: no decorator, no user name."""
-        _, dot, ending = self.path.rpartition(".")
-        return self.quoted or "/" in self.path or (bool(dot) and ending.lower() in _ENDINGS)
-
-
 def attach(
     workspace: Workspace,
     question: str,
@@ -81,11 +69,9 @@ def attach(
     Of what it names without a mark and `named` says may be read, it is the beginning of a file, or what is in a folder.
     """
     found, known, room = Mentioned(), {attachment.name for attachment in given}, ALL_BYTES
-    mentions = (
-        _Mention(match["quoted"] or match["plain"], match["quoted"] is not None) for match in _matches(question)
-    )
-    for mention in dict.fromkeys(mentions):
-        candidates = dict.fromkeys((mention.path, mention.path.rstrip(_TRAILING)))  # without a sentence's signs
+    mentions = dict.fromkeys((match["quoted"], match["quoted"] or match["plain"]) for match in _matches(question))
+    for quoted, mention in mentions:
+        candidates = dict.fromkeys((mention, mention.rstrip(_TRAILING)))  # without a sentence's signs
         try:
             path = next((one for one in candidates if one and workspace.exists(one)), None)
             if path is None:
@@ -96,8 +82,9 @@ def attach(
                 continue
             text, cut = (_listing(workspace, path), "") if real.is_dir() else _beginning(workspace, path, room)
         except ToolError as error:
-            if mention.is_meant:
-                found.notices.append(f"@{mention.path} was not attached: {error.message}")
+            _, dot, ending = mention.rpartition(".")
+            if quoted or "/" in mention or (dot and ending.lower() in _ENDINGS):  # no decorator, no user name
+                found.notices.append(f"@{mention} was not attached: {error.message}")
             continue
         if cut:
             found.notices.append(f"@{name} was cut: {cut} are attached.")
@@ -118,7 +105,7 @@ def attach(
 def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
     """The words of a question that may name a file, or are the name of one of the `folders` in this one."""
     words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split()[:_WORDS])
-    named = (word for word in words if _NAME.search(word) or (folders and word and (folders / word).is_dir()))
+    named = (word for word in words if _NAME.search(word) or (folders and word and os.path.isdir(folders / word))  # noqa: PTH112 - no error for what can be no name)
     return itertools.islice(named, _NAMED)
 
 
