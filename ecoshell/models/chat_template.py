@@ -58,6 +58,7 @@ class ChatTemplate:
         plain = vocabulary.metadata("tokenizer.chat_template")
         text = vocabulary.metadata("tokenizer.chat_template.tool_use") or plain
         self._render = _compile(text or CHATML, start, end)
+        """Where the file has two templates, the one for tools."""
         self._render_plain = _compile(plain, start, end) if plain and plain != text else self._render
         self._controls: dict[str, tuple[int | str, ...]] = {}
         self._shape = _Shape()
@@ -108,15 +109,12 @@ class ChatTemplate:
             marks = _Marks()
             try:
                 chat = self._chat(shaped, tools, marks)
-                rendered = self._rendered(chat, None if shown == () else marks.deep(told), asks)
+                listed = None if shown == () else marks.deep(told)
+                rendered = (self._render if listed else self._render_plain)(chat, listed, asks)
             except ValueError:  # the template refuses this order of speakers, or no tools at all; the next follows
                 continue
             return marks.segments(rendered)
         raise ModelBroken("The model's chat template refuses the conversation.", fix=_FIX)
-
-    def _rendered(self, chat: list[dict[str, Any]], tools: list[Any] | None, asks: bool) -> str:
-        """The template's text, by the template for tools where the file has two and there are any."""
-        return (self._render if tools else self._render_plain)(chat, tools, asks)
 
     def _chat(
         self, messages: Sequence[Message], tools: Sequence[ToolDocument], marks: "_Marks"
@@ -128,23 +126,22 @@ class ChatTemplate:
                 plain = as_plain(message)
                 chat.append({"role": plain.speaker, "content": marks.mark(plain.text)})
                 continue
-            chat.append(self._called(marks.mark(message.text), message.call, identity, marks))
+            call, text = message.call, marks.mark(message.text)
+            if self._shape.calls_as_text:
+                written = self.form.write(call.name, call_json(call), marks.mark)
+                chat.append({"role": "assistant", "content": f"{text}\n{written}" if text else written})
+            else:
+                function = {"name": marks.deep(call.name), "arguments": marks.deep(dict(call.arguments))}
+                calls = [{"id": identity, "type": "function", "function": function}]
+                chat.append({"role": "assistant", "content": text, "tool_calls": calls})
             told = {"role": self.form.result_role, "content": marks.mark(result.text)}
-            chat.append(told | {"name": marks.deep(message.call.name), "tool_call_id": identity})
+            chat.append(told | {"name": marks.deep(call.name), "tool_call_id": identity})
         if tools and self.form.told_in_system:
             functions = [replace(tool, brief=False).as_function()["function"] for tool in tools]
             if not chat or chat[0]["role"] != "system":
                 chat.insert(0, {"role": "system", "content": ""})
             chat[0]["tools"] = marks.mark(json.dumps(functions, ensure_ascii=False))
         return chat
-
-    def _called(self, text: str, call: Call, identity: str, marks: "_Marks") -> dict[str, Any]:
-        if self._shape.calls_as_text:
-            written = self.form.write(call.name, call_json(call), marks.mark)
-            return {"role": "assistant", "content": f"{text}\n{written}" if text else written}
-        function = {"name": marks.deep(call.name), "arguments": marks.deep(dict(call.arguments))}
-        calls = [{"id": identity, "type": "function", "function": function}]
-        return {"role": "assistant", "content": text, "tool_calls": calls}
 
     # -- what the template can do
 

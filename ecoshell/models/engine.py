@@ -126,14 +126,23 @@ class KVCache:
         alike = {slot.number: min(_alike(slot.tokens, prompt), len(prompt) - 1) for slot in known}
         own = max((slot for slot in known if slot.owner == owner), key=lambda slot: alike[slot.number], default=None)
         goes_on = own is not None and alike[own.number] * 2 >= len(own.tokens)
-        slot = own if own is not None and goes_on else self._spare(owner)
+        if own is not None and goes_on:
+            slot = own
+        else:  # an empty one, else the longest unused of the owner that holds most, with the prompt that is new
+            held = Counter([owner, *(slot.owner for slot in self._slots)])
+            empty = next((slot for slot in self._slots if slot.owner is None), None)
+            slot = empty or max(self._slots, key=lambda slot: (held[slot.owner], -slot.used))
         sources = known if self._rewinds else []  # part of a recurrent state cannot be copied
         source = max(sources, key=lambda one: (alike[one.number], one is slot), default=slot)
         keep = alike.get(source.number, 0)
         if source is slot:
             self._cut(slot, keep)
         else:
-            self._copy(source, slot, keep)
+            self._clear(slot)
+            if keep:
+                self._library.llama_memory_seq_cp(self._memory, source.number, slot.number, 0, keep)
+                slot.tokens, slot.cells = source.tokens[:keep], source.cells[:keep]
+                self._holders.update(slot.cells)
         self._takings += 1
         slot.owner, slot.used = owner, self._takings
         return slot
@@ -167,21 +176,8 @@ class KVCache:
         for slot in self._slots:
             self._clear(slot)
 
-    def _spare(self, owner: CacheOwner) -> CacheSlot:
-        """An empty slot, else the longest unused of the owner that holds most, this one and its new prompt included."""
-        empty = next((slot for slot in self._slots if slot.owner is None), None)
-        held = Counter([owner, *(slot.owner for slot in self._slots)])
-        return empty or max(self._slots, key=lambda slot: (held[slot.owner], -slot.used))
-
     def _is_latest(self, slot: CacheSlot) -> bool:
         return all(other.used <= slot.used for other in self._slots if other.owner == slot.owner)
-
-    def _copy(self, source: CacheSlot, slot: CacheSlot, length: int) -> None:
-        self._clear(slot)
-        if length and self._rewinds:
-            self._library.llama_memory_seq_cp(self._memory, source.number, slot.number, 0, length)
-            slot.tokens, slot.cells = source.tokens[:length], source.cells[:length]
-            self._holders.update(slot.cells)
 
     def _cut(self, slot: CacheSlot, length: int) -> None:
         """Cut a slot back; to nothing where the model cannot go back in part."""
@@ -226,11 +222,18 @@ class Engine:
         self._vocabulary = vocabulary
         self._options = options
         self._path = path
-        self._model: Any = load_model(path, gpu_layers=self._gpu_layers())
+        layers = options.gpu_layers
+        if layers == "auto":
+            layers = 999 if self._library.llama_supports_gpu_offload() else 0
+        self._model: Any = load_model(path, gpu_layers=999 if layers < 0 else layers)
         self._adapters: dict[Path, Any] = {}
         """Those that are loaded, by their files."""
-        self.context = options.context or min(vocabulary.trained_context() or 4096, 8192)
-        self._shared_pool = self._pool_for_several()
+        self.context = options.context or min(vocabulary.tokens_in("context_length") or 4096, 8192)
+        cells = int(self.context * SHARED_POOL)
+        # up to which context positions stand as they were before the model was adapted to longer ones
+        original = vocabulary.tokens_in("rope.scaling.original_context_length")
+        self._shared_pool = original if original and self.context <= original < cells else cells
+        """Cells for several roles; no more than would change how the model stretches its positions."""
         self._batch = self._library.llama_batch_init(BATCH, 0, 1)
         self._context: Any = None
         self._cache: KVCache
@@ -360,7 +363,11 @@ class Engine:
         if not self._context:
             self._open()
         elif self._cache.crowded(owner, prompt, room):
-            self._grow()
+            # Once there are several roles, the pool is made large enough for them, and what was cached evaluated anew:
+            # llama.cpp cannot enlarge a context, and carrying the cells over would take the memory of both.
+            cells, self._shared_pool = self._shared_pool, self.context
+            if cells > self.context and not self._opened(cells):
+                self._open()
         self._apply(owner.adapter)
         slot = self._cache.take(owner, prompt)
         place = progress.cached = len(slot.tokens)
@@ -379,15 +386,6 @@ class Engine:
             progress.moved()
             self._bite = max(16, min(BATCH, int(len(bite) / seconds * BITE_SECONDS)))
         return slot
-
-    def _grow(self) -> None:
-        """Make the pool large enough for several roles, once; what was cached is evaluated anew.
-
-        llama.cpp cannot enlarge a context, and carrying the cells over would for a moment take the memory of both.
-        """
-        cells, self._shared_pool = self._shared_pool, self.context
-        if cells > self.context and not self._opened(cells):
-            self._open()
 
     def _apply(self, adapter: Path | None) -> None:
         """Switch the context to an adapter, or to the base alone."""
@@ -416,7 +414,16 @@ class Engine:
         """Set up a context with a pool of so many cells in the place of the one there is; whether it came about."""
         self._free_context()
         library, model = self._library, self._model
-        self._context = library.llama_init_from_model(model, self._parameters(cells))
+        params = library.llama_context_default_params()
+        params.n_ctx = cells
+        params.n_batch = BATCH
+        params.n_ubatch = BATCH
+        params.n_seq_max = SLOTS + CANDIDATES
+        params.n_outputs_max_per_seq = 0
+        params.kv_unified = True
+        params.n_threads = params.n_threads_batch = self._options.threads or default_threads()
+        params.no_perf = True
+        self._context = library.llama_init_from_model(model, params)
         if not self._context:
             return False
         whole = library.llama_model_is_recurrent(model) or library.llama_model_is_hybrid(model)
@@ -443,35 +450,12 @@ class Engine:
             self._cache.clear()
             raise ModelBroken(f"llama.cpp could not evaluate the prompt (status {status}).", fix="Ask again.")
 
-    def _pool_for_several(self) -> int:
-        """Cells for several roles; no more than would change how the model stretches its positions."""
-        cells, original = int(self.context * SHARED_POOL), self._vocabulary.unstretched_context()
-        return original if original and self.context <= original < cells else cells
-
     def _check_fits(self, tokens: int) -> None:
         if tokens > self.context:
             raise ModelBroken(
                 f"The prompt is {tokens} tokens long; the model's context takes {self.context}.",
                 fix="Start a new chat with /new, ask with less text, or set a larger `context` under [local].",
             )
-
-    def _gpu_layers(self) -> int:
-        layers = self._options.gpu_layers
-        if layers == "auto":
-            return 999 if self._library.llama_supports_gpu_offload() else 0
-        return 999 if layers < 0 else layers
-
-    def _parameters(self, cells: int) -> Any:
-        params = self._library.llama_context_default_params()
-        params.n_ctx = cells
-        params.n_batch = BATCH
-        params.n_ubatch = BATCH
-        params.n_seq_max = SLOTS + CANDIDATES
-        params.n_outputs_max_per_seq = 0
-        params.kv_unified = True
-        params.n_threads = params.n_threads_batch = self._options.threads or default_threads()
-        params.no_perf = True
-        return params
 
 
 def default_threads() -> int:

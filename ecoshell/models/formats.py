@@ -95,19 +95,17 @@ class CallFormat:
 
     def write(self, name: str, arguments: str, data: Callable[[str], str] = str) -> str:
         """A call as a model of the family writes it, its arguments given as JSON; `data` marks what is not syntax."""
-        return f"{self.opens}{self.start}{data(self._one(name, arguments))}{self.end}"
-
-    def _one(self, name: str, arguments: str) -> str:
         match self.syntax:
             case "json":
-                return f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
+                one = f'{{"name": "{name}", "{self.argument_key}": {arguments}}}'
             case "named":
-                return f"{name}[ARGS]{arguments}"
+                one = f"{name}[ARGS]{arguments}"
             case "python" | "braces":
                 values: dict[str, Any] = json.loads(arguments)
                 opening, closing = self.notation.brackets
                 pieces = (self.notation.argument.format(key) + self._value(value) for key, value in values.items())
-                return f"{name}{opening}{self.notation.comma.join(pieces)}{closing}"
+                one = f"{name}{opening}{self.notation.comma.join(pieces)}{closing}"
+        return f"{self.opens}{self.start}{data(one)}{self.end}"
 
     def _value(self, value: Any) -> str:
         if self.syntax == "python":
@@ -125,7 +123,8 @@ class CallFormat:
 
     def grammar(self, documents: Sequence[ToolDocument], *, marked: bool, once: bool, bounded: bool = False) -> str:
         """The grammar of calls to any of the documents, from the end of the marker on if that is `marked` already."""
-        notation = self._notation(bounded=bounded)
+        # a small model, which rambles, is left no white space
+        notation = JSON if bounded and self.notation is LOOSE else self.notation
         calls = " | ".join(self._rule(document, notation) for document in documents)
         root = [] if marked or not self.opens else [literal(self.opens)]
         if self.start:
@@ -147,10 +146,6 @@ class CallFormat:
         notation = JSON if bounded else LOOSE
         closing = notation.sign("}", before=True, after=False)
         return f"root ::= {arguments_rule(document.parameters, notation)} {closing}{rules(notation, bounded=bounded)}"
-
-    def _notation(self, *, bounded: bool) -> Notation:
-        """How values are written; a small model, which rambles, is left no white space."""
-        return JSON if bounded and self.notation is LOOSE else self.notation
 
     def _rule(self, document: ToolDocument, notation: Notation) -> str:
         arguments = arguments_rule(document.parameters, notation)
@@ -343,14 +338,9 @@ def _json_calls(text: str, place: int, marker: int) -> Found:
             lead = thought if isinstance(thought, str) else before
         attempts.append(Attempt(inner.get("name"), inner.get("arguments", inner.get("parameters", {}))))
     if not attempts and place < 0:
-        return Found(text.strip(), broken=_looks_tried(text))
+        older = _OLDER_HEAD.match(_FENCE.sub("", text, count=1).lstrip())
+        return Found(text.strip(), broken=bool(older) or GENERIC.head(text, frozenset(), whole=True) is not None)
     return Found(lead.strip(), tuple(attempts), broken=not attempts)
-
-
-def _looks_tried(text: str) -> bool:
-    """Whether a text without a readable call was to be one."""
-    begun = _FENCE.sub("", text, count=1).lstrip()
-    return bool(_OLDER_HEAD.match(begun)) or GENERIC.head(text, frozenset(), whole=True) is not None
 
 
 def _objects(text: str, place: int) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -121,7 +121,7 @@ def model_of(name: HubName, files: Iterable[str]) -> tuple[str, ...]:
     if not whole:
         raise ModelMissing(f"{name.repo} has only some parts of its model.", fix="Choose another repository.")
     fitting = _fitting(name, whole)
-    kinds = {_without_part(file).lower() for file in fitting}
+    kinds = {_PART.sub("", PurePosixPath(file).name).lower() for file in fitting}  # all parts are of one, as the whole
     if len(kinds) > 1:
         raise UsageError(
             f"{name.short} could be any of {len(kinds)} files: {_some(sorted(fitting))}.",
@@ -147,11 +147,6 @@ def _fitting(name: HubName, models: list[str]) -> list[str]:
         if found := [file for file in models if quant_of(file) == quant]:
             return found
     return models
-
-
-def _without_part(file: str) -> str:
-    """The name that all parts, and the whole, have in common."""
-    return _PART.sub("", PurePosixPath(file).name)
 
 
 def _some(names: list[str]) -> str:
@@ -214,6 +209,12 @@ def parameters(path: Path) -> int | None:
     if label is None:
         return sum(map(math.prod, tensor_shapes(path).values())) or None
     return round(int(label["experts"] or 1) * float(label["count"]) * _SCALES[label["scale"]])
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a model: of all its parts that are there, where it is split."""
+    parts = (path.with_name(name) for name in parts_of(path.name))
+    return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def missing_parts(path: Path) -> list[Path]:

@@ -150,17 +150,18 @@ class _Writer:
         if not properties:
             empty = node.get("additionalProperties") is False or brackets != JSON.brackets
             return literal(opening + closing) if empty else "object"
-        entries = {
-            name: f"{self._notation.sign(_named(key, name))} {self._value(properties[name], depth - 1)}"
-            for name in properties
-        }
+        entries: dict[str, str] = {}
+        for name, value in properties.items():
+            written = key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
+            entries[name] = f"{self._notation.sign(written)} {self._value(value, depth - 1)}"
         needed = [entry for name, entry in entries.items() if name in (node.get("required") or ())]
         others = [entry for name, entry in entries.items() if name not in (node.get("required") or ())]
         comma = self._notation.sign(self._notation.comma)
+        may = [f" ({comma} {entry})?" for entry in others]
         if needed:
-            body = f" {comma} ".join(needed) + "".join(f" ({comma} {entry})?" for entry in others)
-        else:
-            body = f"({' | '.join(_from_here(others[first:], comma) for first in range(len(others)))})?"
+            body = f" {comma} ".join(needed) + "".join(may)
+        else:  # any of them may be the first
+            body = f"({' | '.join(one + ''.join(may[at:]) for at, one in enumerate(others, 1))})?"
         return f"({self._notation.sign(opening)} {body} {self._notation.sign(closing, before=True, after=False)})"
 
     def _array(self, node: Node, depth: int) -> str:
@@ -173,16 +174,6 @@ class _Writer:
         upper = str(max(0, most - 1)) if item in _KINDS or "maxItems" in node else ""
         some = f"{item} ({comma} {item}){{{max(0, least - 1)},{upper}}}"
         return f"({opened} {some} {closed})" if least else f"({opened} ({some})? {closed})"
-
-
-def _named(key: str, name: str) -> str:
-    """A key as it is written before its value."""
-    return key.replace("{}", json.dumps(name, ensure_ascii=False)[1:-1] if '"' in key else name)
-
-
-def _from_here(entries: Sequence[str], comma: str) -> str:
-    """The first entry, and any of the later ones."""
-    return entries[0] + "".join(f" ({comma} {entry})?" for entry in entries[1:])
 
 
 def _options(node: Node) -> list[Any]:

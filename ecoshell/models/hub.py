@@ -143,13 +143,16 @@ class Hub:
 
         What is there of a file is kept when a download breaks or is interrupted, and gone on with the next time.
         """
+        from huggingface_hub.utils import WeakFileLock
+
         folder = pulled_folder(pull.name, self._folder)
         self._make_room(pull, folder)
         for file in pull.files:
             target = folder / file.name
             part = target.with_name(target.name + UNFINISHED)
-            with self._told(pull.name, part), _locked(target, pull.name):
-                if not _is_whole(target, file):
+            lock = WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5)  # keeps other pulls of it out
+            with self._told(pull.name, part), lock:
+                if _size(target) != file.size_bytes or _sha256(target) != file.sha256:
                     self._fetch(pull, file, part, progress)
                     part.replace(target)
                     _note(part).unlink(missing_ok=True)
@@ -160,7 +163,10 @@ class Hub:
         try:
             for file in pull.files:
                 make_private((folder / file.name).parent)
-            need = sum(file.size_bytes - min(_there(folder / file.name), file.size_bytes) for file in pull.files)
+            need = 0
+            for file in pull.files:
+                there = max(_size(folder / file.name), _size(folder / f"{file.name}{UNFINISHED}"))
+                need += max(0, file.size_bytes - there)
             free = shutil.disk_usage(folder).free
         except OSError as error:
             fix = remedy(error, "Check the folder and its permissions.")
@@ -175,7 +181,13 @@ class Hub:
         """Download one file and check it; a line that breaks is taken up again as long as that brings something."""
         from httpx import TransportError
 
-        _drop_other(part, file)
+        try:
+            begun = _note(part).read_text()
+        except (OSError, ValueError):
+            begun = ""
+        if begun != file.sha256 or _size(part) > file.size_bytes:  # it is of another version of the file
+            part.unlink(missing_ok=True)
+            _note(part).write_text(file.sha256)
         failed = 0
         while (before := _size(part)) < file.size_bytes:
             try:
@@ -220,6 +232,7 @@ class Hub:
     def _told(self, name: HubName, part: Path | None = None) -> Generator[None]:
         """What goes wrong with the hub, the line and the disk, in words that say what to do."""
         import httpx
+        from filelock import Timeout  # comes with huggingface_hub
         from huggingface_hub import errors
 
         try:
@@ -227,6 +240,10 @@ class Hub:
             yield
         except EcoshellError:
             raise
+        except Timeout as error:
+            raise ModelUnavailable(
+                f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
+            ) from error
         except errors.GatedRepoError as error:
             raise ModelMissing(
                 f"{name.repo} is gated: the hub gives it only to those who accepted its terms.",
@@ -315,26 +332,6 @@ def _kept(part: Path | None) -> str:
     return f"What came so far is kept ({size(_size(part))})." if part and _size(part) else ""
 
 
-@contextmanager
-def _locked(target: Path, name: HubName) -> Generator[None]:
-    """Keep other pulls of the same file out; raises ModelUnavailable while one runs."""
-    from filelock import Timeout  # comes with huggingface_hub
-    from huggingface_hub.utils import WeakFileLock
-
-    try:
-        with WeakFileLock(target.with_name(f".{target.name}.lock"), timeout=0.5):
-            yield
-    except Timeout as error:
-        raise ModelUnavailable(
-            f"{name.short} is being pulled already.", fix="Wait for the other pull, or stop it.", billed=False
-        ) from error
-
-
-def _there(target: Path) -> int:
-    """How much of a file is on the disk, whole or not."""
-    return max(_size(target), _size(target.with_name(target.name + UNFINISHED)))
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -345,23 +342,6 @@ def _size(path: Path) -> int:
 def _note(part: Path) -> Path:
     """Where it stands which file a part is of."""
     return part.with_name(f"{part.name}.sha256")
-
-
-def _drop_other(part: Path, file: HubFile) -> None:
-    """Take away what was begun of another version of the file, and say of which version the new part is."""
-    note = _note(part)
-    try:
-        begun = note.read_text()
-    except (OSError, ValueError):
-        begun = ""
-    if begun != file.sha256 or _size(part) > file.size_bytes:
-        part.unlink(missing_ok=True)
-        note.write_text(file.sha256)
-
-
-def _is_whole(target: Path, file: HubFile) -> bool:
-    """Whether the file is there as the hub has it."""
-    return _size(target) == file.size_bytes and _sha256(target) == file.sha256
 
 
 def _sha256(path: Path) -> str:

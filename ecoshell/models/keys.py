@@ -41,13 +41,9 @@ _SHAPES = re.compile(
 class Vault(Protocol):
     """The part of the `keyring` module that is used."""
 
-    def get_password(self, service_name: str, username: str) -> str | None:
-        """The stored secret, or None."""
-        ...
+    def get_password(self, service_name: str, username: str) -> str | None: ...
 
-    def set_password(self, service_name: str, username: str, password: str) -> None:
-        """Store a secret."""
-        ...
+    def set_password(self, service_name: str, username: str, password: str) -> None: ...
 
 
 class Keys:
@@ -96,7 +92,11 @@ class Keys:
             ) from error
 
     def _ring(self) -> Vault:
-        return _system_vault() if self._vault is None else self._vault
+        if self._vault is None:
+            import keyring  # looks for backends: slow, and needed only when the environment has no key
+
+            self._vault = keyring
+        return self._vault
 
     def _know(self, key: str) -> None:
         """Blank the key out of every text from now on."""
@@ -122,13 +122,11 @@ class Keys:
 
     def redact(self, text: str) -> str:
         """The text without any key: those known by value, and whatever has the shape of one."""
-        for secret in sorted(self._secrets(), key=len, reverse=True):
+        named = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
+        secrets = {secret for secret in named | self._seen if len(secret) >= SHORTEST}
+        for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, MARK)
         return _SHAPES.sub(MARK, text)
-
-    def _secrets(self) -> set[str]:
-        named = {value.strip() for name, value in self._environ.items() if SECRET_NAME.search(name)}
-        return {secret for secret in named | self._seen if len(secret) >= SHORTEST}
 
     def _from_vault(self, variable: str) -> str | None:
         try:
@@ -138,9 +136,3 @@ class Keys:
         if found:
             self._unlocked.add(variable)
         return found
-
-
-def _system_vault() -> Vault:
-    import keyring  # looks for backends: slow, and needed only when the environment has no key
-
-    return keyring

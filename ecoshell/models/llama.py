@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -159,10 +159,6 @@ class Vocabulary:
                 return buffer.raw[:length]
             room = -length
 
-    def text(self, tokens: Iterable[int]) -> str:
-        """The text of a sequence of tokens."""
-        return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
-
     def ends(self, token: int) -> bool:
         """Whether this token ends a generation."""
         return bool(self._library.llama_vocab_is_eog(self.handle, token))
@@ -192,15 +188,8 @@ class Vocabulary:
         self._library.llama_model_meta_val_str(self._model, key.encode(), buffer, room + 1)
         return buffer.value.decode("utf-8", "replace")
 
-    def trained_context(self) -> int | None:
-        """The context size the model was trained with, in tokens."""
-        return self._tokens_in("context_length")
-
-    def unstretched_context(self) -> int | None:
-        """Up to which context size positions stand as they were before the model was adapted to longer ones."""
-        return self._tokens_in("rope.scaling.original_context_length")
-
-    def _tokens_in(self, key: str) -> int | None:
+    def tokens_in(self, key: str) -> int | None:
+        """A number of tokens in what the metadata say of the architecture."""
         value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
         return int(value) if value and value.isdigit() else None
 

@@ -21,7 +21,7 @@ from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
 from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC
-from ecoshell.models.gguf import check_adapter, check_base, parameters, parts_of
+from ecoshell.models.gguf import check_adapter, check_base, parameters, size_of
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.replying import ReplyForm, ReplyReader
@@ -49,7 +49,7 @@ class LocalModel:
         self._adapter = adapter and adapter.resolve()
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
-        self._small = _size(path) < SMALL_BYTES
+        self._small = size_of(path) < SMALL_BYTES
         self._parameters = parameters(path)
         self._runtime = _join_runtime(path, self._options, self._adapter)
         self._closed = False
@@ -140,7 +140,10 @@ class LocalModel:
     # -- on the model's thread
 
     def _generate(self, request: Request, progress: Progress, say: Callable[[Delta], None]) -> Reply:
-        prompt, form = self._prompt(request), self._form(request)
+        prompt, template = self._prompt(request), self._runtime.template()
+        calls = template.form if request.tools else GENERIC  # the template was told of no others
+        tags = None if _is_bound(request) else template.reasoning_tags
+        form = ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self._small)
         progress.check()
         reader, begun = self._read(prompt, request, form, progress, say, ())
         while reader.refused and len(begun) < REFUSED_BEGINNINGS:
@@ -159,13 +162,17 @@ class LocalModel:
     ) -> tuple[ReplyReader, tuple[int, ...]]:
         """Read a reply that begins with none of some tokens; returns these and what it did begin with."""
         engine, vocabulary = self._runtime.engine(), self._runtime.vocabulary()
-        reader, markers = ReplyReader(request, form), self._markers(form)
+        reader = ReplyReader(request, form)
+        cut = (vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ())))
+        markers = {tokens[0] for tokens in cut if len(tokens) == 1}  # control tokens that are part of a reply's text
         text = getincrementaldecoder("utf-8")("replace")  # a character may span tokens
         chooser = Chooser(vocabulary, self._sampling(request), "" if reader.reasons else reader.held)
         chooser.forbid(*never, first=True)
         room, owner, begun = request.max_tokens - progress.output, CacheOwner(request.role, self._adapter), never
         try:
-            self._forbid_calls(request, form, chooser)
+            if request.want == "text" and request.tools and form.calls.opens:
+                marker = vocabulary.tokens(form.calls.opens, special=True)
+                chooser.forbid(*(marker if len(marker) == 1 else ()))  # no call is begun, as far as one token begins it
             for token in engine.generate(prompt, chooser, room, progress, owner):
                 begun = (*never, token) if begun == never else begun
                 progress.reasoning += reader.reasons
@@ -200,26 +207,6 @@ class LocalModel:
             tokens += self._runtime.vocabulary().tokens(f"\n{template.reasoning_tags[1]}\n\n", special=True)
         return tokens
 
-    def _form(self, request: Request) -> ReplyForm:
-        """What the reply to this request is made of; calls are generic where the template was told of no tools."""
-        template = self._runtime.template()
-        calls = template.form if request.tools else GENERIC
-        tags = None if _is_bound(request) else template.reasoning_tags
-        return ReplyForm(calls, tags, inside=template.opens_reasoning and tags is not None, bounded=self._small)
-
-    def _markers(self, form: ReplyForm) -> frozenset[int]:
-        """Control tokens that are part of a reply's text."""
-        vocabulary = self._runtime.vocabulary()
-        cut = (vocabulary.tokens(marker, special=True) for marker in (*form.calls.markers, *(form.tags or ())))
-        return frozenset(tokens[0] for tokens in cut if len(tokens) == 1)
-
-    def _forbid_calls(self, request: Request, form: ReplyForm, chooser: Chooser) -> None:
-        """Where only text is wanted no call is begun, as far as one token begins it."""
-        if request.want == "text" and request.tools and form.calls.opens:
-            marker = self._runtime.vocabulary().tokens(form.calls.opens, special=True)
-            if len(marker) == 1:
-                chooser.forbid(marker[0])
-
     def _score_tokens(self, request: ScoreRequest) -> tuple[list[int], list[tuple[list[int], list[int]]]]:
         vocabulary = self._runtime.vocabulary()
         prefix = vocabulary.tokens(request.prefix, start=True)
@@ -228,14 +215,8 @@ class LocalModel:
 
     def _sampling(self, request: Request) -> Sampling:
         asked = request.temperature
-        sampling = self._runtime.sampling() if asked is None else Sampling(asked)
+        sampling = recommended(self._runtime.vocabulary()) if asked is None else Sampling(asked)
         return replace(sampling, repeat_penalty=SMALL_REPEAT_PENALTY) if self._small else sampling
-
-
-def _size(path: Path) -> int:
-    """Bytes of a model: of all its parts, where it is split."""
-    parts = (path.with_name(name) for name in parts_of(path.name))
-    return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def _is_bound(request: Request) -> bool:
@@ -291,10 +272,6 @@ class _Runtime:
         if self._template is None:
             self._template = ChatTemplate(self.vocabulary())
         return self._template
-
-    def sampling(self) -> Sampling:
-        """How the file, or else its family, recommends to choose tokens."""
-        return recommended(self.vocabulary())
 
     def engine(self) -> Engine:
         """The weights with their caches, loaded when first needed; on the worker's thread alone."""

@@ -25,8 +25,8 @@ from ecoshell.models.gguf import (
     is_later_part,
     missing_parts,
     model_of,
-    parts_of,
     quant_of,
+    size_of,
 )
 from ecoshell.paths import user_paths
 
@@ -152,7 +152,8 @@ def hub_file(name: HubName, folder: Path, environ: Mapping[str, str] | None = No
     Raises ModelMissing, which says how to pull it, and UsageError where the name could mean several files.
     """
     environ = os.environ if environ is None else environ
-    for root in (pulled_folder(name, folder), *_snapshots(_cached_repo(name, environ))):
+    cached = _hub_folder(environ) / f"models--{name.repo.replace('/', '--')}"
+    for root in (pulled_folder(name, folder), *_snapshots(cached)):
         try:
             return root / _first(name, root)
         except ModelMissing:
@@ -176,8 +177,7 @@ def _model(path: Path, place: str, hub: HubName | None) -> ModelFile | None:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 return None
-        beside = [path.with_name(part) for part in parts_of(path.name)]
-        size = sum(part.stat().st_size for part in beside if part.is_file())
+        size = size_of(path)
     except OSError:
         return None
     facts = header(path)
@@ -279,10 +279,6 @@ def _hub_folder(environ: Mapping[str, str]) -> Path:
             return Path(told).expanduser()
     home = environ.get("HF_HOME")
     return (Path(home).expanduser() if home else _cache_home(environ) / "huggingface") / "hub"
-
-
-def _cached_repo(name: HubName, environ: Mapping[str, str]) -> Path:
-    return _hub_folder(environ) / f"models--{name.repo.replace('/', '--')}"
 
 
 def _snapshots(repo: Path) -> list[Path]:

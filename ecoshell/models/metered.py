@@ -227,7 +227,17 @@ class _Call:
         """Do the work and end the hold: settled once anything was sent, else given back."""
         ending: Literal["settle", "release", "keep"] = "release"
         try:
-            self._announce()
+            hold = self.hold
+            held = BudgetHeld(
+                entry=hold.entry,
+                role=hold.account.role,
+                model=hold.account.model,
+                held_nano=hold.nano,
+                held_tokens=hold.tokens,
+                max_tokens=hold.max_tokens,
+                clamped=hold.clamped,
+            )
+            self.emit(held)
             if self._outside:
                 await self._gate.logged()
             ending = "settle"
@@ -246,20 +256,6 @@ class _Call:
                 await finished(self._settle())
             elif ending == "release":
                 await self._gate.release(self.hold)
-
-    def _announce(self) -> None:
-        hold = self.hold
-        self.emit(
-            BudgetHeld(
-                entry=hold.entry,
-                role=hold.account.role,
-                model=hold.account.model,
-                held_nano=hold.nano,
-                held_tokens=hold.tokens,
-                max_tokens=hold.max_tokens,
-                clamped=hold.clamped,
-            )
-        )
 
     async def _settle(self) -> None:
         hold, seconds = self.hold, time.monotonic() - self._started

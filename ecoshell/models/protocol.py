@@ -42,7 +42,9 @@ def as_plain_messages(request: Request) -> list[Message]:
     if messages and messages[0].speaker == "system":
         opening = messages.pop(0).text
     if request.tools:
-        opening = f"{opening}\n\n{_tools_text(request)}" if opening else _tools_text(request)
+        documents = "\n".join(document.as_text() for document in request.tools)
+        told = f"{PROTOCOL}\n{_MUST if request.want == 'call' else _MAY}\n\nTools:\n{documents}"
+        opening = f"{opening}\n\n{told}" if opening else told
     plain = [Message("system", opening)] if opening else []
     return plain + [as_plain(message) for message in messages]
 
@@ -125,11 +127,6 @@ def call_fault(call: Call, documents: Sequence[ToolDocument]) -> str:
     return f"The arguments of {call.name} do not fit its parameters: {error}." if error else ""
 
 
-def _tools_text(request: Request) -> str:
-    documents = "\n".join(document.as_text() for document in request.tools)
-    return f"{PROTOCOL}\n{_MUST if request.want == 'call' else _MAY}\n\nTools:\n{documents}"
-
-
 def _why_no_call(form: CallFormat, cut: bool, *, tried: bool) -> str:
     """Why a text without a usable call is a fault."""
     if cut:
@@ -173,8 +170,18 @@ def plain_body(request: Request) -> dict[str, Any]:
 
 def native_body(request: Request) -> dict[str, Any]:
     """The request for a model with native tool calls; one call alone where a call is what is wanted."""
+    chat: list[dict[str, Any]] = []
+    for message, result, identity in exchanges(request.messages):
+        if result is None or message.call is None:  # on its own, which providers refuse: it becomes text
+            plain = as_plain(message)
+            chat += [{"role": plain.speaker, "content": plain.text}] if plain.text else []
+            continue
+        function = {"name": safe_name(message.call.name), "arguments": call_json(message.call)}
+        calls = [{"id": identity, "type": "function", "function": function}]
+        chat.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
+        chat.append({"role": "tool", "tool_call_id": identity, "content": result.text})
     return {
-        "messages": _chat_messages(request.messages),
+        "messages": chat,
         "tools": [replace(document, name=safe_name(document.name)).as_function() for document in request.tools],
         "tool_choice": _CHOICE[request.want],
         "parallel_tool_calls": request.want == "either",
@@ -221,31 +228,11 @@ def exchanges(messages: Sequence[Message]) -> Iterator[tuple[Message, Message | 
     at = 0
     while at < len(messages):
         message, result = messages[at], messages[at + 1] if at + 1 < len(messages) else None
-        if not _are_pair(message, result):
+        call = message.call if message.speaker == "assistant" else None
+        if call is None or result is None or result.speaker != "tool" or (result.call or call).name != call.name:
             result = None
         yield message, result, f"call{at:05d}"
         at += 1 if result is None else 2
-
-
-def _are_pair(message: Message, following: Message | None) -> bool:
-    if message.speaker != "assistant" or message.call is None or following is None or following.speaker != "tool":
-        return False
-    return following.call is None or following.call.name == message.call.name
-
-
-def _chat_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Calls and their results as pairs; a call or a result on its own, which providers refuse, becomes text."""
-    chat: list[dict[str, Any]] = []
-    for message, result, identity in exchanges(messages):
-        if result is None or message.call is None:
-            plain = as_plain(message)
-            chat += [{"role": plain.speaker, "content": plain.text}] if plain.text else []
-            continue
-        function = {"name": safe_name(message.call.name), "arguments": call_json(message.call)}
-        calls = [{"id": identity, "type": "function", "function": function}]
-        chat.append({"role": "assistant", "content": message.text or None, "tool_calls": calls})
-        chat.append({"role": "tool", "tool_call_id": identity, "content": result.text})
-    return chat
 
 
 def _mark(message: dict[str, Any]) -> None:

@@ -281,20 +281,18 @@ class RemoteModel:
         options: RemoteOptions = _AS_KNOWN,
     ) -> None:
         """Nothing is started yet; `check` says whether the model can be had."""
-        self._traits = remote_traits(name, book, options)
+        self.traits = remote_traits(name, book, options)
         self._book = book
         self._keys = keys
         self._process = process
         self._base_url = options.base_url
         self._silence = options.silence
         self._deadline = options.deadline
-        self._provider = _provider_of(name, book, options.base_url)
+        prefix, slash, _ = name.partition("/")
+        facts = None if slash else book.facts(name)
+        self._provider = prefix if slash else "openai" if options.base_url else facts.provider if facts else ""
+        """As litellm calls it; empty when it cannot be told."""
         self._counter = counter_for(name, hosted=options.base_url is None)
-
-    @property
-    def traits(self) -> Traits:
-        """What is known of the model."""
-        return self._traits
 
     def check(self) -> None:
         """Raise ModelMissing when the name says no provider or the key is missing; may block on the keyring."""
@@ -319,7 +317,7 @@ class RemoteModel:
             texts += [message.call.signature() for message in messages if message.call]
             texts += [document.entry for document in request.tools]
         count = sum(map(self._counter.count, texts)) + _COUNTED_PER_MESSAGE * len(messages) + _COUNTED_PER_PROMPT
-        bound = request_bound(request, native_tools=self._traits.native_tools)
+        bound = request_bound(request, native_tools=self.traits.native_tools)
         return PromptSize(min(count, bound), bound, exact=self._counter.exact and not native)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
@@ -350,17 +348,16 @@ class RemoteModel:
         self._counter.close()
 
     def _is_native(self, request: Request) -> bool:
-        return self._traits.native_tools and bool(request.tools)
+        return self.traits.native_tools and bool(request.tools)
 
     async def _body(self, request: Request) -> dict[str, Any]:
         body = native_body(request) if self._is_native(request) else plain_body(request)
-        if _is_anthropic(self._provider, self._traits.name):
+        name = self.traits.name
+        if "claude" in name and self._provider.startswith(("anthropic", "bedrock", "vertex_ai")):
             mark_for_cache(body, request)
-        body |= {
-            "model": self._routed_name(),
-            "max_tokens": request.max_tokens,
-            "timeout": self._silence,
-        }
+        if self._base_url and not name.startswith(f"{self._provider}/"):
+            name = f"{self._provider}/{name}"  # a server of the user's own is taken to speak OpenAI's protocol
+        body |= {"model": name, "max_tokens": request.max_tokens, "timeout": self._silence}
         if request.temperature is not None:
             body["temperature"] = request.temperature
         if self._base_url:
@@ -368,11 +365,6 @@ class RemoteModel:
         if key := await asyncio.to_thread(self._key):
             body["api_key"] = key
         return body
-
-    def _routed_name(self) -> str:
-        """The name with a provider in it; a server at an address of the user's own is taken to speak OpenAI's."""
-        name = self._traits.name
-        return f"{self._provider}/{name}" if self._base_url and not name.startswith(f"{self._provider}/") else name
 
     def _key(self) -> str | None:
         """The key to send; raises ModelMissing, before any process is started, when there is none and one is needed."""
@@ -382,7 +374,7 @@ class RemoteModel:
             return _NO_KEY if self._base_url else None
         key = self._keys.find(self._provider)
         if key is None and self._base_url is None:
-            message = f"There is no API key for {self._traits.name}."
+            message = f"There is no API key for {self.traits.name}."
             raise ModelMissing(message, fix=self._keys.how_to_give(self._provider), billed=False, key=True)
         return key or _NO_KEY
 
@@ -406,8 +398,9 @@ class RemoteModel:
 
     async def _error(self, record: Mapping[str, Any]) -> ModelError:
         """The failure the worker describes, in the shell's terms and without any key."""
-        name, kind, billed = self._traits.name, record["kind"], bool(record["billed"])
-        said = _shortened(self._keys.redact(record["message"]))
+        name, kind, billed = self.traits.name, record["kind"], bool(record["billed"])
+        said = self._keys.redact(record["message"])
+        said = said if len(said) <= _LONGEST_MESSAGE else f"{said[: _LONGEST_MESSAGE - 1]}…"
         if kind == "unknown":
             return await asyncio.to_thread(self._unknown, said, billed=billed)
         if kind == "key":
@@ -431,7 +424,7 @@ class RemoteModel:
 
     def _unknown(self, said: str = "", *, billed: bool = False) -> ModelMissing:
         """No such model; names that look like it come along, sought among thousands, so this takes a while."""
-        name = self._traits.name
+        name = self.traits.name
         near = difflib.get_close_matches(name, (EMBEDDED, *self._book.names()), n=3)
         hint = f"Did you mean {', '.join(near)}?" if near else _HOW_NAMES_ARE
         return ModelMissing(f"There is no model {name}." + (f" ({said})" if said else ""), fix=hint, billed=billed)
@@ -461,10 +454,6 @@ def usage_of(record: Mapping[str, Any] | None) -> Usage | None:
     return Usage(**record)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
-
-
 def _native_call(record: Mapping[str, str], request: Request) -> tuple[Call, str]:
     """A native tool call, and what is wrong with it in words for the model."""
     name = real_name(record["name"], (*request.callable_now, *request.tools))
@@ -476,17 +465,3 @@ def _native_call(record: Mapping[str, str], request: Request) -> tuple[Call, str
         return Call(name), f"The arguments of {name} must be one JSON object."
     call = Call(name, arguments)  # pyright: ignore[reportUnknownArgumentType]
     return call, call_fault(call, request.callable_now)
-
-
-def _provider_of(name: str, book: PriceBook, base_url: str | None) -> str:
-    """litellm's name of the provider; empty when it cannot be told."""
-    prefix, slash, _ = name.partition("/")
-    if slash:
-        return prefix
-    facts = book.facts(name)
-    return "openai" if base_url else facts.provider if facts else ""
-
-
-def _is_anthropic(provider: str, name: str) -> bool:
-    """Whether the model takes Anthropic's cache marks."""
-    return "claude" in name and provider.startswith(("anthropic", "bedrock", "vertex_ai"))

@@ -85,7 +85,7 @@ class Worker:
 
     async def _answer(self, number: int, message: dict[str, Any]) -> None:
         answer, traffic = _Answer(), Traffic(message["bytes"])
-        traffic.enter()
+        _CURRENT.set(traffic)
         deadline = asyncio.timeout(message["seconds"])
         try:
             async with deadline:
@@ -93,9 +93,9 @@ class Worker:
             usage = None if traffic.odd_usage else answer.usage
             self._write({"id": number, "reply": {**answer.record(), "usage": usage}})
         except Exception as error:  # noqa: BLE001 - the worker's edge: one ask's failure is a line, the others go on
-            if out_of_memory(error):
+            if _has([*_chain(error)], MemoryError):  # after which nothing in this process can be relied on
                 _end_at_the_limit()
-            late = Overdue(f"its answer had not ended after {message['seconds']:g} seconds")
+            late = Unfinished(f"its answer had not ended after {message['seconds']:g} seconds")
             told = late if deadline.expired() else error
             self._write({"id": number, "error": describe(told, began=answer.began, traffic=traffic)})
 
@@ -174,13 +174,13 @@ class _Answer:
         """Check that the stream came to its end, and take the usage it carried.
 
         To litellm a connection that just closes is an end too, and it makes up a finish reason; only one that was sent
-        counts. Raises CutStream, or BadStream when nothing came at all.
+        counts. Raises Unfinished, or BadBody when nothing came at all.
         """
         finish = _finish_reason(stream)
         if not finish:
             if any(self.text) or any(self.reasoning) or self.calls:
-                raise CutStream("the stream ended before the answer did")
-            raise BadStream("it answered with something that is no stream of chat chunks")
+                raise Unfinished("the stream ended before the answer did")
+            raise BadBody("it answered with something that is no stream of chat chunks")
         self.finish = self.finish or finish
         self.usage = _reported_usage(stream)
 
@@ -209,7 +209,11 @@ def _reported_usage(stream: Any) -> dict[str, Any] | None:
     reports = [_figures(chunk.usage) for chunk in kept if getattr(chunk, "usage", None) is not None]
     if not reports:
         return None
-    return {name: max((report[name] for report in reports), key=_magnitude) for name in reports[0]}
+
+    def magnitude(count: Any) -> float:
+        return count if isinstance(count, int) else -1
+
+    return {name: max((report[name] for report in reports), key=magnitude) for name in reports[0]}
 
 
 def _figures(usage: Any) -> dict[str, Any]:
@@ -228,10 +232,6 @@ def _figures(usage: Any) -> dict[str, Any]:
         "cache_write": written or 0,
         "reasoning": getattr(output, "reasoning_tokens", None) or 0,
     }
-
-
-def _magnitude(count: Any) -> float:
-    return count if isinstance(count, int) else -1
 
 
 def _refuse_unlimited(litellm: Any, ask: Mapping[str, Any]) -> None:
@@ -323,7 +323,7 @@ _ODD_USAGE_LENGTH = 128
 
 
 class BadBody(Exception):
-    """What came is too long for an answer, or packed in a way that is not read here."""
+    """What came is no answer, too long for one, or packed in a way that is not read here."""
 
 
 @dataclass(slots=True)
@@ -339,10 +339,6 @@ class Traffic:
     """The last address, as host:port, at which nobody could be connected to."""
     odd_usage: bool = False
     """Whether a count of tokens was none."""
-
-    def enter(self) -> None:
-        """Count for this ask whatever the current task sends from now on."""
-        _CURRENT.set(self)
 
     async def body(self, pieces: AsyncIterable[bytes], encoding: str, *, refused: bool) -> AsyncIterator[bytes]:
         """The body of an answer, counted, unpacked and counted again; of one that is no success only the beginning."""
@@ -372,6 +368,7 @@ class Traffic:
 
 
 _CURRENT: ContextVar[Traffic | None] = ContextVar("traffic", default=None)
+"""Of the ask that the current task sends something for."""
 
 
 def count_traffic() -> None:
@@ -423,16 +420,8 @@ _LONGEST_MESSAGE = 20_000
 _WRAPPINGS = re.compile(r"^(?:litellm\.\w+:\s*|\w*Error:\s*|\w+Exception - )+")
 
 
-class CutStream(Exception):
-    """The stream ended before the answer did."""
-
-
-class BadStream(Exception):
-    """What came is no usable stream."""
-
-
-class Overdue(Exception):
-    """The answer had not ended by its deadline."""
+class Unfinished(Exception):
+    """The stream ended before the answer did, or the answer had not ended by its deadline."""
 
 
 class NoOutputLimit(Exception):
@@ -441,21 +430,22 @@ class NoOutputLimit(Exception):
 
 def describe(error: Exception, *, began: bool, traffic: Traffic) -> dict[str, Any]:
     """The failure as it goes over the wire; `began` says whether the provider had started to answer."""
+    import httpx
+    from litellm.exceptions import AuthenticationError, BadRequestError
+
     chain = list(_chain(error))
-    status = _http_status(chain)
+    # litellm makes up a status for failures without one, so only httpx's counts
+    status = next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
     told = next((link for link in chain if isinstance(link, BadBody)), error)
+    # a provider that does not use httpx cannot have charged anything where litellm itself refused to send
+    unsent = _has(chain, NoOutputLimit) or isinstance(error, (BadRequestError, AuthenticationError))
     return {
         "kind": "unreachable" if traffic.unreached else _kind(chain, status),
         "address": traffic.unreached,
         "message": _message(told),
         "status": status,
-        "billed": began or traffic.unrefused > 0 or not (traffic.sent or _never_sent(chain)),
+        "billed": began or traffic.unrefused > 0 or not (traffic.sent or unsent),
     }
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether it comes of the limit on this process's memory, after which nothing in it can be relied on."""
-    return _has(list(_chain(error)), MemoryError)
 
 
 def _kind(chain: list[BaseException], status: int | None) -> str:
@@ -471,7 +461,7 @@ def _kind(chain: list[BaseException], status: int | None) -> str:
         (status is not None, _kind_of_status(status or 0)),
         ("LLM Provider NOT provided" in str(first), "unknown"),
         (_has(chain, AuthenticationError), "key"),
-        (_has(chain, CutStream, Overdue, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
+        (_has(chain, Unfinished, httpx.TransportError, OSError, openai.APIConnectionError, Timeout), "busy"),
         (said_in_stream, "busy"),
         (isinstance(first, (NoOutputLimit, BadRequestError)), "request"),
     )
@@ -486,20 +476,6 @@ def _kind_of_status(status: int) -> str:
     if status == 413:
         return "context"
     return "busy" if status in {402, 408, 409, 425, 429} or status >= 500 else "request"
-
-
-def _never_sent(chain: list[BaseException]) -> bool:
-    """Whether a provider that does not use httpx cannot have charged anything: litellm itself refused to send."""
-    from litellm.exceptions import AuthenticationError, BadRequestError
-
-    return _has(chain, NoOutputLimit) or isinstance(chain[0], (BadRequestError, AuthenticationError))
-
-
-def _http_status(chain: list[BaseException]) -> int | None:
-    """The status the provider answered with; litellm makes one up for failures without, so only httpx's counts."""
-    import httpx
-
-    return next((link.response.status_code for link in chain if isinstance(link, httpx.HTTPStatusError)), None)
 
 
 def _has(chain: list[BaseException], *classes: type[BaseException]) -> bool:

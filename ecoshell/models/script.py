@@ -7,8 +7,9 @@ token is taken to be four bytes of UTF-8, rounded up; no prompt has more tokens 
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,15 +23,6 @@ _BYTES_PER_TOKEN = 4
 _MESSAGE_TOKENS = 8
 _CONTEXT = 128_000
 _SHAPE = 'Each line is one JSON object such as {"text": "Hello."} or {"call": {"name": "read_file", "arguments": {}}}.'
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One reply of a script."""
-
-    text: str
-    calls: tuple[Call, ...]
-    usage: Usage | None
 
 
 class ScriptModel:
@@ -54,7 +46,7 @@ class ScriptModel:
 
     def count(self, text: str) -> int:
         """Tokens of a text, by its bytes."""
-        return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
+        return _tokens(_bytes(text))
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, by the bytes of its messages and tools."""
@@ -67,10 +59,16 @@ class ScriptModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         """Speak the next line, a word at a time, cut at `max_tokens`."""
-        line = self._take()
+        if self._next == len(self._lines):
+            raise ModelBroken(
+                f"{self.traits.name} has {len(self._lines)} replies and a further one was asked for.",
+                fix="Add a line to the script.",
+                billed=False,
+            )
+        line, self._next = self._lines[self._next], self._next + 1
         prompt = self.size(request).count
         words, size = list[str](), 0  # counted as they come: a long line is not to be counted again for each word
-        for word in _words(line.text):
+        for word in re.findall(r"[^ ]* |[^ ]+", line.text):
             size += _bytes(word)
             if _tokens(size) > request.max_tokens:
                 break
@@ -84,17 +82,7 @@ class ScriptModel:
     async def aclose(self) -> None:
         """Nothing is open."""
 
-    def _take(self) -> _Line:
-        if self._next == len(self._lines):
-            raise ModelBroken(
-                f"{self.traits.name} has {len(self._lines)} replies and a further one was asked for.",
-                fix="Add a line to the script.",
-                billed=False,
-            )
-        self._next += 1
-        return self._lines[self._next - 1]
-
-    def _usage(self, line: _Line, request: Request, said: str) -> Usage:
+    def _usage(self, line: Reply, request: Request, said: str) -> Usage:
         """What the line says it took, else what was counted; like any model, a script stops at `max_tokens`."""
         calls = "".join(call.signature() for call in line.calls)
         usage = line.usage or Usage(input=self.size(request).count, output=self.count(said + calls))
@@ -110,13 +98,7 @@ def _tokens(size: int) -> int:
     return -(-size // _BYTES_PER_TOKEN)
 
 
-def _words(text: str) -> list[str]:
-    """The text in pieces that end after each blank."""
-    pieces = text.split(" ")
-    return [piece + " " for piece in pieces[:-1]] + [piece for piece in pieces[-1:] if piece]
-
-
-def _read(file: Path) -> tuple[_Line, ...]:
+def _read(file: Path) -> tuple[Reply, ...]:
     if is_special(file):
         raise ModelMissing(f"The script {file} is not a regular file.", fix="Give script:FILE.jsonl.")
     try:
@@ -130,7 +112,7 @@ def _read(file: Path) -> tuple[_Line, ...]:
     return tuple(_line(line, f"{file}, line {number}") for number, line in lines if line.strip())
 
 
-def _line(text: str, where: str) -> _Line:
+def _line(text: str, where: str) -> Reply:
     """One line, checked; raises UsageError."""
     try:
         record = _object(json.loads(text), where, "a reply")
@@ -147,7 +129,7 @@ def _line(text: str, where: str) -> _Line:
         raise _broken(where, "has neither text nor call")
     made = tuple(_call(call, where) for call in cast("list[object]", calls))
     usage = record.get("usage")
-    return _Line(said, made, None if usage is None else _usage(usage, where))
+    return Reply(said, made, None if usage is None else _usage(usage, where))
 
 
 def _call(value: object, where: str) -> Call:

@@ -57,10 +57,8 @@ _ESCAPE_GROWTH = len("\\u003c") - 1
 class ByteCounter:
     """An estimate that needs no tokenizer: four bytes to a token."""
 
-    @property
-    def name(self) -> str:
-        """What does the counting."""
-        return "bytes / 4"
+    name = "bytes / 4"
+    """What does the counting."""
 
     @property
     def exact(self) -> bool:
@@ -90,7 +88,7 @@ class TiktokenCounter(ByteCounter):
     """
 
     def __init__(self, encoding: str, folder: Path, *, own: bool) -> None:
-        self._encoding = encoding
+        self.name = encoding
         self._folder = folder
         self._own = own
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,11 +96,6 @@ class TiktokenCounter(ByteCounter):
         self._broken = False
         self._lock = threading.Lock()
         self._known: OrderedDict[str, int] = OrderedDict()
-
-    @property
-    def name(self) -> str:
-        """The encoding."""
-        return self._encoding
 
     @property
     def exact(self) -> bool:
@@ -119,7 +112,7 @@ class TiktokenCounter(ByteCounter):
         with self._lock:
             if self._process is None and not self._broken:
                 self._process = subprocess.Popen(
-                    [*helper_command("ecoshell.models.tokens"), self._encoding],
+                    [*helper_command("ecoshell.models.tokens"), self.name],
                     env={**helper_environ(), "TIKTOKEN_CACHE_DIR": str(self._folder)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -167,11 +160,9 @@ class TiktokenCounter(ByteCounter):
             return super().count(text)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
-        if process.stdout is not None and process.stdout.readline() == b"ready\n":
-            self._ready.set()
-        else:
+        if process.stdout is None or process.stdout.readline() != b"ready\n":
             self._broken = True
-            self._ready.set()
+        self._ready.set()
 
 
 def counter_for(model: str, *, hosted: bool = True) -> ByteCounter:
@@ -226,17 +217,15 @@ def request_bound(request: Request, *, native_tools: bool) -> int:
 
 def prompt_bound(messages: Iterable[Message], native_tools: Iterable[ToolDocument] = ()) -> int:
     """The most tokens a prompt of these messages, with this native tool array, can be."""
-    bound = PER_PROMPT + sum(_message_bound(message) for message in messages)
+    bound = PER_PROMPT
+    for message in messages:
+        bound += PER_MESSAGE + text_bound(message.text)
+        if (call := message.call) is not None:
+            bound += PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
     documents = [json_bound(tool.as_function()) for tool in native_tools]
     if documents:
         bound += PER_TOOL_ARRAY + sum(documents) + PER_TOOL * len(documents)
     return bound
-
-
-def _message_bound(message: Message) -> int:
-    call = message.call
-    in_call = 0 if call is None else PER_MESSAGE + text_bound(call.name) + json_bound(call.arguments)
-    return PER_MESSAGE + text_bound(message.text) + in_call
 
 
 def _utf8(text: str) -> int:
