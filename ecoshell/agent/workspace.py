@@ -105,7 +105,8 @@ def attach(
 def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
     """The words of a question that may name a file, or are the name of one of the `folders` in this one."""
     words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split()[:_WORDS])
-    named = (word for word in words if _NAME.search(word) or (folders and word and os.path.isdir(folders / word))  # noqa: PTH112 - no error for what can be no name)
+    inside = {entry.name for entry in os.scandir(folders) if entry.is_dir()} if folders else set[str]()
+    named = (word for word in words if _NAME.search(word) or word in inside)
     return itertools.islice(named, _NAMED)
 
 

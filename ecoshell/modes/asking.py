@@ -15,12 +15,12 @@ from typing import Any
 from ecoshell.agent.memory import fit
 from ecoshell.agent.mode import DraftTask, FillTask, View
 from ecoshell.catalog.presentation import Presentation
-from ecoshell.errors import CallBroken, ModelBroken, UsageError
+from ecoshell.errors import CallBroken, UsageError
 from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Observation, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies.base import Path, Step, Thought, Tried
+from ecoshell.strategies.base import Path, Thought
 
 SINGLE = "single"
 PLANNER = "planner"
@@ -93,7 +93,8 @@ _FIRST = re.compile(r"\W*([AB])(?!\w| \w)")
 
 def tried_message(view: View, told: str = "tried") -> Message:
     """What was tried from here, after the prompt `told`, and what registered tools the plan does not allow any more."""
-    lines = [prompt(told), *map(_tried_line, view.tried)]
+    known = [f"- {one.call.signature()}: {one.outcome or 'proposed, and not made yet'}" for one in view.tried]
+    lines = [prompt(told), *known]
     barred = [document.name for document in view.registered if document.name in view.forbidden]
     if barred:
         lines.append(f"Not to be used any more: {', '.join(barred)}.")
@@ -102,11 +103,14 @@ def tried_message(view: View, told: str = "tried") -> Message:
 
 def ranking_request(view: View, one: Thought, other: Thought) -> Request:
     """What to ask a model for its choice between two thoughts, shown as A and B."""
-    done = [_done_line(step) for step in view.path.steps] or ["- nothing"]
+    done: list[str] = []
+    for step in view.path.steps:
+        outcome = "" if step.observation.ok else "failed: "
+        done.append(f"- {_cut(step.call.signature(), _SAID)}: {outcome}{_cut(step.observation.text, _RESULT)}")
     asked = (
         f"Task: {_cut(view.path.question, _QUESTION)}",
         "Done so far:",
-        *done,
+        *(done or ["- nothing"]),
         f"A: {_proposal(one)}",
         f"B: {_proposal(other)}",
     )
@@ -120,15 +124,6 @@ def verdict(said: str) -> str:
     if first:
         return first[1]
     return named.pop() if len(named) == 1 else ""
-
-
-def _tried_line(tried: Tried) -> str:
-    return f"- {tried.call.signature()}: {tried.outcome or 'proposed, and not made yet'}"
-
-
-def _done_line(step: Step) -> str:
-    outcome = "" if step.observation.ok else "failed: "
-    return f"- {_cut(step.call.signature(), _SAID)}: {outcome}{_cut(step.observation.text, _RESULT)}"
 
 
 def _proposal(thought: Thought) -> str:
@@ -357,8 +352,3 @@ def _fill_fault(call: Call | None, document: ToolDocument, fault: str) -> str:
     from ecoshell.models.protocol import call_fault
 
     return "" if call.name != document.name else call_fault(call, [document])
-
-
-def unfilled(model: MeteredModel, document: ToolDocument, fault: str) -> ModelBroken:
-    """The error for a node whose call failed twice."""
-    return broken_call(model, f"for {document.name}: {fault}")

@@ -42,7 +42,6 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unfilled,
     unusable_call,
     verdict,
 )
@@ -66,14 +65,11 @@ class Single:
         `temperature` is that of steps and answers, as in `Request`.
         """
         self._model = model
+        self.model = model.traits.name
+        self.aside: Hold | None = None
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-        self._aside: Hold | None = None
-
-    @property
-    def model(self) -> str:
-        return self._model.traits.name
 
     @property
     def _is_held(self) -> bool:
@@ -85,10 +81,6 @@ class Single:
         """Whether it is a model that calls on and on, however much it knows."""
         return not is_trusted(self._model.traits)
 
-    @property
-    def aside(self) -> Hold | None:
-        return self._aside
-
     def foresee(self, view: View) -> Foreseen:
         step = self._request(view)
         conclusion = ForeseenCall(self._concluding(step, view), self._model, self.role)
@@ -96,11 +88,11 @@ class Single:
 
     async def set_aside(self, view: View) -> None:
         request = await asyncio.to_thread(self._conclusion, view)  # counting a long prompt takes its time
-        self._aside = await self._model.set_aside(request, role=self.role, slack=ASIDE_SLACK)
+        self.aside = await self._model.set_aside(request, role=self.role, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
-        if self._aside is not None:
-            aside, self._aside = self._aside, None
+        if self.aside is not None:
+            aside, self.aside = self.aside, None
             await self._model.release(aside)
 
     async def think(self, view: View, emit: Emit) -> Thought:
@@ -109,7 +101,10 @@ class Single:
         request = await asyncio.to_thread(self._step, view)
         reply = await self._model.ask(request, emit, role=self.role)
         if reply.fault and not view.closed:
-            reply = await self._repaired(request, reply, emit)
+            repair = repair_request(request, reply, unusable_call(reply.fault))
+            reply = await self._model.ask(repair, emit, role=self.role)
+            if reply.fault:
+                raise broken_call(self._model, reply.fault, reply.attempt)
         elif reply.call is None and self._is_held and has_stopped_short(view.path, reply) and view.usable:
             reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
@@ -133,13 +128,14 @@ class Single:
         request = replace(request, callable_now=fillable(request, task.document))
         call, fault = await filled(request, task.document, partial(self._model.ask, emit=emit, role=self.role), _made)
         if call is None or fault:
-            raise unfilled(self._model, task.document, fault)
+            raise broken_call(self._model, f"for {task.document.name}: {fault}")
         return call
 
     async def conclude(self, view: View, emit: Emit) -> str:
-        request = await asyncio.to_thread(self._payable, view)
-        reply = await self._model.ask(request, emit, role=self.role, aside=self._aside)
-        self._aside = None  # until here it is for `release` to give back
+        most = None if self.aside is None else self.aside.prompt_tokens
+        request = await asyncio.to_thread(self._conclusion, view, most)
+        reply = await self._model.ask(request, emit, role=self.role, aside=self.aside)
+        self.aside = None  # until here it is for `release` to give back
         tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))
@@ -168,13 +164,6 @@ class Single:
         call = program_in(reply, view)
         return None if call is None else Thought("", call)
 
-    async def _repaired(self, request: Request, reply: Reply, emit: Emit) -> Reply:
-        """One more attempt, told what was wrong with the first."""
-        again = await self._model.ask(repair_request(request, reply, unusable_call(reply.fault)), emit, role=self.role)
-        if again.fault:
-            raise broken_call(self._model, again.fault, again.attempt)
-        return again
-
     async def _nudged(self, view: View, request: Request, reply: Reply, emit: Emit) -> Reply:
         """What a model does that stopped short, and is asked once for a call of a tool not yet called."""
         called = {step.call.subject for step in view.path.steps}
@@ -189,8 +178,10 @@ class Single:
         return reply if again.fault or again.call is None else replace(again, text=reply.text)
 
     def _step(self, view: View) -> Request:
-        step = self._request(view)
-        if view.closed or self._has_it(view):  # what is left is the answer
+        step, last = self._request(view), _repeated(view)
+        # a weak model that asks again for what it had got knows no more to do, and is asked for the answer
+        has_it = last is not None and last.observation.ok and self._is_weak
+        if view.closed or has_it:
             step = replace(self._concluding(step, view), max_tokens=self._max_tokens)
         else:
             step = self._reminded(step, view)
@@ -208,17 +199,12 @@ class Single:
         messages = (*step.messages, Message("user", task))
         return self._in_context(replace(step, messages=messages, want=want, task=task))
 
-    def _conclusion(self, view: View) -> Request:
-        return self._in_context(self._concluding(self._request(view), view))
+    def _conclusion(self, view: View, most: int | None = None) -> Request:
+        return self._in_context(self._concluding(self._request(view), view), most)
 
     def _concluding(self, step: Request, view: View) -> Request:
         messages = (*step.messages, Message("user", conclude_text(view.path.question)))
         return replace(step, messages=messages, want="text", max_tokens=self._answer_tokens, purpose="answer")
-
-    def _payable(self, view: View) -> Request:
-        """The conclusion cut to what was set aside for it."""
-        aside = self._aside
-        return self._in_context(self._concluding(self._request(view), view), aside.prompt_tokens if aside else None)
 
     def _request(self, view: View) -> Request:
         system = Message("system", system_text(view.presentation, searching=view.searching))
@@ -250,11 +236,6 @@ class Single:
             return step
         text = f"{last.text}\n\n{prompt('enough')}\n{asked_again(view.path.question)}"
         return replace(step, messages=(*step.messages[:-1], replace(last, text=text)))
-
-    def _has_it(self, view: View) -> bool:
-        """Whether a weak model asked again for what it had got: it knows no more to do, and is asked for the answer."""
-        last = _repeated(view)
-        return last is not None and last.observation.ok and self._is_weak
 
     def _in_context(self, request: Request, most: int | None = None) -> Request:
         return in_context(self._model, request.messages, lambda said: replace(request, messages=said), most)

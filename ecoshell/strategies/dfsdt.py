@@ -1,10 +1,7 @@
 """DFSDT: depth-first search over decisions; the one who comes back is told what was tried (BTP §3.1, SPEC §2)."""
 
-from collections.abc import Generator
-from typing import Any
-
-from ecoshell.strategies.base import Request, StrategySpec, Thinking, Thought
-from ecoshell.strategies.search import Search, depth_first
+from ecoshell.strategies.base import StrategySpec, Thinking
+from ecoshell.strategies.search import depth_first
 
 DEPTH = 12
 """Steps of one path: half of the default step limit, so that a path that leads nowhere leaves room for another."""
@@ -15,11 +12,7 @@ def dfsdt(question: str, max_steps: int) -> Thinking:
 
     A second child is thought of only when the first failed: a question that goes well costs what ReAct costs.
     """
-    return depth_first(question, max_steps, depth=DEPTH, propose=_next)
-
-
-def _next(search: Search) -> Generator[Request, Any, Thought]:
-    return search.think(*search.here.tried)
+    return depth_first(question, max_steps, depth=DEPTH, propose=lambda search: search.think(*search.here.tried))
 
 
 DFSDT = StrategySpec("dfsdt", dfsdt, "one path; goes back to try another way where it leads nowhere", searches=True)

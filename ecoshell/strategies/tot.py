@@ -30,20 +30,15 @@ def _best_of_two(search: Search) -> Generator[Request, Any, Thought]:
     if one.call is None or ending(one, node.path) or search.deepest or not search.left:
         return one
     other = yield from search.think(Tried(one.call), proposal=True)
-    if _adds_nothing(other, one, search):
+    outcome = ending(other, node.path)
+    given_up = outcome is not None and outcome.ending == "gave_up"
+    if given_up or (other.call is not None and same(one.call, other.call)):  # there is nothing to compare
         return one
     # in both orders (SPEC §2); where they disagree the earlier one stays, so the second is asked only where it counts
     if (yield Rank(node.path, one, other)) == other and (yield Rank(node.path, other, one)) == other:
         one, other = other, one
     node.waiting.append(other)
     return one
-
-
-def _adds_nothing(other: Thought, one: Thought, search: Search) -> bool:
-    """Whether there is nothing to compare: the second proposal is the first once more, or gives up."""
-    outcome = ending(other, search.here.path)
-    given_up = outcome is not None and outcome.ending == "gave_up"
-    return given_up or (one.call is not None and other.call is not None and same(one.call, other.call))
 
 
 TOT = StrategySpec("tot", tot, "compares two next steps before it takes one; goes back like dfsdt", searches=True)

@@ -40,20 +40,15 @@ class Decision:
 
 def decision(text: str) -> Decision:
     """What the planner's text decides: give up before conclusion before caller; never raises."""
-    own = _own_part(text)
+    text = _OWN_NAME.sub("", text, count=1)
+    foreign = _OTHERS.search(text)  # from where on the planner speaks for another role
+    own = (text[: foreign.start()] if foreign else "").strip() or text
     signs = list(_SIGN.finditer(own))
     if signs:
         return Decision(own[: signs[0].start()].strip(" \n*_`"), _first_in_order(signs))
     before, _, last = own.rstrip().rpartition("\n")
     alone = _WHOLE_LINE.match(last)
     return Decision(before.strip(), _first_in_order([alone])) if alone else Decision(own.strip(), None)
-
-
-def _own_part(text: str) -> str:
-    """The text up to where the planner began to speak for another role."""
-    text = _OWN_NAME.sub("", text, count=1)
-    foreign = _OTHERS.search(text)
-    return (text[: foreign.start()] if foreign else "").strip() or text
 
 
 def _first_in_order(signs: "list[re.Match[str]]") -> Next:

@@ -40,7 +40,6 @@ from ecoshell.modes.asking import (
     tell_if_cut,
     thought_of,
     tried_message,
-    unfilled,
     unusable_call,
     verdict,
 )
@@ -98,26 +97,23 @@ class Umi:
         thing at a time, and always at 0.
         """
         self._models = models
+        self.model = models.planner.traits.name
+        self.aside: Hold | None = None
         self._small = small
         self._max_tokens = max_tokens
         self._answer_tokens = answer_tokens
         self._temperature = temperature
-        self._aside: Hold | None = None
         self._standing: tuple[Path, tuple[Tried, ...], Decision] | None = None
         """A decision that is not carried out yet, with the path and the siblings it was made for."""
         self._system = Message("system", prompt("umi/roles"))
 
-    @property
-    def model(self) -> str:
-        return self._models.planner.traits.name
-
-    @property
-    def aside(self) -> Hold | None:
-        return self._aside
-
     def foresee(self, view: View) -> Foreseen:
-        said = _said(view)
-        aside, answering = self._foreseen_answers(view, said)
+        said, aside = _said(view), None
+        if self._small.summarizer is not None:  # whose answer is set aside for nothing, as at a limit it quotes
+            answering = self._small.summarizer.foresee(view)
+        else:
+            asked = self._answering(view, said, closing=conclude_text(view.path.question))
+            aside = answering = ForeseenCall(asked, self._models.summarizer, SUMMARIZER)
         if view.closed:
             return Foreseen((answering,), aside, ASIDE_SLACK)
         planning = ForeseenCall(self._planning(view, said), self._models.planner, PLANNER)
@@ -127,26 +123,16 @@ class Umi:
             calling = (ForeseenCall(self._calling(view, "", said), self._models.caller, CALLER),)
         return Foreseen((planning, *calling), aside, ASIDE_SLACK, ending=(planning, answering))
 
-    def _foreseen_answers(self, view: View, said: Messages) -> tuple[ForeseenCall | None, ForeseenCall]:
-        """What is set aside, and what the planner's conclusion takes; a small summarizer's answer is set aside for
-        nothing, as at a limit it quotes.
-        """
-        if self._small.summarizer is not None:
-            return None, self._small.summarizer.foresee(view)
-        answering = self._answering(view, said, closing=conclude_text(view.path.question))
-        answer = ForeseenCall(answering, self._models.summarizer, SUMMARIZER)
-        return answer, answer
-
     async def set_aside(self, view: View) -> None:
         if self._small.summarizer is not None:
             return
         request = await asyncio.to_thread(self._concluding, view)  # counting a long prompt takes its time
-        self._aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
+        self.aside = await self._models.summarizer.set_aside(request, role=SUMMARIZER, slack=ASIDE_SLACK)
 
     async def release(self) -> None:
         self._standing = None
-        if self._aside is not None:
-            aside, self._aside = self._aside, None
+        if self.aside is not None:
+            aside, self.aside = self.aside, None
             await self._models.summarizer.release(aside)
 
     async def think(self, view: View, emit: Emit) -> Thought:
@@ -177,15 +163,21 @@ class Umi:
         call = call_in_question(task, view.path.question)
         if call is not None:
             return call
-        call, fault = await self._fill(view, task, emit)
+        model = self._models.caller
+        if self._small.caller is not None:
+            call, fault = await self._small.caller.fill(view, task, emit)
+        else:
+            make = partial(self._filling, view, task)
+            request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
+            call, fault = await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
         if call is None or fault:
-            raise unfilled(self._models.caller, task.document, fault)
+            raise broken_call(model, f"for {task.document.name}: {fault}")
         return call
 
     async def conclude(self, view: View, emit: Emit) -> str:
         if self._small.summarizer is not None:
             return self._small.summarizer.conclusion(view)
-        most = None if self._aside is None else self._aside.prompt_tokens
+        most = None if self.aside is None else self.aside.prompt_tokens
         return await self._answered(await asyncio.to_thread(self._concluding, view, most), emit)
 
     async def _carried_out(self, view: View, decided: Decision, emit: Emit) -> Thought:
@@ -256,14 +248,6 @@ class Umi:
             raise broken_call(model, fault, reply.attempt or action_in(reply.text))
         return (call, *thought_of(reply).more)
 
-    async def _fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
-        """The caller's call for a node, and what is wrong with it."""
-        if self._small.caller is not None:
-            return await self._small.caller.fill(view, task, emit)
-        model, make = self._models.caller, partial(self._filling, view, task)
-        request = await asyncio.to_thread(in_context, model, _said(view), make, role=CALLER)
-        return await filled(request, task.document, partial(model.ask, emit=emit, role=CALLER), _made)
-
     async def _summarize(self, view: View, rationale: str, emit: Emit) -> Thought:
         """The answer that the planner has decided to end with."""
         if self._small.summarizer is not None:
@@ -275,8 +259,8 @@ class Umi:
 
     async def _answered(self, request: Request, emit: Emit) -> str:
         """What the summarizer writes, paid from what was set aside."""
-        reply = await self._models.summarizer.ask(request, emit, role=SUMMARIZER, aside=self._aside)
-        self._aside = None  # until here it is for `release` to give back
+        reply = await self._models.summarizer.ask(request, emit, role=SUMMARIZER, aside=self.aside)
+        self.aside = None  # until here it is for `release` to give back
         tell_if_cut(reply, emit)
         if reply.call is not None and reply.call.name == FINISH:
             return str(reply.call.arguments.get("answer", ""))

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ecoshell.agent.mode import FillTask, ForeseenCall, View
 from ecoshell.events import Emit
 from ecoshell.messages import META_TOOLS, TOOL_REGISTER, Call, ToolDocument
-from ecoshell.models.base import Request
 from ecoshell.models.metered import MeteredModel
 from ecoshell.modes.asking import CALLER, SUMMARIZER
 from ecoshell.modes.stepwise import answering, arguments, choosing, filling, talking
@@ -48,7 +47,9 @@ class SmallCaller:
         document = registered(view, name)
         if document is None:
             return Call(TOOL_REGISTER, {"tool_name": name}), ""
-        return await self._filled(arguments.narrowed(document, thought, gist(view)), thought, _error(view, name), emit)
+        last = view.path.steps[-1] if view.path.steps else None
+        error = last.observation.text if last and last.call.name == name and not last.observation.ok else ""
+        return await self._filled(arguments.narrowed(document, thought, gist(view)), thought, error, emit)
 
     async def fill(self, view: View, task: FillTask, emit: Emit) -> tuple[Call | None, str]:
         """The call of a node of a parallel plan, for the part of the question that fits its tool; as `call` else.
@@ -105,7 +106,8 @@ class SmallSummarizer:
 
     def foresee(self, view: View) -> ForeseenCall:
         """An answer without results, which is the longest that is asked for."""
-        return ForeseenCall(self._talking(view), self._model, SUMMARIZER)
+        request = talking.request(view, self._model.traits.context, self._answer_tokens)
+        return ForeseenCall(request, self._model, SUMMARIZER)
 
     async def answer(self, view: View, emit: Emit) -> str:
         """The answer from what the path has found."""
@@ -117,9 +119,6 @@ class SmallSummarizer:
     def conclusion(self, view: View) -> str:
         """The answer at a limit: what was observed, quoted, for which no model is asked and nothing is set aside."""
         return answering.conclusion(results(view.path.steps))
-
-    def _talking(self, view: View) -> Request:
-        return talking.request(view, self._model.traits.context, self._answer_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,3 @@ def _names(view: View) -> list[str]:
     """Tools that may be registered or called now."""
     known = dict.fromkeys((*view.usable, *(document.name for document in view.registered)))
     return [name for name in known if name not in META_TOOLS and name not in view.forbidden]
-
-
-def _error(view: View, name: str) -> str:
-    """What came of the last step, if that was a call of this tool and failed."""
-    last = view.path.steps[-1] if view.path.steps else None
-    return last.observation.text if last and last.call.name == name and not last.observation.ok else ""
