@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.hub import RECOMMENDED
 from ecoshell.models.keys import Keys
 from ecoshell.models.llama import GET_LLAMA, LLAMA
-from ecoshell.models.local_models import ModelFile, local_name, model_files
+from ecoshell.models.local_models import local_name, model_files
 from ecoshell.models.servers import Servers
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Inventory:
         self._keys = keys or Keys()
         self._servers = servers
         self._has_key: dict[str, bool | None] = {}
+        """By provider; None for those that sign in otherwise."""
 
     def rows(self) -> list[ModelRow]:
         """Every model: first those of this machine and those worth pulling, then the others by name."""
@@ -67,7 +69,11 @@ class Inventory:
         """The models of this machine, and those worth pulling."""
         found = [self._embedded(), *self._files(), *self._served()]
         there = {row.name.lower() for row in found}
-        return [*found, *(row for row in self._recommended() if row.name.lower() not in there)]
+        for one in RECOMMENDED:
+            if str(one.name).lower() not in there:
+                pull = f"ecoshell models pull {one.name.short} brings it: {one.summary}."
+                found.append(self._row(str(one.name), "hub", kind="hub", context=None, missing=pull))
+        return found
 
     def row(self, name: str) -> ModelRow:
         """The model of this name, whether anybody knows it or not."""
@@ -84,11 +90,13 @@ class Inventory:
     def _files(self) -> Iterator[ModelRow]:
         unable = "" if find_spec(LLAMA) else GET_LLAMA
         for file in model_files(self._folder):
+            again = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
+            gone = f"{len(file.missing)} of its parts are not there: {again}." if file.missing else ""
             yield self._row(
                 local_name(file),
                 kind="file",
                 context=min(filter(None, (file.context, self._settings.local.context))),
-                missing=_missing(file) or unable,
+                missing=gone or unable,
                 path=file.path,
                 size_bytes=file.size_bytes,
                 place=file.place,
@@ -108,11 +116,6 @@ class Inventory:
                     size_bytes=model.size_bytes,
                 )
 
-    def _recommended(self) -> Iterator[ModelRow]:
-        for one in RECOMMENDED:
-            pull = f"ecoshell models pull {one.name.short} brings it: {one.summary}."
-            yield self._row(str(one.name), "hub", kind="hub", context=None, missing=pull)
-
     def _row(
         self, name: str, provider: str = HERE, *, context: int | None, price: Price | None = ZERO_PRICE, **known: Any
     ) -> ModelRow:
@@ -124,7 +127,10 @@ class Inventory:
         facts, given = self._book.facts(name), self._settings.models.get(name)
         provider = facts.provider if facts else name.partition("/")[0] if "/" in name else ""
         address = base_url(self._settings, name, provider) or ""
-        ready = True if address else self._ready(provider)
+        if not address and provider not in self._has_key:
+            needs_one = bool(self._keys.variables(provider))
+            self._has_key[provider] = self._keys.find(provider) is not None if needs_one else None
+        ready = True if address else self._has_key[provider]
         return ModelRow(
             name,
             provider,
@@ -138,32 +144,20 @@ class Inventory:
             at_hand=bool(given or ready or name in self._barred),
         )
 
-    def _ready(self, provider: str) -> bool | None:
-        """Whether the provider has a key; None for those that sign in otherwise."""
-        if provider not in self._has_key:
-            needs_one = bool(self._keys.variables(provider))
-            self._has_key[provider] = self._keys.find(provider) is not None if needs_one else None
-        return self._has_key[provider]
-
     def substitutes(self, present: str) -> tuple[str, ...]:
         """Other models worth offering in a model's place, each once: those of this machine and of the settings, and the
         cheaper ones of providers whose key is at hand; reads files but not the keyring.
         """
-        found = (*self._at_hand(), *self._of_servers(), *self._from_settings(), *self._cheaper(present))
-        return tuple(name for name in dict.fromkeys(found) if name != present)
-
-    def _at_hand(self) -> Iterator[str]:
-        try:
+        found: list[str] = []
+        with suppress(ModelMissing):
             embedded_path()
-            yield EMBEDDED
-        except ModelMissing:
-            pass
+            found.append(EMBEDDED)
         whole = (local_name(file) for file in model_files(self._folder) if not file.missing)
-        yield from islice(whole, _FILES)
-
-    def _of_servers(self) -> Iterator[str]:
-        models = self._servers.models() if self._servers else ()
-        yield from (model.name for model in islice(models, _OF_EACH_PROVIDER))
+        found += islice(whole, _FILES)
+        served = self._servers.models() if self._servers else ()
+        found += (model.name for model in islice(served, _OF_EACH_PROVIDER))
+        found += (*self._from_settings(), *self._cheaper(present))
+        return tuple(name for name in dict.fromkeys(found) if name != present)
 
     def _from_settings(self) -> Iterator[str]:
         """Those of the settings that can be asked without unlocking the keyring."""
@@ -216,10 +210,3 @@ def _fits(row: ModelRow) -> bool:
     except (AttributeError, ValueError, OSError):  # not on every system
         return True
     return 4 * (row.size_bytes or 0) < 3 * memory
-
-
-def _missing(file: ModelFile) -> str:
-    if not file.missing:
-        return ""
-    again = f"ecoshell models pull {file.hub.short}" if file.hub else "download the model again"
-    return f"{len(file.missing)} of its parts are not there: {again}."

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from ecoshell.agent.dependencies import SETTING_KEYS, Dependencies
+from ecoshell.agent.dependencies import SETTING_KEYS
 from ecoshell.agent.shell import Shell
 from ecoshell.assembly.parts import presets_of, roles_of, rules_of, session_settings
 from ecoshell.budget.holds import SCOPES, Scope
 from ecoshell.budget.money import parse_amount
-from ecoshell.options import ROLES, Options, RoleName, role_named
+from ecoshell.options import ROLES, Options, role_named
 from ecoshell.paths import user_paths
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
@@ -64,16 +64,12 @@ async def _cast(shell: Shell, settings: "Settings", path: Path) -> bool:
             case ("model",):
                 await shell.deps.models.change(model=settings.model)
             case ("modes", *_):
-                await _give_roles(shell.deps, settings, role_named(path[-1]))
+                deps, role = shell.deps, role_named(path[-1])  # of a preset, those of all
+                deps.settings.presets, told = presets_of(settings), roles_of(settings, Options())
+                await deps.models.give(told if role is None else deps.models.roles.giving(role, told.of(role)))
             case _:
                 await shell.deps.models.change(mode=settings.agent.mode)
     return True
-
-
-async def _give_roles(deps: Dependencies, settings: "Settings", role: RoleName | None) -> None:
-    """One role's model, or those of all once another preset is named."""
-    deps.settings.presets, told = presets_of(settings), roles_of(settings, Options())
-    await deps.models.give(told if role is None else deps.models.roles.giving(role, told.of(role)))
 
 
 async def _cap(shell: Shell, settings: "Settings", name: str) -> bool:

@@ -33,7 +33,7 @@ from ecoshell.tools.workspace import Workspace, workspace_folder
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.planning.catp.costs import CostTable, ProfileStore
-    from ecoshell.settings.schema import McpServerSettings, PriceSettings, RoleSettings, Settings
+    from ecoshell.settings.schema import McpServerSettings, RoleSettings, Settings
     from ecoshell.tools.mcp.provider import McpServer
     from ecoshell.tools.mcp.servers import Server
 
@@ -112,7 +112,17 @@ def price_book(
     settings: "Settings", told: Mapping[str, Price] | None = None, more: Mapping[str, Price] | None = None
 ) -> PriceBook:
     """Prices by model name: those told for this run win over the settings', which win over more, and the packaged."""
-    given = {name: price_from(model.price) for name, model in settings.models.items() if model.price is not None}
+    prices: dict[str, Price] = {}
+    for name, model in settings.models.items():
+        if (given := model.price) is not None:  # what is left out costs as much as input or output
+            rates = Rates(
+                input=given.input,
+                cached_input=given.input if given.cached_input is None else given.cached_input,
+                cache_write=given.input if given.cache_write is None else given.cache_write,
+                output=given.output,
+                reasoning=given.output if given.reasoning is None else given.reasoning,
+            )
+            prices[name] = Price(rates, source="your settings")
 
     def here(name: str) -> bool:
 
@@ -120,7 +130,7 @@ def price_book(
 
         return is_loopback(urlsplit(base_url(settings, name) or "").hostname or "")
 
-    return PriceBook({**(more or {}), **given, **(told or {})}, here=here)
+    return PriceBook({**(more or {}), **prices, **(told or {})}, here=here)
 
 
 def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
@@ -130,18 +140,6 @@ def base_url(settings: "Settings", name: str, provider: str = "") -> str | None:
         return given.base_url
     openai = provider == "openai" or name.startswith("openai/")
     return os.environ.get("OPENAI_BASE_URL", "").strip() or None if openai else None
-
-
-def price_from(given: "PriceSettings") -> Price:
-    """A price from the settings; what is left out costs as much as input or output."""
-    rates = Rates(
-        input=given.input,
-        cached_input=given.input if given.cached_input is None else given.cached_input,
-        cache_write=given.input if given.cache_write is None else given.cache_write,
-        output=given.output,
-        reasoning=given.output if given.reasoning is None else given.reasoning,
-    )
-    return Price(rates, source="your settings")
 
 
 def undo_log(paths: Paths) -> UndoLog:

@@ -199,11 +199,13 @@ def build(
     ranker = Ranker(catalog.documents)
     projects, user = project_rules(paths), person or NonInteractive()
     factory = extended(model_factory, plugins)
+    # whoever names a model for a role means a mode that has roles
+    named = options.roles != ALL_ONE and settings.agent.mode == "single"
     with _telling(complaints):
         models = ActiveModels(
             factory(settings, options, catalog=catalog, ranker=ranker, session_budget=budget, paths=paths),
             options.model or settings.model,
-            mode=_mode(options, settings),
+            mode=options.mode or ("umi" if named else settings.agent.mode),
             roles=roles_of(settings, options),
         )
         chosen = session_settings(settings, options)
@@ -282,12 +284,6 @@ def _commands(plugins: Plugins) -> "CommandTable[Shell]":
     from ecoshell.agent.command_list import COMMANDS
 
     return COMMANDS.including(plugins.slash_commands(COMMANDS.names))
-
-
-def _mode(options: Options, settings: "Settings") -> str:
-    """Who thinks; whoever names a model for a role means a mode that has roles."""
-    named = options.roles != ALL_ONE and settings.agent.mode == "single"
-    return options.mode or ("umi" if named else settings.agent.mode)
 
 
 async def _set_first_caps(shell: Shell, options: Options, settings: "Settings") -> None:
