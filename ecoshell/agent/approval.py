@@ -116,13 +116,9 @@ class ApprovalRequest:
     """What the call is held against, where a model made it that is not trusted."""
 
     @property
-    def effects(self) -> frozenset[Effect]:
-        return self.tool.effects
-
-    @property
     def outlasts(self) -> bool:
         """Whether a search that goes back leaves behind what the call does."""
-        return self.searching and bool(self.effects & LASTING)
+        return self.searching and bool(self.tool.effects & LASTING)
 
     def wanted(self, judged: Judgement, fault: str = "") -> ApprovalWanted:
         """The question to a person; may block."""
@@ -134,7 +130,7 @@ class ApprovalRequest:
             self.call.id,
             self.call.name,
             dict(self.call.arguments),
-            tuple(sorted(self.effects)),
+            tuple(sorted(self.tool.effects)),
             _reason(self, judged),
             rationale=self.rationale,
             price_nano=self.tool.price_nano,
@@ -231,7 +227,7 @@ class Approvals:
             return _forbidden(call, judged)
         if judged.always_asks:
             return None
-        allowed = judged.verdict == "allow" or grant(call, request.effects, judged) in self._granted
+        allowed = judged.verdict == "allow" or grant(call, request.tool.effects, judged) in self._granted
         return ApprovalDecision(call) if allowed and (self._rules.yes or not request.outlasts) else None
 
     async def _ask(self, request: ApprovalRequest, judged: Judgement, emit: Emit) -> tuple[Approval, Call]:
@@ -292,10 +288,11 @@ class Approvals:
         emit(ApprovalGiven(call.id, approval.decision, "person", edited))
         if judged.always_asks:
             return ApprovalDecision(call)
+        granted = grant(call, request.tool.effects, judged)
         if approval.decision in ("session", "project"):
-            self._granted.add(grant(call, request.effects, judged))
+            self._granted.add(granted)
         if approval.decision == "project":
-            await asyncio.to_thread(self._remember, grant(call, request.effects, judged))
+            await asyncio.to_thread(self._remember, granted)
         return ApprovalDecision(call)
 
 
@@ -316,7 +313,7 @@ def grant(call: Call, effects: frozenset[Effect], judged: Judgement) -> str:
 
 
 def _reason(request: ApprovalRequest, judged: Judgement) -> str:
-    effects = request.effects
+    effects = request.tool.effects
     would = " and ".join(_EFFECT_WORDS[effect] for effect in sorted(effects - HARMLESS)) or "read"
     under = " that this asks about" if judged.by_rule else ""
     always = "this very call" if "execute" in effects else f"every {request.call.name}{under}"

@@ -160,9 +160,13 @@ def plan_table(rows: Sequence[PlanRow], unit: str, *, enforced: bool) -> str:
     new = untried(rows)
     told = [row for row in rows if row.tool not in new]
     more = [f"{_SIGNS['planned']} {len(new)} tools not used yet  {', '.join(new)}"] if new else []
+    cells: list[tuple[str, ...]] = []  # what fits beside each other on 80 columns; `/plan why` has the rest
+    for row in told:
+        state, used = state_word(row, enforced=enforced), f"{row.used}/{row.planned}"
+        cost, why = amount(row.cost, unit).removesuffix(" tokens"), f"{state}: {why_words(row.why)}"
+        cells.append((f"{_SIGNS[state]} {row.tool}", f"{row.value:.2f}", f"{row.chance:.2f}", cost, used, why))
     head = ("  tool", "value", "chance", "cost" if unit == "usd" else "tokens", "used", "state")
-    lines = [table(head, (_cells(row, unit, enforced=enforced) for row in told))] if told else []
-    return "\n".join([*lines, *more])
+    return "\n".join([*([table(head, cells)] if cells else []), *more])
 
 
 def standing_text(plan: PlanChanged) -> str:
@@ -185,19 +189,6 @@ def standing_text(plan: PlanChanged) -> str:
         low, high = amount(plan.low, plan.unit), amount(plan.high, plan.unit)
         sentences.append(f"The turn is estimated at {low if low == high else f'{low} to {high}'}.")
     return " ".join(sentences)
-
-
-def _cells(row: PlanRow, unit: str, *, enforced: bool) -> tuple[str, ...]:
-    """What fits beside each other on 80 columns; `/plan why` has the rest."""
-    state = state_word(row, enforced=enforced)
-    return (
-        f"{_SIGNS[state]} {row.tool}",
-        f"{row.value:.2f}",
-        f"{row.chance:.2f}",
-        amount(row.cost, unit).removesuffix(" tokens"),
-        f"{row.used}/{row.planned}",
-        f"{state}: {why_words(row.why)}",
-    )
 
 
 @COMMANDS.add(

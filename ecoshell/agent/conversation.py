@@ -85,16 +85,6 @@ class Asked:
     commands: tuple[CommandRan, ...] = ()
     """What the person ran before it."""
 
-    @property
-    def text(self) -> str:
-        """All of it, as a model reads it."""
-        return asked_text(self.question, self.attachments, self.commands)
-
-    @property
-    def along(self) -> str:
-        """What goes along with the question."""
-        return asked_text("", self.attachments, self.commands)
-
 
 class Conversation:
     """A session being talked in. One turn at a time; every event is on disk before anybody sees it."""
@@ -118,7 +108,8 @@ class Conversation:
         self._turn_now: Turn | None = None
         self._emit: Emit | None = None
         """Tells an event of the turn that is under way."""
-        self._turns = self.memory.number
+        self.turn = self.memory.number
+        """The number of the last turn; 0 before the first."""
         self._copies = ""
         self._left: dict[str, str] = {}
         """Files /undo left alone because somebody had changed them, and the copies they could be restored from."""
@@ -129,7 +120,7 @@ class Conversation:
         """What the turn that runs has said and its reader has not taken; None ends the stream."""
         for event in past:
             self._score(event)
-        deps.budget.enter(session, self._turns)
+        deps.budget.enter(session, self.turn)
 
     @property
     def busy(self) -> bool:
@@ -145,11 +136,6 @@ class Conversation:
         """How tools are put before the model; settled in the session's first turn."""
         return self.memory.presentation
 
-    @property
-    def turn(self) -> int:
-        """The number of the last turn; 0 before the first."""
-        return self._turns
-
     async def ask(
         self, question: str, attachments: Sequence[Attachment] = (), notices: Sequence[str] = ()
     ) -> AsyncGenerator[Event]:
@@ -160,9 +146,9 @@ class Conversation:
         self.require_ready(question)
         asked = masked(Asked(question, tuple(attachments), tuple(notices), self.memory.commands))
         arrived = self._arrived = asyncio.Queue[Event | None]()
-        self._turns += 1
-        self._deps.budget.enter(self.session, self._turns)
-        self._copies = self._deps.workspace.undo.enter(self.session, self._turns)
+        self.turn += 1
+        self._deps.budget.enter(self.session, self.turn)
+        self._copies = self._deps.workspace.undo.enter(self.session, self.turn)
         self._running = asyncio.create_task(self._perform(asked, arrived))
         self._running.add_done_callback(lambda task: self._close(task, arrived))
         try:
@@ -379,7 +365,7 @@ class Conversation:
         ended = Ended("error")
         try:
             started = TurnStarted(
-                self._turns,
+                self.turn,
                 question,
                 deps.models.name,
                 deps.models.mode,
@@ -401,16 +387,16 @@ class Conversation:
             try:
                 emit(BudgetChanged(await deps.budget.caps()))
                 if self._scorer is not None:
-                    await self._scorer.end(self._turns, ended.status, ended.answer, emit)
+                    await self._scorer.end(self.turn, ended.status, ended.answer, emit)
             except (asyncio.CancelledError, EcoshellError):
                 pass  # stopped once more, or the ledger is locked: the turn ends all the same
             finally:
-                emit(_finished(self._turns, ended, usage))
+                emit(_finished(self.turn, ended, usage))
 
     def _close(self, task: "asyncio.Task[None]", arrived: "asyncio.Queue[Event | None]") -> None:
         """End the stream of a turn that is over, also of one that was stopped before it could begin."""
         if task.cancelled():
-            finished = _finished(self._turns, Ended("interrupted"), TurnUsage())
+            finished = _finished(self.turn, Ended("interrupted"), TurnUsage())
             self._deps.log.keep(self.session, finished)
             arrived.put_nowait(finished)
         arrived.put_nowait(None)
@@ -420,12 +406,12 @@ class Conversation:
         deps, memory = self._deps, self.memory
         history = memory.messages
         self._spending.begin()
-        attempts = Attempts(deps, self.session, self._turns, asked.question, emit)
+        attempts = Attempts(deps, self.session, self.turn, asked.question, emit)
         await attempts.begin()
         hearers.append(attempts.see)
         await deps.providers.follow(memory.library, emit)
-        context = await self._context(emit)
-        told = (*history, Message("user", opening_text("", asked.text, context=context)))
+        context, text = await self._context(emit), asked_text(asked.question, asked.attachments, asked.commands)
+        told = (*history, Message("user", opening_text("", text, context=context)))
         plan = self.plan = await self._planned_for(asked.question, context=context)
         await plan.renew(for_offer=True)
         hearers.append(plan.see)
@@ -446,8 +432,8 @@ class Conversation:
 
         beginning = View(
             path=Path(asked.question),
-            opening=opening_text(offer.listing, asked.text, advice=offer.advice, context=context),
-            along=asked.along,
+            opening=opening_text(offer.listing, text, advice=offer.advice, context=context),
+            along=asked_text("", asked.attachments, asked.commands),
             attachments=asked.attachments if deps.by_program else (),
             contexts=memory.contexts,
             history=history,
@@ -522,7 +508,7 @@ class Conversation:
         row = Affordable(Approved(row, deps), deps, self._ask_for_money)
         planned = Planned(Registered(row, deps), deps, plan=plan, ask=self._ask_for_money)
         row = Announced(Known(Repeated(planned, deps), deps), deps)
-        row = Judged(row, deps, plan=plan, session=self.session, turn=self._turns)
+        row = Judged(row, deps, plan=plan, session=self.session, turn=self.turn)
         return Meta(row, deps, presentation=offer.presentation, measure=self._measure, planned=planned)
 
     def _caller_of(self, call: Call, emit: Emit) -> "Caller":

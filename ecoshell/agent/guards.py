@@ -73,11 +73,6 @@ class CallContext:
     thought: StepCost | None = None
     """What thinking of the call took; None is all that was thought since the call before it."""
 
-    @property
-    def step(self) -> int:
-        """The number of the step this call belongs to, from 1."""
-        return len(self.path.steps) + 1
-
 
 class ToolExecutor(Protocol):
     """Whatever turns a call into an observation."""
@@ -461,7 +456,7 @@ class Meta(Guard):
             return self._told(call, context, refuse("forbidden", refusal))
         document = self._catalog.document(name)
         tokens, exact = self._measure(document)
-        context.emit(ToolRegistered(name, tokens, exact, context.step, "agent", call.id))
+        context.emit(ToolRegistered(name, tokens, exact, len(context.path.steps) + 1, "agent", call.id))
         if isinstance(tool := self._catalog.tool(name), Warming):
             tool.warm()
         return Observation(self._presentation.registration_result(document))

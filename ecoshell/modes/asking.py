@@ -20,7 +20,7 @@ from ecoshell.events import Emit, Notice
 from ecoshell.messages import FINISH, TOOL_CALL, Call, Message, Observation, Speaker, ToolDocument
 from ecoshell.models.base import PromptSize, Reply, Request
 from ecoshell.models.metered import MeteredModel
-from ecoshell.strategies.base import Path, Thought
+from ecoshell.strategies.base import Path, Step, Thought
 
 SINGLE = "single"
 PLANNER = "planner"
