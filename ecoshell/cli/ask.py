@@ -118,13 +118,10 @@ class JsonLines:
     """Every event as a line of JSON, and the result as the last; in ASCII, which no terminal or encoding can spoil."""
 
     def show(self, event: Event) -> None:
-        self._line(to_json(event))
+        print(json.dumps(to_json(event)), flush=True)
 
     def end(self, outcome: Outcome) -> None:
-        self._line(to_json(outcome.result()))
-
-    def _line(self, record: dict[str, object]) -> None:
-        print(json.dumps(record), flush=True)
+        self.show(outcome.result())
 
 
 class AnswerOnly:
@@ -153,21 +150,19 @@ class AnswerOnly:
             print(flush=True)
             self._open = False
         warning = isinstance(event, Notice) and not self._quiet
-        if self._talkative or warning or isinstance(event, ErrorHappened | LimitHit) or _went_wrong(event):
-            self._told().show(event)
+        wrong = isinstance(event, TurnFinished) and event.status != "answered"
+        if self._talkative or warning or wrong or isinstance(event, ErrorHappened | LimitHit):
+            if self._lines is None:
+                from ecoshell.cli.render import EventLines, Printer
+
+                self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
+            self._lines.show(event)
 
     def end(self, outcome: Outcome) -> None:
         if self._open:
             print(flush=True)
         if outcome.answer and outcome.answer.strip() != self._printed.strip():
             print(visible(outcome.answer), flush=True)
-
-    def _told(self) -> "EventLines":
-        if self._lines is None:
-            from ecoshell.cli.render import EventLines, Printer
-
-            self._lines = EventLines(Printer(sys.stderr), streaming=False, answers=False)
-        return self._lines
 
     def _grow(self, text: str) -> None:
         if not self._open:
@@ -176,10 +171,6 @@ class AnswerOnly:
             print(visible(text), end="", flush=True)
             self._printed += text
             self._open = True
-
-
-def _went_wrong(event: Event) -> bool:
-    return isinstance(event, TurnFinished) and event.status != "answered"
 
 
 def _person_at_the_terminal() -> "LinePerson | None":

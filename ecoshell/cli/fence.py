@@ -19,7 +19,9 @@ PIPE_CLOSED = 141
 
 def fenced(command: Callable[[], int]) -> int:
     """Run a command; expected errors are told on standard error, and Ctrl-C and a closed pipe become a status."""
-    _open_closed_streams()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # it was closed before the start: else a database would get its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as it runs
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
@@ -53,13 +55,6 @@ def told(error: EcoshellError) -> str:
     """The error for a person: what happened, what was kept, what to do, each on a line of its own."""
     parts = (f"ecoshell: {error.message}", error.kept, error.fix)
     return visible(masked("\n".join(part for part in parts if part)))
-
-
-def _open_closed_streams() -> None:
-    """Point streams that were closed before the start at nothing, before a database gets their numbers."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as it runs
 
 
 def _drop_output() -> None:

@@ -13,7 +13,6 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer
 from prompt_toolkit.completion import Completion as Offered
 from prompt_toolkit.document import Document
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.output import create_output
@@ -58,15 +57,11 @@ class Keyboard:
 
     def equip(self, *, history: FileHistory, completer: Completer, toolbar: Callable[[], str]) -> None:
         """Give questions a history, completion and a toolbar."""
-
-        def bottom() -> StyleAndTextTuples:
-            return [("", toolbar())]
-
         self._questions = PromptSession(
             output=self._output,
             history=history,
             completer=completer,
-            bottom_toolbar=bottom,
+            bottom_toolbar=lambda: [("", toolbar())],
             interrupt_exception=Interrupted,
         )
 
@@ -92,15 +87,6 @@ class Lines:
         self._warn = warn
 
     async def question(self, prompt: str) -> str:
-        return self._read(prompt)
-
-    async def word(self, prompt: str) -> str:
-        return self._read(prompt)
-
-    def ahead(self) -> list[str]:
-        return []
-
-    def _read(self, prompt: str) -> str:
         """One line. It blocks, since nothing goes on while a person or a script is waited for."""
         if self._prompts is not None:
             self._prompts.write(prompt)
@@ -114,6 +100,11 @@ class Lines:
         if not raw:
             raise EOFError
         return decoded(raw, self._warn).rstrip("\r\n")
+
+    word = question
+
+    def ahead(self) -> list[str]:
+        return []
 
 
 class SlashCompleter(Completer):

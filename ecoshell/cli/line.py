@@ -5,13 +5,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TextIO
 
 from ecoshell import __version__
 from ecoshell.agent.commands import dollars
 from ecoshell.agent.shell import Shell, Standing
 from ecoshell.agent.user_interface import NonInteractive
-from ecoshell.budget.holds import CapState
 from ecoshell.budget.money import about, amount_text
 from ecoshell.cli.arguments import add_shared_options, options_to_run
 from ecoshell.cli.inputs import Input, KeptHistory, Keyboard, Lines, SlashCompleter
@@ -69,17 +67,9 @@ def _source(printer: Printer) -> Input:
     """prompt-toolkit where the terminal can move its cursor, plain lines everywhere else."""
     if sys.stdin.isatty() and sys.stdout.isatty() and printer.steerable:
         return Keyboard()
-    return Lines(sys.stdin.buffer, prompts=_prompts(), warn=_complain)
-
-
-def _prompts() -> TextIO | None:
-    if not sys.stdin.isatty():
-        return None
-    return sys.stdout if sys.stdout.isatty() else sys.stderr
-
-
-def _complain(text: str) -> None:
-    print(f"ecoshell: {text}", file=sys.stderr)
+    shown = sys.stdout if sys.stdout.isatty() else sys.stderr
+    prompts = shown if sys.stdin.isatty() else None
+    return Lines(sys.stdin.buffer, prompts=prompts, warn=lambda text: print(f"ecoshell: {text}", file=sys.stderr))
 
 
 class LineShell:
@@ -90,6 +80,7 @@ class LineShell:
         self._shell = shell
         self._source = source
         self._printer = printer
+        self._prompt = f"{printer.signs.question} "
         self._person = person
         self._standing: Standing | None = None
         self._stops: set[asyncio.Task[None]] = set()
@@ -121,7 +112,10 @@ class LineShell:
     async def _once(self) -> bool:
         """Take one line; False when the person wants to leave."""
         if self._person is not None:
-            await self._look()
+            try:
+                self._standing = await self._shell.standing()
+            except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
+                self._tell(error)
         try:
             typed = await self._next()
         except Interrupted:
@@ -134,8 +128,10 @@ class LineShell:
             if typed.startswith("/"):
                 return await self._command(typed)
             if typed.startswith("!"):
-                return await self._run(typed.removeprefix("!").strip())
-            if typed:
+                with stopping(self._stop):
+                    ran = await self._shell.run(typed.removeprefix("!").strip())
+                EventLines(self._printer).show(ran)
+            elif typed:
                 return await self._turn(typed)
         except BrokenPipeError:
             raise  # nobody reads any more
@@ -151,13 +147,6 @@ class LineShell:
         typed = self._ahead.pop(0).strip()
         self._printer.line(f"{self._prompt}{visible(typed)}", "bold")
         return typed
-
-    async def _look(self) -> None:
-        """Take note of where the session stands; while nobody can say, what was last known stays."""
-        try:
-            self._standing = await self._shell.standing()
-        except EcoshellError as error:
-            self._tell(error)
 
     def _tell(self, error: Exception) -> None:
         EventLines(self._printer).show(ErrorHappened.of(error))
@@ -181,13 +170,6 @@ class LineShell:
         if self._person is None:
             return self._status != EXIT_STATUS["interrupted"]
         self._person.forget()
-        return True
-
-    async def _run(self, command: str) -> bool:
-        """Run a command of the person's and print what came of it."""
-        with stopping(self._stop):
-            ran = await self._shell.run(command)
-        EventLines(self._printer).show(ran)
         return True
 
     async def _command(self, typed: str) -> bool:
@@ -236,24 +218,15 @@ class LineShell:
         self._stops.add(stop)
         stop.add_done_callback(self._stops.discard)
 
-    @property
-    def _prompt(self) -> str:
-        return f"{self._printer.signs.question} "
-
 
 def toolbar_text(standing: Standing) -> str:
     """What is spent, held and left of each cap, and the model, on one line."""
-    caps = [_cap_text(cap) for cap in standing.caps] or [_spent_text(standing)]
+    parts: list[str] = []
+    for cap in standing.caps:
+        spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
+        parts.append(f"{cap.scope}: spent {spent}, held {held}, left {left}")
+    if not standing.caps:
+        parts.append(f"no cap, spent {about(dollars(standing.spent_nano), estimated=standing.estimated_nano)}")
     known = sum(tool.registered for tool in standing.tools)
-    parts = (*caps, f"{known} of {len(standing.tools)} tools", visible_line(standing.model))
-    return " " + " | ".join(parts) + " "
-
-
-def _cap_text(cap: CapState) -> str:
-    spent, held, left = (amount_text(value, cap.unit) for value in (cap.spent, cap.held, cap.left))
-    return f"{cap.scope}: spent {spent}, held {held}, left {left}"
-
-
-def _spent_text(standing: Standing) -> str:
-    spent = about(dollars(standing.spent_nano), estimated=standing.estimated_nano)
-    return f"no cap, spent {spent}"
+    parts += (f"{known} of {len(standing.tools)} tools", visible_line(standing.model))
+    return f" {' | '.join(parts)} "

@@ -161,7 +161,15 @@ class Questions:
 
     async def approval(self, wanted: ApprovalWanted) -> Approval:
         """May this call run, and with which arguments?"""
-        self._show_call(wanted)
+        if wanted.fault:
+            self._say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
+        self._say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
+        if wanted.rationale.strip():
+            self._say(f"  why: {visible_line(wanted.rationale)}")
+        self._say(f"  {visible_line(wanted.reason)}")
+        if wanted.price_nano:
+            self._say(f"  One use costs {dollars(wanted.price_nano)}.")
+        self._show_lines(wanted.changes)
         arguments: Mapping[str, Any] | None = wanted.arguments if wanted.fault else None
         while True:
             word = await self._word(_DECIDE, at_end="n", lower=False)
@@ -222,17 +230,6 @@ class Questions:
                 return kind, ""
             elif name := by_number.get(typed) or await self._word(_WHICH, at_end="", lower=False):
                 return words["model"], name
-
-    def _show_call(self, wanted: ApprovalWanted) -> None:
-        if wanted.fault:
-            self._say(f"! these arguments cannot be used: {visible_line(wanted.fault)}")
-        self._say(f"? may it run {visible_line(Call(wanted.name, wanted.arguments).signature())}")
-        if wanted.rationale.strip():
-            self._say(f"  why: {visible_line(wanted.rationale)}")
-        self._say(f"  {visible_line(wanted.reason)}")
-        if wanted.price_nano:
-            self._say(f"  One use costs {dollars(wanted.price_nano)}.")
-        self._show_lines(wanted.changes)
 
     def _show_lines(self, text: str) -> None:
         lines = visible(text).splitlines()

@@ -80,8 +80,12 @@ def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
     """The text, which says where it was cut."""
     head, size = heard.head, heard.size
     whole = counted(size, "byte") if heard.ended else f"more than {min(size, MOST):,} bytes"
-    if len(head) < size:  # a character that was cut in two goes
-        head = head.decode("utf-8", "ignore").encode() if _cut_in_two(head) else head
+    if len(head) < size:
+        try:
+            head.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":  # a character that was cut in two goes
+                head = head[: error.start]
     text = decoded(head, say)
     if len(head) == size and heard.ended:
         say(f"{NAME} goes along with the question: {whole}.")
@@ -92,15 +96,6 @@ def _attachment(heard: _Heard, say: Callable[[str], None]) -> Attachment:
     else:
         say(f"{NAME} had not ended after {_ENDS:.0f} s; {part} go along with the question. {_WHEN_SLOW}")
     return Attachment(NAME, f"{text}\n[cut: {part}]")
-
-
-def _cut_in_two(head: bytes) -> bool:
-    """Whether all of it is UTF-8 save for a character that its end has cut."""
-    try:
-        head.decode()
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data"
-    return False
 
 
 def _hear(kept: int, *, begins: float | None, ends: float | None) -> _Heard:

@@ -108,11 +108,6 @@ class Printer:
         self._console = _Console(file=file, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     @property
-    def terminal(self) -> bool:
-        """Whether a terminal is written to."""
-        return self._console.is_terminal
-
-    @property
     def steerable(self) -> bool:
         """Whether a terminal is written to that can do more than print."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
@@ -265,7 +260,11 @@ class EventLines:
             case Answer():
                 self._answer(event)
             case CommandRan():
-                self._command(event)
+                line, signs = self._printer.line, self._signs
+                line(f"! {visible_line(event.command)}", "bold")
+                line(visible(event.output), "" if event.ok else "red")
+                ending = f"{signs.good} done" if event.ok else f"{signs.bad} failed"
+                line(f"{ending} {signs.dot} {duration(event.seconds)}", "dim")
             case Notice() | LimitHit() | ErrorHappened() | BudgetSettled():
                 self._trouble(event)
             case _ if type(event) in _LOOKS and (told := describe(event)):
@@ -353,14 +352,6 @@ class EventLines:
         if self._branching is not None:
             self._printer.line(f"{self._signs.dot} plan: {outcome(self._branching.ended())}", "dim")
             self._branching = None
-
-    def _command(self, event: CommandRan) -> None:
-        """What the person ran, and what came of it."""
-        line, signs = self._printer.line, self._signs
-        line(f"! {visible_line(event.command)}", "bold")
-        line(visible(event.output), "" if event.ok else "red")
-        ending = f"{signs.good} done" if event.ok else f"{signs.bad} failed"
-        line(f"{ending} {signs.dot} {duration(event.seconds)}", "dim")
 
     def _trouble(self, event: Notice | LimitHit | ErrorHappened | BudgetSettled) -> None:
         """A note, which is told once; a limit; an error."""

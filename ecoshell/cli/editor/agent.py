@@ -81,21 +81,16 @@ _PLAIN = re.compile(r"[\w./-]*\w")
 async def serve(options: Options) -> None:
     """Serve one editor until its input ends, then end everything that was begun for it."""
     agent = EditorAgent(options)
+    given, told = os.dup(0), os.dup(1)  # for the protocol alone: what else reads finds nothing, what prints is an error
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123, ASYNC230 - no file
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
     try:
-        transport = _Lines(*_own_streams())
+        transport = _Lines(given, told)
         # `session/close` and `session/resume`, stable in the schema, are among what the SDK calls unstable
         await acp.run_agent(cast("acp.Agent", agent), transport, use_unstable_protocol=True)
     finally:
         await agent.aclose()
-
-
-def _own_streams() -> tuple[int, int]:
-    """Standard input and output, for the protocol alone: what else reads finds nothing, what prints goes to errors."""
-    given, told = os.dup(0), os.dup(1)
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - no file
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    return given, told
 
 
 class _Lines:
@@ -214,16 +209,12 @@ class EditorAgent:
         self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
     ) -> schema.LoadSessionResponse:
         session = await self._again(cwd, mcp_servers or (), session_id)
-        await session.replay()
-        self._soon(session)
         return schema.LoadSessionResponse(modes=session.modes)
 
     async def resume_session(
         self, cwd: str, session_id: str, mcp_servers: Sequence[McpServer] | None = None, **_: Any
     ) -> schema.ResumeSessionResponse:
-        session = await self._again(cwd, mcp_servers or (), session_id)
-        await session.replay(briefly=True)
-        self._soon(session)
+        session = await self._again(cwd, mcp_servers or (), session_id, briefly=True)
         return schema.ResumeSessionResponse(modes=session.modes)
 
     async def list_sessions(
@@ -283,14 +274,28 @@ class EditorAgent:
             raise RequestError(_NOT_THERE, f"There is no open session {name!r}.")
         return self._sessions[name]
 
-    async def _again(self, cwd: str, servers: Iterable[McpServer], session: str) -> "EditorSession":
-        """A session of before; one that is open is opened anew."""
-        await _stored(session)
+    async def _again(
+        self, cwd: str, servers: Iterable[McpServer], name: str, *, briefly: bool = False
+    ) -> "EditorSession":
+        """A session of before, and what has happened in it told; one that is open is opened anew."""
+
+        def look() -> None:  # find would take the beginning of a name
+            with closing(open_store(user_paths())) as store:
+                store.info(name)
+
+        with _plainly():
+            try:
+                await asyncio.to_thread(look)
+            except UsageError as error:
+                raise RequestError(_NOT_THERE, str(error)) from error
         async with self._loading:
-            if (before := self._sessions.get(session)) is not None:
+            if (before := self._sessions.get(name)) is not None:
                 before.require_free()
-                await self.close_session(session)
-            return await self._open(cwd, servers, resume=session)
+                await self.close_session(name)
+            session = await self._open(cwd, servers, resume=name)
+        await session.replay(briefly=briefly)
+        self._soon(session)
+        return session
 
     async def _open(self, cwd: str, servers: Iterable[McpServer], resume: str | None = None) -> "EditorSession":
         person = EditorPerson()
@@ -382,11 +387,16 @@ class EditorSession:
                 with _plainly():
                     return await self._carry_out(asked.text, asked.attachments)
             except (asyncio.CancelledError, RequestError):
-                if not self._cancelled or _is_called_off():
+                task = asyncio.current_task()
+                called_off = task is not None and task.cancelling() > 0  # the request itself, as by an editor that goes
+                if not self._cancelled or called_off:
                     raise
                 return "cancelled"
             finally:
-                await self._tell_mode()
+                if (mode := self._shell.deps.models.mode) != self._mode:  # a command has changed it
+                    self._mode = mode
+                    changed = schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode)
+                    await self._send(changed)
 
     async def cancel(self) -> None:
         """Stop the turn, or the command; its request is answered when that is done."""
@@ -469,12 +479,6 @@ class EditorSession:
         with suppress(ConnectionError):  # the editor is gone, and everything ends soon
             await self._client.session_update(self.id, update)
 
-    async def _tell_mode(self) -> None:
-        """Tell who thinks, where a command has changed that."""
-        if (mode := self._shell.deps.models.mode) != self._mode:
-            self._mode = mode
-            await self._send(schema.CurrentModeUpdate(session_update="current_mode_update", current_mode_id=mode))
-
     async def _tell_usage(self, event: BudgetSettled | BudgetChanged) -> None:
         """Tell what is in the context, what the session has cost, and its caps; nothing while no context is known."""
         models = self._shell.deps.models.current
@@ -515,7 +519,8 @@ class _Asked:
             case schema.ResourceContentBlock():
                 self._add(self._link(block.uri))
             case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as resource):
-                name = self._name(resource.uri)
+                path, lines = self._inside(resource.uri), resource.uri.partition("#")[2]
+                name = resource.uri if path is None else f"{path}#{lines}" if lines else path
                 self._add(name)
                 self.attachments.append(Attachment(name, self._beginning(name, resource.text)))
             case _:
@@ -532,11 +537,6 @@ class _Asked:
                 self.notices.append(f"{uri} was not attached: it is not in the workspace.")
             return uri
         return f"@{path}" if _PLAIN.fullmatch(path) else f'@"{path}"'
-
-    def _name(self, uri: str) -> str:
-        """What a text is called: by its path, where it is a file of the workspace, and its lines."""
-        path, lines = self._inside(uri), uri.partition("#")[2]
-        return uri if path is None else f"{path}#{lines}" if lines else path
 
     def _inside(self, uri: str) -> str | None:
         """The path of a file, from the workspace on; None for what is not in it."""
@@ -592,20 +592,6 @@ def _known() -> Sequence[SessionInfo]:
         return store.list(_LISTED)
 
 
-async def _stored(session: str) -> None:
-    """Raise RequestError where there is no session of exactly this name."""
-
-    def look() -> None:
-        with closing(open_store(user_paths())) as store:
-            store.info(session)
-
-    with _plainly():
-        try:
-            await asyncio.to_thread(look)
-        except UsageError as error:
-            raise RequestError(_NOT_THERE, str(error)) from error
-
-
 @contextmanager
 def _plainly() -> Generator[None]:
     """What the shell refuses, as an error of the protocol."""
@@ -622,12 +608,6 @@ def _failed(event: ErrorHappened, code: int = _FAILED) -> RequestError:
     """The error of the protocol that an error is."""
     told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
     return RequestError(code, masked(told), {"kind": event.kind})
-
-
-def _is_called_off() -> bool:
-    """Whether the request itself is cancelled, as when the editor has gone."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _cap(cap: CapState) -> dict[str, str]:

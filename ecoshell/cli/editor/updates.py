@@ -101,7 +101,7 @@ class Updates:
                 (BranchLeft, BudgetSettled, Compacted, ModeChosen, Notice, ToolRegistered, TurnUndone), self._noted
             ),
             **dict.fromkeys((CallStarted, LimitHit, CostWanted, TrustWanted), self._begun),
-            ApprovalWanted: self._waits,
+            ApprovalWanted: lambda event: [self._stands(event, "pending", **self._card(event))],
             ApprovalGiven: self._decided,
             **dict.fromkeys((LimitChosen, CostChosen, TrustGiven), self._chosen),
             CallFinished: self._ended,
@@ -109,7 +109,7 @@ class Updates:
             CommandRan: self._ran,
             GraphPlanned: self._planned,
             NodeChanged: self._changed,
-            TurnFinished: self._over,
+            TurnFinished: lambda _: self.settled(),
         }
         """What is told of each kind of event; of others nothing is."""
 
@@ -167,7 +167,9 @@ class Updates:
             return
         key, text = (event.channel, event.role), event.text
         if self._open != key:
-            kind = _chunk_of(event.channel, event.role)
+            # what one model says is said to the person, what it reasons and what roles think is not
+            thought = event.channel == "reasoning" or (event.channel == "thought" and event.role in ROLES)
+            kind = schema.AgentThoughtChunk if thought else schema.AgentMessageChunk
             if all(said is not kind for said, _ in self._said):
                 text = text.lstrip()  # models like to begin with a space
             if not text:
@@ -226,9 +228,6 @@ class Updates:
         id_, status = self._id(event), "in_progress" if isinstance(event, CallStarted) else "pending"
         self._pending[id_] = status
         yield schema.ToolCallStart(session_update="tool_call", tool_call_id=id_, status=status, **self._card(event))
-
-    def _waits(self, event: ApprovalWanted) -> Iterator[Update]:
-        yield self._stands(event, "pending", **self._card(event))
 
     def _decided(self, event: ApprovalGiven) -> Iterator[Update]:
         """A call that was asked about goes on; a refused one ends by itself."""
@@ -346,15 +345,6 @@ class Updates:
         if self._plan is not None:
             self._plan = self._plan.heard(event)
             yield _plan_update(self._plan)
-
-    def _over(self, event: TurnFinished) -> Iterator[Update]:
-        yield from self.settled()
-
-
-def _chunk_of(channel: str, role: str) -> type[schema.AgentMessageChunk | schema.AgentThoughtChunk]:
-    """Whether a text is said to the person: what one model says is, what it reasons and what roles think is not."""
-    thought = channel == "reasoning" or (channel == "thought" and role in ROLES)
-    return schema.AgentThoughtChunk if thought else schema.AgentMessageChunk
 
 
 def _plan_update(plan: Branching) -> schema.AgentPlanUpdate:

@@ -17,7 +17,7 @@ from ecoshell.paths import user_paths
 from ecoshell.planning.btp.experience import ATTEMPTS, USES, Attempt, Choice, Experienced, ExperienceStore, Kept, Use
 from ecoshell.planning.btp.interchange import from_lines, to_line
 from ecoshell.planning.btp.redaction import ARGUMENTS, QUERY, RESULT, beginning, secret_variables
-from ecoshell.planning.classifier import Accuracy, Training, save, train
+from ecoshell.planning.classifier import save, train
 from ecoshell.sessions.export import write_new
 from ecoshell.untrusted import visible, visible_line
 
@@ -236,40 +236,28 @@ def _counted(uses: int, attempts: int) -> str:
 def _train(store: ExperienceStore, args: argparse.Namespace) -> None:
     training, file = train(store.uses(), all_judged=args.all_judged), user_paths().judge_file
     save(training.classifier, file)
+    accuracies = {"classifier": training.accuracy, "rules": training.rules, "majority": training.majority}
     if args.json:
-        print_json(_training_record(training, file))
-    else:
-        _print_training(training, file)
-
-
-def _training_record(training: Training, file: Path) -> dict[str, object]:
-    return {
-        "file": str(file),
-        "examples": training.helpful + training.unhelpful,
-        "helpful": training.helpful,
-        "unhelpful": training.unhelpful,
-        "left_out": training.left_out,
-        "folds": training.folds,
-        "accuracy": {
-            name: {"mean": found.mean, "spread": found.spread} for name, found in _accuracies(training).items()
-        },
-        "pays": training.pays,
-    }
-
-
-def _print_training(training: Training, file: Path) -> None:
+        record = {
+            "file": str(file),
+            "examples": training.helpful + training.unhelpful,
+            "helpful": training.helpful,
+            "unhelpful": training.unhelpful,
+            "left_out": training.left_out,
+            "folds": training.folds,
+            "accuracy": {name: {"mean": found.mean, "spread": found.spread} for name, found in accuracies.items()},
+            "pays": training.pays,
+        }
+        print_json(record)
+        return
     print(f"Trained on {training.helpful} helpful and {training.unhelpful} unhelpful results.")
     if training.left_out:
         print(f"{training.left_out} others say nothing about their tool (a mistake in the call) and were left out.")
     print(f"\nRight on results not seen in training, {training.folds}-fold cross-validation:")
-    cells = [(name, f"{found.mean:.1%} ± {found.spread:.1%}") for name, found in _accuracies(training).items()]
+    cells = [(name, f"{found.mean:.1%} ± {found.spread:.1%}") for name, found in accuracies.items()]
     print_table(("judge", "accuracy"), cells, right=("accuracy",))
     print(f"\nKept in {file}.")
     if training.pays:
         print("It judges once you say so: ecoshell config set plan.judge classifier")
     else:
         print("Warning: it is no better than what needs no training. Mark more results before you set plan.judge.")
-
-
-def _accuracies(training: Training) -> dict[str, Accuracy]:
-    return {"classifier": training.accuracy, "rules": training.rules, "majority": training.majority}

@@ -95,12 +95,17 @@ def run(args: argparse.Namespace) -> int:
 def _list(*, as_json: bool) -> int:
     settings = load_settings(user_paths())
     rows = [(given, _provider(settings, name)) for name, given in settings.mcp.servers.items()]
+    cells: list[Sequence[str]] = []
+    for given, provider in rows:
+        how = given.url or " ".join((given.command or "", *given.args))
+        tools, trusted = f"{len(provider.tools)}" if provider.known else "?", "trusted" if given.trusted else ""
+        cells.append((provider.name, how, tools, trusted, "" if given.enabled else "switched off"))
     if as_json:
         print_json({"rows": [_record(given, provider) for given, provider in rows]})
     elif not rows:
         print("There is no server. `ecoshell mcp add NAME -- COMMAND …` adds one; docs/mcp.md says more.")
     else:
-        print_table(("server", "how", "tools", "", ""), [_cells(given, provider) for given, provider in rows])
+        print_table(("server", "how", "tools", "", ""), cells)
     return 0
 
 
@@ -115,12 +120,6 @@ def _record(given: "McpServerSettings", provider: McpServer) -> dict[str, Any]:
         "enabled": given.enabled,
         "tools": [tool.listed.name for tool in provider.tools] if provider.known else None,
     }
-
-
-def _cells(given: "McpServerSettings", provider: McpServer) -> Sequence[str]:
-    how = given.url or " ".join((given.command or "", *given.args))
-    tools = f"{len(provider.tools)}" if provider.known else "?"
-    return provider.name, how, tools, "trusted" if given.trusted else "", "" if given.enabled else "switched off"
 
 
 def _add(args: argparse.Namespace) -> int:
@@ -289,13 +288,9 @@ def _write(entries: Mapping[str, Entry]) -> None:
             table = cast("Entry", value) if isinstance(value, dict) else {(): value}
             for below, one in table.items():
                 path = (*_SERVERS, name, key, *((below,) if isinstance(below, str) else ()))
-                changes[path] = _typed(one)
+                typed = json.dumps(one, ensure_ascii=False).replace("\x7f", r"\u007f")
+                changes[path] = one if isinstance(one, str) else typed
     write_settings(user_paths().settings_file, changes)
-
-
-def _typed(value: Any) -> str:
-    """A value as a person would type it for the settings."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def _one(settings: "Settings", name: str) -> McpServer:

@@ -14,7 +14,7 @@ from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.errors import ModelMissing, UsageError
 from ecoshell.models.base import ModelRow, size
-from ecoshell.models.gguf import HUB, HubName, hub_name
+from ecoshell.models.gguf import HUB, hub_name
 from ecoshell.models.hub import RECOMMENDED, Hub, HubFile, Pull
 from ecoshell.models.llama import GET_LLAMA, LLAMA
 from ecoshell.models.local_models import hub_file
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     servers = Servers() if settings.local.ask_servers else None
     everything = Inventory(settings, paths.models_folder, barred=barred, servers=servers).rows()
     part = args.filter.lower()
-    rows = [row for row in everything if (part in _sought(row) if part else row.at_hand)]
+    rows = [row for row in everything if (part in f"{row.name} {row.place}".lower() if part else row.at_hand)]
     if args.json:
         print_json({"rows": [_record(row) for row in rows]})
         return 0
@@ -72,10 +72,6 @@ def run(args: argparse.Namespace) -> int:
     if not part:
         print(f"\n{len(everything):,} models are known: `ecoshell models PART` searches their names.")
     return 0
-
-
-def _sought(row: ModelRow) -> str:
-    return f"{row.name} {row.place}".lower()
 
 
 def _record(row: ModelRow) -> dict[str, object]:
@@ -176,26 +172,15 @@ def pull_wanted(options: Options) -> None:
         return
     hub = Hub(user_paths().models_folder)
     for name in dict.fromkeys(wanted):
-        if _is_missing(name):
+        try:
+            hub_file(name, user_paths().models_folder)
+        except ModelMissing:
             found = hub.find(name)
             _say(f"{name} is not on this machine: {_described(found)}.")
-            if not _agreed():
-                raise ModelMissing(f"{name} was not pulled.", fix="Choose another --model.", billed=False)
+            print("Pull it? [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+                raise ModelMissing(f"{name} was not pulled.", fix="Choose another --model.", billed=False) from None
             _bring(hub, found)
-
-
-def _is_missing(name: HubName) -> bool:
-    try:
-        hub_file(name, user_paths().models_folder)
-    except ModelMissing:
-        return True
-    return False
-
-
-def _agreed() -> bool:
-    sys.stderr.write("Pull it? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _bring(hub: Hub, found: Pull) -> Path:

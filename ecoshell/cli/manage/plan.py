@@ -34,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_record(plan))
     else:
-        print(_text(plan))
+        told = plan.event()
+        rows = sorted(plan.priced.plan.rows, key=lambda row: -row.value * row.chance)
+        print(f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}")
     return 0
 
 
@@ -68,9 +70,3 @@ def _record(plan: TurnPlan) -> dict[str, Any]:
         "fault": plan.inputs.fault or None,
         "rows": [{name: getattr(row, name) for name in fields} for row in plan.priced.plan.rows],
     }
-
-
-def _text(plan: TurnPlan) -> str:
-    told = plan.event()
-    rows = sorted(plan.priced.plan.rows, key=lambda row: -row.value * row.chance)
-    return f"{standing_text(told)}\n\n{plan_table(rows, told.unit, enforced=told.enforced)}"

@@ -95,11 +95,21 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(records[0] if args.action == "info" else {"rows": records})
     elif args.action == "info":
-        _tell(records[0])
+        one = records[0]
+        print(visible_line(f"{one['name']} {one['version'] or ''}: {_state(one)}"))
+        print(f"  from {visible_line(one['source'])}")
+        for hook, what in HOOKS.items():
+            for name in one["brings"].get(hook, ()):
+                print(f"  {what} {visible_line(name)}")
+        if one["state"] == "commands":
+            print(f"It comes with ecoshell. `ecoshell config set plugins.enabled {one['name']}` switches on the rest.")
     elif not records:
         print("There is no plugin. `ecoshell plugins new NAME` writes one; plugins/README.md says more.")
     else:
-        cells = [(one["name"], one["version"] or "", _state(one), _brings(one), one["source"]) for one in records]
+        cells: list[tuple[str, ...]] = []
+        for one in records:
+            brings = "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in one["brings"].items())
+            cells.append((one["name"], one["version"] or "", _state(one), brings or "-", one["source"]))
         print_table(("plugin", "version", "", "brings", "from"), cells)
     return 0
 
@@ -147,21 +157,6 @@ def _asked(plugins: Plugins) -> dict[str, list[str]]:
 def _state(record: dict[str, Any]) -> str:
     state: str = record["state"]
     return _STATES.get(state) or (record["error"] if state == "incomplete" else f"failed: {record['error']}")
-
-
-def _brings(record: dict[str, Any]) -> str:
-    brings: dict[str, list[str]] = record["brings"]
-    return "; ".join(f"{hook.replace('_', ' ')} {', '.join(names)}" for hook, names in brings.items()) or "-"
-
-
-def _tell(record: dict[str, Any]) -> None:
-    print(visible_line(f"{record['name']} {record['version'] or ''}: {_state(record)}"))
-    print(f"  from {visible_line(record['source'])}")
-    for hook in HOOKS:
-        for name in record["brings"].get(hook, ()):
-            print(f"  {HOOKS[hook]} {visible_line(name)}")
-    if record["state"] == "commands":
-        print(f"It comes with ecoshell. `ecoshell config set plugins.enabled {record['name']}` switches on the rest.")
 
 
 def _new(name: str, folder: Path, *, as_json: bool) -> int:

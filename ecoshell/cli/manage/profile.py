@@ -7,7 +7,7 @@ import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ecoshell.cli.arguments import add_json
 from ecoshell.cli.manage.show import print_json, print_table
 from ecoshell.cli.parser import warn
 from ecoshell.errors import ToolError, UsageError
-from ecoshell.messages import Call, Footprint, Observation, ToolDocument
+from ecoshell.messages import Call, Footprint, ToolDocument
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.planning.catp.costs import Profile, ProfiledRun, ProfileStore
@@ -142,7 +142,8 @@ def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tu
     if into and into not in properties:
         known = ", ".join(properties) or "none"
         raise UsageError(f"{document.name} has no argument {into!r}.", fix=f"It has: {known}.")
-    paths = [name for name in properties if FILE in _kinds(name, properties[name])]
+    each = {name: ToolDocument("", "", {"properties": {name: schema}}) for name, schema in properties.items()}
+    paths = [name for name, alone in each.items() if FILE in signature(alone).takes]
     if into:
         return into, into in paths
     texts = [name for name, schema in properties.items() if schema.get("type") == "string"]
@@ -150,10 +151,6 @@ def _argument(document: ToolDocument, into: str, given: Mapping[str, Any]) -> tu
     if not free:
         raise UsageError(f"No argument of {document.name} takes a file.", fix="Name one with --into.")
     return free[0], free[0] in paths
-
-
-def _kinds(name: str, schema: Any) -> frozenset[str]:
-    return signature(ToolDocument("", "", {"properties": {name: schema}})).takes
 
 
 def _require_leave(tool: Tool, inputs: Sequence[Input], rules: Any) -> None:
@@ -174,21 +171,18 @@ async def _measure(tool: Tool, inputs: Sequence[Input], repeat: int) -> list[Row
     """Run the tool on each input; a run before that loads what it needs, and does not count."""
     limits = limits_of(tool)
     await contained(tool, inputs[0].arguments, limits)
-    return [_row(one, [await contained(tool, one.arguments, limits) for _ in range(repeat)]) for one in inputs]
-
-
-def _row(one: Input, seen: Sequence[Observation]) -> Row:
-    milliseconds = statistics.median(run.seconds * 1000 for run in seen)
-    held = [run.footprint or Footprint() for run in seen]
-    medians = {name: _median(getattr(each, name) for each in held) for name in asdict(held[0])}
-    failed = next((run.text for run in seen if not run.ok), "")
-    return Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed)
-
-
-def _median(figures: Iterable[float | None]) -> float | None:
-    """The median of what is known; None when nothing is."""
-    known = [figure for figure in figures if figure is not None]
-    return statistics.median(known) if known else None
+    rows: list[Row] = []
+    for one in inputs:
+        seen = [await contained(tool, one.arguments, limits) for _ in range(repeat)]
+        medians: dict[str, float] = {}  # of what is known
+        for field in fields(Footprint):
+            figures = [getattr(run.footprint, field.name) for run in seen if run.footprint is not None]
+            if known := [figure for figure in figures if figure is not None]:
+                medians[field.name] = statistics.median(known)
+        milliseconds = statistics.median(run.seconds * 1000 for run in seen)
+        failed = next((run.text for run in seen if not run.ok), "")
+        rows.append(Row(one.name, ProfiledRun(one.size, milliseconds, Footprint(**medians)), failed))
+    return rows
 
 
 def _record(tool: str, repeat: int, rows: Sequence[Row], profile: Profile) -> dict[str, Any]:
@@ -217,11 +211,15 @@ def _record(tool: str, repeat: int, rows: Sequence[Row], profile: Profile) -> di
 
 
 def _print(tool: str, rows: Sequence[Row], profile: Profile) -> None:
-    print_table(
-        ("input", "bytes", "ms", "MB held", "MB peak", "GPU MB", "price units"),
-        [_cells(row) for row in rows],
-        right=("bytes", "ms", "MB held", "MB peak", "GPU MB", "price units"),
-    )
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        held = row.run.footprint
+        price = f"failed: {visible_line(row.failed)}" if row.failed else f"{row.run.price():.2e}"
+        memory = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb)
+        figures = ("unknown" if figure is None else f"{figure:.1f}" for figure in memory)
+        cells.append((row.name, f"{row.run.size:,}", f"{row.run.milliseconds:.2f}", *figures, price))
+    right = ("bytes", "ms", "MB held", "MB peak", "GPU MB", "price units")
+    print_table(("input", *right), cells, right=right)
     print()
     levels = zip(profile.levels, profile.vector.costs, strict=True)
     print_table(
@@ -230,14 +228,3 @@ def _print(tool: str, rows: Sequence[Row], profile: Profile) -> None:
         right=("size level", "around bytes", "price units"),
     )
     print(f"\nKept for planning: {tool} costs {profile.usual:.2e} units; [plan] resource_price gives them a worth.")
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    held = row.run.footprint
-    price = f"failed: {visible_line(row.failed)}" if row.failed else f"{row.run.price():.2e}"
-    figures = (held.cpu_mb, held.cpu_instant_mb, held.gpu_mb)
-    return row.name, f"{row.run.size:,}", f"{row.run.milliseconds:.2f}", *map(_figure, figures), price
-
-
-def _figure(figure: float | None) -> str:
-    return "unknown" if figure is None else f"{figure:.1f}"

@@ -12,7 +12,7 @@ from ecoshell.cli.parser import warn
 from ecoshell.errors import ModelError
 from ecoshell.models.local import LocalModel
 from ecoshell.models.local_models import local_files
-from ecoshell.models.tokens import TiktokenCounter, counter_for
+from ecoshell.models.tokens import counter_for
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool
 from ecoshell.tools.workspace import Workspace, workspace_folder
@@ -49,7 +49,16 @@ def run(args: argparse.Namespace) -> int:
     elif name is not None:
         print_json(sources[0][1].document.as_function()["function"])
     else:
-        _print_tools([tool for _, tool in sources], tokenizer)
+        tokens = "tokens" if tokenizer.exact else "≈ tokens"
+        rows: list[tuple[str, ...]] = []
+        everything = 0
+        for _, tool in sources:
+            count, effects = tokenizer.count(tool.document.as_text()), ", ".join(sorted(tool.effects)) or "-"
+            everything += count
+            rows.append((tool.document.name, f"{count:,}", effects, tool.document.description))
+        print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
+        known, size = counted(len(rows), "tool"), counted(everything, "token")
+        print(f"\n{known}, {size} if all were registered, counted by {tokenizer.name}.")
     return 0
 
 
@@ -61,8 +70,7 @@ def tokenizer_of(model: str) -> Tokenizer:
     except ModelError:
         pass  # the list is of use without the model
     counter = counter_for(model)
-    if isinstance(counter, TiktokenCounter):
-        counter.wait()
+    counter.wait()
     return Tokenizer(counter.name, counter.exact, counter.count)
 
 
@@ -78,15 +86,3 @@ def _record(tool: Tool, tokenizer: Tokenizer, source: str, *, registered: bool) 
         "description": document.description,
         "parameters": document.parameters,
     }
-
-
-def _print_tools(tools: list[Tool], tokenizer: Tokenizer) -> None:
-    tokens = "tokens" if tokenizer.exact else "≈ tokens"
-    counts = [tokenizer.count(tool.document.as_text()) for tool in tools]
-    rows = [
-        (tool.document.name, f"{count:,}", ", ".join(sorted(tool.effects)) or "-", tool.document.description)
-        for tool, count in zip(tools, counts, strict=True)
-    ]
-    print_table(("tool", tokens, "effects", "what it does"), rows, right=(tokens,))
-    known, size = counted(len(tools), "tool"), counted(sum(counts), "token")
-    print(f"\n{known}, {size} if all were registered, counted by {tokenizer.name}.")
