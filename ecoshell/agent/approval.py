@@ -84,14 +84,12 @@ class Guess:
             source = [text for step in done for text in _texts(step.call, step.call.arguments)]
             places = [name for name, subject in subjects_of(tool).items() if subject is Subject.PATH]
             values = [path for path in _texts(call, places) if posixpath.exists(workspace / path)]
-        missing = [one for one in values if not _stands(one, "\n".join((self.asked, *source)))]
-        return f"“{missing[0][:80]}” is neither in the request nor was it read" if missing else ""
-
-
-def _stands(text: str, source: str) -> bool:
-    """Whether the source has this text in it, as words of its own."""
-    wanted = " ".join(text.removeprefix("./").split())
-    return bool(wanted) and bool(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", " ".join(source.split())))
+        known = " ".join("\n".join((self.asked, *source)).split())
+        for value in values:
+            wanted = " ".join(value.removeprefix("./").split())
+            if not wanted or not re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", known):  # as words of its own
+                return f"“{value[:80]}” is neither in the request nor was it read"
+        return ""
 
 
 def _texts(call: Call, names: Iterable[str]) -> list[str]:

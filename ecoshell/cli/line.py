@@ -91,7 +91,12 @@ class LineShell:
     async def run(self) -> int:
         """Chat until the end; the exit status."""
         if self._person is not None:
-            await self._greet()
+            standing = await self._shell.standing()
+            self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
+            self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
+            if not await self._shell.past():
+                self._printer.line(visible_line(await self._shell.introduction()), "dim")
+            await self._show_past()
         try:
             while await self._once():
                 pass
@@ -117,7 +122,11 @@ class LineShell:
             except EcoshellError as error:  # while nobody can say where the session stands, what was last known stays
                 self._tell(error)
         try:
-            typed = await self._next()
+            if self._ahead:
+                typed = self._ahead.pop(0).strip()
+                self._printer.line(f"{self._prompt}{visible(typed)}", "bold")
+            else:
+                typed = (await self._source.question(self._prompt)).strip()
         except Interrupted:
             if self._person is None:
                 self._status = EXIT_STATUS["interrupted"]
@@ -139,14 +148,6 @@ class LineShell:
             self._status = error.exit_status if isinstance(error, EcoshellError) else EXIT_STATUS["error"]
             self._tell(error)
         return True
-
-    async def _next(self) -> str:
-        """What was typed during the turn or, where nothing was, what is typed now."""
-        if not self._ahead:
-            return (await self._source.question(self._prompt)).strip()
-        typed = self._ahead.pop(0).strip()
-        self._printer.line(f"{self._prompt}{visible(typed)}", "bold")
-        return typed
 
     def _tell(self, error: Exception) -> None:
         EventLines(self._printer).show(ErrorHappened.of(error))
@@ -194,14 +195,6 @@ class LineShell:
             self._printer.line(f"{self._printer.signs.question} {visible(printed.value)}", "bold")
             return await self._turn(printed.value, printed.attachments)
         return printed.effect != "quit"
-
-    async def _greet(self) -> None:
-        standing = await self._shell.standing()
-        self._printer.line(f"ecoshell {__version__}, {visible_line(standing.model)}", "bold")
-        self._printer.line("Ask, or type /help. Ctrl-C stops a turn, Ctrl-D leaves.", "dim")
-        if not await self._shell.past():
-            self._printer.line(visible_line(await self._shell.introduction()), "dim")
-        await self._show_past()
 
     async def _show_past(self) -> None:
         """Print the session so far, as after `/resume`."""

@@ -105,7 +105,7 @@ class Updates:
             ApprovalGiven: self._decided,
             **dict.fromkeys((LimitChosen, CostChosen, TrustGiven), self._chosen),
             CallFinished: self._ended,
-            ErrorHappened: self._failed,
+            ErrorHappened: lambda event: [self.say(" ".join(filter(None, (event.message, event.kept, event.fix))))],
             CommandRan: self._ran,
             GraphPlanned: self._planned,
             NodeChanged: self._changed,
@@ -200,10 +200,6 @@ class Updates:
         if text and not told:
             self._said.append((kind, text))
             yield self._chunk(kind, text)
-
-    def _failed(self, event: ErrorHappened) -> Iterator[Update]:
-        told = " ".join(part for part in (event.message, event.kept, event.fix) if part)
-        yield self.say(told)
 
     def _noted(self, event: Event) -> Iterator[Update]:
         text = event.text if isinstance(event, Notice) else describe(event)
