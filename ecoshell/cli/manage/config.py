@@ -46,7 +46,11 @@ def run(args: argparse.Namespace) -> int:
         case "check":
             return _check(as_json=args.json)
         case "set":
-            return _write(_pairs(args.pairs), as_json=args.json)
+            words: Sequence[str] = args.pairs
+            if len(words) % 2:
+                raise UsageError(f"{words[-1]} has no value.", fix="Say ecoshell config set KEY VALUE.")
+            changes = {_path(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)}
+            return _write(changes, as_json=args.json)
         case "unset":
             return _write({_path(key): REMOVED for key in args.keys}, as_json=args.json)
         case _:
@@ -114,12 +118,6 @@ def _unknown(settings: Settings) -> Iterator[tuple[tuple[str, str], SettingsErro
             near = nearest(name, known)
             fix = f"Did you mean {near}?" if near else f"There are {', '.join(known)}."
             yield key, SettingsError(f"is {name!r}, and there is no such {key[1]}.", fix=fix)
-
-
-def _pairs(words: Sequence[str]) -> Changes:
-    if len(words) % 2:
-        raise UsageError(f"{words[-1]} has no value.", fix="Say ecoshell config set KEY VALUE.")
-    return {_path(key): typed for key, typed in zip(words[::2], words[1::2], strict=True)}
 
 
 def _path(key: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -109,19 +109,15 @@ def _packages() -> Iterator[Check]:
     for one in filter(None, map(_REQUIRED.fullmatch, told)):
         needed.setdefault(one["extra"] or "", []).append(one["name"])
     for extra in ("", *_EXTRAS):
-        there = {name: _version(name) for name in needed[extra]}
+        there: dict[str, str | None] = dict.fromkeys(needed[extra])
+        for name in there:
+            with suppress(PackageNotFoundError):
+                there[name] = version(name)
         gone = [name for name, found in there.items() if found is None]
         what, wanted = (f"extra {extra}", f"ecoshell[{extra}]") if extra else ("packages", "ecoshell")
         found = f"not installed: {', '.join(gone)}" if gone else ", ".join(f"{name} {at}" for name, at in there.items())
         state = "ok" if not gone else "missing" if extra else "wrong"
         yield Check(what, state, found, f'pip install "{wanted}"' if gone else "")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _told_by(name: str, program: str, fix: str) -> Check:

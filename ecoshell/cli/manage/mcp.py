@@ -87,7 +87,11 @@ def run(args: argparse.Namespace) -> int:
         case "login":
             return _login(args.name, as_json=args.json)
         case "remove":
-            return _remove(args.name, as_json=args.json)
+            provider = _one(load_settings(user_paths()), args.name)
+            write_settings(user_paths().settings_file, {(*_SERVERS, args.name): REMOVED})
+            provider.forget()
+            print_json({"removed": args.name}) if args.json else print(f"{args.name} is removed.")
+            return 0
         case _:
             return _list(as_json=args.json)
 
@@ -205,14 +209,6 @@ def _taken_over(found: Any) -> Entry:
     if "${input:" in text:
         raise ValueError("it has its client ask for ${input:…}; put a variable's ${NAME} in the place of that")
     return cast("Entry", json.loads(text))
-
-
-def _remove(name: str, *, as_json: bool) -> int:
-    provider = _one(load_settings(user_paths()), name)
-    write_settings(user_paths().settings_file, {(*_SERVERS, name): REMOVED})
-    provider.forget()
-    print_json({"removed": name}) if as_json else print(f"{name} is removed.")
-    return 0
 
 
 class Signs:
