@@ -183,11 +183,6 @@ class ActiveModels:
         return self.current.model.traits.name
 
     @property
-    def thinks(self) -> str:
-        """Who thinks, as a person reads it: the mode and, where it is AUTO, the one chosen last."""
-        return f"{AUTO} → {self.current.mode.name}" if self.mode == AUTO else self.mode
-
-    @property
     def no_choice(self) -> str:
         """Why it does not matter which mode thinks, as with a small model in all roles; empty where it does."""
         model, name = self.current.model, self.playing("single")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ecoshell.agent.conversation import Conversation, Stopped
 from ecoshell.agent.dependencies import Dependencies
 from ecoshell.agent.mode import of_step
+from ecoshell.agent.model_set import AUTO
 from ecoshell.agent.offer import names_room, names_tokens
 from ecoshell.budget.holds import CapState, Scope
 from ecoshell.budget.ledger import Ledger
@@ -162,6 +163,7 @@ class Standing:
     title: str
     model: str
     mode: str
+    """The mode and, where that is AUTO, the one chosen last."""
     strategy: str
     caps: tuple[CapState, ...]
     spent_nano: int | None
@@ -471,7 +473,7 @@ class Shell:
             session=session,
             title=self.store.title(session),
             model=deps.models.name,
-            mode=deps.models.thinks,
+            mode=f"{AUTO} → {deps.models.current.mode.name}" if deps.models.mode == AUTO else deps.models.mode,
             strategy=deps.settings.strategy,
             caps=self.ledger.caps(session, self.conversation.turn),
             spent_nano=spent.shown_nano if spent else 0,

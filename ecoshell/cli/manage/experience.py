@@ -195,18 +195,14 @@ def _time(text: str) -> str:
 
 
 def _record(kept: Kept[Use] | Kept[Attempt]) -> dict[str, object]:
-    return {"id": kept.id if isinstance(kept.item, Use) else _number(kept), **asdict(kept.item)}
-
-
-def _number(kept: Kept[Use] | Kept[Attempt]) -> str:
-    return f"{ATTEMPTS.sign}{kept.id}" if isinstance(kept.item, Attempt) else str(kept.id)
+    return {"id": kept.id if isinstance(kept.item, Use) else f"{ATTEMPTS.sign}{kept.id}", **asdict(kept.item)}
 
 
 def _cells(kept: Kept[Use] | Kept[Attempt]) -> tuple[str, ...]:
     item = kept.item
     question = visible_line(item.query)
     shown = question if len(question) <= _QUERY_SHOWN else f"{question[: _QUERY_SHOWN - 1]}…"
-    begin, end = (_number(kept), _when(item.at)), (f"{item.seconds:.2f}", shown)
+    begin, end = (f"{_record(kept)['id']}", _when(item.at)), (f"{item.seconds:.2f}", shown)
     if isinstance(item, Attempt):
         outcome, models = _OUTCOMES.get(item.outcome, visible_line(item.outcome)), visible_line(item.models)
         return (*begin, visible_line(item.mode), outcome, models, _price(item.price_nano), f"{item.tokens:,}", *end)

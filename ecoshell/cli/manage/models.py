@@ -176,7 +176,7 @@ def pull_wanted(options: Options) -> None:
             hub_file(name, user_paths().models_folder)
         except ModelMissing:
             found = hub.find(name)
-            _say(f"{name} is not on this machine: {_described(found)}.")
+            print(f"{name} is not on this machine: {_described(found)}.", file=sys.stderr)
             print("Pull it? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 raise ModelMissing(f"{name} was not pulled.", fix="Choose another --model.", billed=False) from None
@@ -184,13 +184,13 @@ def pull_wanted(options: Options) -> None:
 
 
 def _bring(hub: Hub, found: Pull) -> Path:
-    _say(f"{found.name.short}: {_described(found)}")
+    print(f"{found.name.short}: {_described(found)}", file=sys.stderr)
     line = _Progress(found)
     try:
         return hub.pull(found, line.tell)
     except KeyboardInterrupt:
         line.end()
-        _say("Stopped. What came so far is kept: pull it again, which goes on from there.")
+        print("Stopped. What came so far is kept: pull it again, which goes on from there.", file=sys.stderr)
         raise
     finally:
         line.end()
@@ -200,10 +200,6 @@ def _described(found: Pull) -> str:
     """The files, their size and the licence."""
     files = found.files[0].name if len(found.files) == 1 else f"{len(found.files)} parts, {found.files[0].name} …"
     return visible_line(f"{files} · {size(found.size_bytes)} · licence {found.licence or 'not named'}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 class _Progress:
@@ -229,7 +225,7 @@ class _Progress:
                 sys.stderr.flush()
         elif 100 * done // whole >= self._told + _STEP or done == whole:
             self._told = 100 * done // whole
-            _say(f"{size(done)} of {size(whole)}")
+            print(f"{size(done)} of {size(whole)}", file=sys.stderr)
 
     def end(self) -> None:
         """Leave the line that changes."""
