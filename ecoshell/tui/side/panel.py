@@ -18,7 +18,7 @@ from textual.strip import Strip
 
 from ecoshell.tui.fuzzy import best
 from ecoshell.tui.keys import KeysInOrder
-from ecoshell.tui.side.panel_state import PanelState, Section
+from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import fit, left
 from ecoshell.untrusted import visible_line
 
@@ -49,8 +49,8 @@ class ToolWanted(Message):
 class Panel(KeysInOrder, ScrollView, can_focus=True):
     """Lines drawn from the state; drawn anew only when they have changed."""
 
-    NAME: ClassVar[Section]
-    """The part of the state it shows; the panel's name in the kept arrangement, and in capitals its title."""
+    NAME: ClassVar[str]
+    """Its name in the kept arrangement, and in capitals its title."""
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "fold", "fold"),

@@ -1,6 +1,6 @@
 """What the panels know: a session's events, past and present, and where the shell last said that it stands."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -18,7 +18,6 @@ from ecoshell.events import (
     StepStarted,
     Taken,
     ToolRegistered,
-    ToolsOffered,
     ToolUnregistered,
     TurnFinished,
     TurnStarted,
@@ -36,23 +35,6 @@ Basis = Literal["price", "tokens", "time"]
 """What shares are shares of."""
 _ORDER = {role: place for place, role in enumerate(ROLES)}
 _MICROSECONDS = 1_000_000
-Section = Literal["budget", "plan", "tools", "roles"]
-"""A part of the state that an event may change."""
-_NOTHING: frozenset[Section] = frozenset()
-_BUDGET: frozenset[Section] = frozenset({"budget"})
-_PLAN: frozenset[Section] = frozenset({"plan"})
-_TOOLS: frozenset[Section] = frozenset({"tools"})
-_ROLES: frozenset[Section] = frozenset({"roles"})
-EVERYTHING: frozenset[Section] = _BUDGET | _PLAN | _TOOLS | _ROLES
-_CHANGES: Mapping[type[Event], frozenset[Section]] = {
-    BudgetChanged: _BUDGET,
-    CallStarted: _ROLES,
-    **dict.fromkeys((StepStarted, BudgetHeld, BudgetSettled), _BUDGET | _ROLES),
-    **dict.fromkeys((ToolRegistered, ToolUnregistered, ToolsOffered, BranchLeft), _TOOLS),
-    **dict.fromkeys((PlanChanged, GraphPlanned, NodeChanged), _PLAN),
-    **dict.fromkeys((TurnStarted, TurnFinished), EVERYTHING),
-}
-"""The sections that events change; all else leaves the panels as they are. Sizes of an offer the shell tells again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +152,11 @@ class PanelState:
         self.plan = None
         self._between(running=False)
 
-    def hear(self, event: Event) -> frozenset[Section]:
-        """Take one event into account; gives the sections that it changed."""
+    def hear(self, event: Event) -> bool:
+        """Take one event into account; says whether panels may show something else now."""
         match event:
             case BudgetChanged(caps=caps) if caps == self.caps:
-                return _NOTHING
+                return False
             case BudgetChanged():
                 self.caps = event.caps
             case StepStarted() | BudgetHeld() | BudgetSettled():
@@ -195,30 +177,23 @@ class PanelState:
             case TurnStarted() | TurnFinished():
                 self._turn(event)
             case _:
-                pass
-        return _CHANGES.get(type(event), _NOTHING)
+                return False
+        return True
 
-    def look(self, standing: "Standing", caps: Sequence[CapState]) -> frozenset[Section]:
-        """Take over where the shell stands; gives the sections that it changed.
+    def look(self, standing: "Standing", caps: Sequence[CapState]) -> bool:
+        """Take over where the shell stands; says whether that is anything new.
 
         Between turns the shell knows best what is registered; in a turn, what was registered in it stands besides.
         """
-        before, self.standing = self.standing, standing
-        caps_before, self.caps = self.caps, tuple(caps)
+        before = (self.standing, self.caps, self.plan)
+        self.standing, self.caps = standing, tuple(caps)
         known = {tool.name for tool in standing.tools if tool.registered}
         for name, (_, turn) in list(self._registrations.items()):
             if name not in known and not (self.running and turn == self.turn):
                 del self._registrations[name]
-        planned, plan_before = standing.planned, self.plan
-        if planned is not None and not self.running:
-            self._plan(planned)
-        if before is None:
-            return EVERYTHING
-        money = self.caps != caps_before or _money(before) != _money(standing)
-        tools = _context(before) != _context(standing)
-        planning = before.plan != standing.plan or self.plan != plan_before
-        changed = {_BUDGET: money, _TOOLS: tools, _PLAN: planning, _ROLES: before.players != standing.players}
-        return _NOTHING.union(*(section for section, touched in changed.items() if touched))
+        if standing.planned is not None and not self.running:
+            self._plan(standing.planned)
+        return before != (self.standing, self.caps, self.plan)
 
     def uses(self, *, session: bool) -> list[RoleUse]:
         """What roles have used in the session or in the turn, those that play now and have not been asked yet included.
@@ -309,11 +284,3 @@ class PanelState:
         self.running, self.thinking = running, None
         self.branching = self.branching.ended() if self.branching else None
         self._holds.clear()
-
-
-def _money(standing: "Standing") -> tuple[object, ...]:
-    return standing.spent_nano, standing.used_tokens, standing.estimated, standing.next_nano, standing.next_tokens
-
-
-def _context(standing: "Standing") -> tuple[object, ...]:
-    return standing.context_tokens, standing.everything_tokens, standing.exact, standing.tools, standing.context

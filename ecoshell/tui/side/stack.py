@@ -19,7 +19,7 @@ from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
-from ecoshell.tui.side.panel_state import EVERYTHING, PanelState, Section
+from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.side.plan import PlanPanel, plan_of
 from ecoshell.tui.side.tools import ToolsPanel
 
@@ -92,7 +92,7 @@ class SidePanels(Widget):
     def __init__(self) -> None:
         super().__init__()
         self.state = PanelState()
-        self._stale: set[Section] = set()
+        self._stale = False
         self._below_each_other = SharedHeight(self._heights)
         self._crowded = False
 
@@ -132,11 +132,13 @@ class SidePanels(Widget):
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
-        self._touch(self.state.hear(event))
+        if self.state.hear(event):
+            self._touch()
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         """Show where the session stands."""
-        self._touch(self.state.look(standing, caps))
+        if self.state.look(standing, caps):
+            self._touch()
 
     async def recall(self, past: Iterable[Event]) -> None:
         """Show another session, from its events so far; a long one does not hold up the screen."""
@@ -146,7 +148,7 @@ class SidePanels(Widget):
             if at % _BREATH == _BREATH - 1:
                 await asyncio.sleep(0)
         self.state.rest()
-        self._touch(EVERYTHING)
+        self._touch()
 
     def action_widen(self, steps: int) -> None:
         self.post_message(self.Widened(steps))
@@ -158,16 +160,15 @@ class SidePanels(Widget):
         if self._crowded:
             event.widget.refresh(layout=True)
 
-    def _touch(self, sections: frozenset[Section]) -> None:
-        if sections and not self._stale:
+    def _touch(self) -> None:
+        if not self._stale:
+            self._stale = True
             self.call_later(self._draw)
-        self._stale |= sections
 
     def _draw(self) -> None:
-        stale, self._stale = self._stale, set()
+        self._stale = False
         for panel in self.panels:
-            if panel.NAME in stale:
-                panel.show()
+            panel.show()
 
     def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:
         """Lines for each panel that is on the screen; what is left over goes to the tools, or to the plan."""
