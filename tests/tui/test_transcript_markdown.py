@@ -97,6 +97,10 @@ def test_a_table_wider_than_the_screen_breaks_its_cells_and_loses_nothing():
     assert shown.count("finds") == 20
 
 
+def test_a_line_with_a_bar_behind_a_very_long_paragraph_is_text():
+    assert painted(("word " * 300 + "\n") * 2 + "a | b").endswith(" a | b")
+
+
 def test_more_cells_than_columns_are_shown_too():
     assert "extra" in painted("| a | b |\n|---|---|\n| 1 | 2 | extra |")
 

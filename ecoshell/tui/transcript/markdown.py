@@ -10,10 +10,10 @@ the answer grows. Textual's Markdown mounts a widget for each paragraph and pars
 
 import copy
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
+from typing import Self
 
 from rich.cells import cell_len
 
@@ -62,24 +62,50 @@ class Place:
 PLAIN = Place()
 
 
-@dataclass(frozen=True, slots=True)
-class Prose:
+@dataclass(slots=True)
+class Part:
+    """Lines that are one section, and the first of several when there are many of them; they may still arrive."""
+
+    lines: list[str]
+    place: Place = PLAIN
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are more lines than are painted in one go: it is time to close the section."""
+        return len(self.lines) >= MOST_LINES or sum(map(len, self.lines)) >= LONGEST
+
+    def take(self, line: str) -> None:
+        self.lines.append(line)
+
+    def close(self) -> bool:
+        """No line follows; says whether there is anything to show."""
+        return bool(self.lines)
+
+    def next(self, glue: str | None) -> Self:
+        """The section it goes on in; `glue` is what is between the two, where a line was cut in two."""
+        return replace(self, lines=[], place=Place(self.place.hang, self.place.hang, joined=glue))
+
+
+@dataclass(slots=True)
+class Prose(Part):
     """A paragraph, a list item or a heading."""
 
-    text: str
-    place: Place = PLAIN
     level: int = 0
     """Of a heading, from 1."""
 
     @property
+    def is_long(self) -> bool:
+        return sum(map(len, self.lines)) >= LONGEST
+
+    @property
     def measure(self) -> tuple[int, int]:
-        return 1 + self.place.gap, len(self.text)
+        return 1 + self.place.gap, sum(map(len, self.lines))
 
     def rows(self, width: int) -> Iterator[Row]:
         """One row, and one more for each line the writer wanted to begin anew."""
         yield from self.place.before()
         lead, joined = self.place.lead, self.place.joined
-        for pieces in inline(self.text, "heading" if self.level else "text"):
+        for pieces in inline("\n".join(self.lines), "heading" if self.level else "text"):
             stress = "u" if self.level in (1, 2) else ""
             stressed = (replace(piece, stress=piece.stress + stress) for piece in pieces)
             yield Row(tuple(stressed) if stress else pieces, lead, self.place.hang, joined)
@@ -101,13 +127,12 @@ class Rule:
         yield row(Piece("─" * max(3, width - len(self.place.lead)), "muted"), lead=self.place.lead)
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Some lines of code; `before` are those that tell in which state they begin."""
+@dataclass(slots=True)
+class Code(Part):
+    """Code between fences or, with no fence, indented by four; `before` tells in which state its lines begin."""
 
-    lines: tuple[str, ...]
     language: str = ""
-    place: Place = PLAIN
+    fence: str = ""
     before: tuple[str, ...] = ()
 
     @property
@@ -121,13 +146,34 @@ class Code:
         for at, pieces in enumerate(highlighted(self.lines, "" if plain else self.language, self.before)):
             yield Row(pieces, lead, lead, None if at else joined)
 
+    def closed_by(self, line: str) -> bool:
+        """Whether the line is the fence that closes it or, without a fence, is not indented."""
+        text = line.strip()
+        if self.fence:
+            return text.startswith(self.fence) and not text.strip(self.fence[0])
+        return bool(text) and not line.startswith(_CODE)
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A head, the line under it, and rows."""
+    def take(self, line: str) -> None:
+        """Add a line, without the indent that code in a list or without a fence has."""
+        indent = len(self.place.hang.replace("▌ ", "")) if self.fence else len(_CODE)
+        self.lines.append(line[min(indent, len(line) - len(line.lstrip())) :])
 
-    lines: tuple[str, ...]
-    place: Place = PLAIN
+    def close(self) -> bool:
+        """Empty lines do not end code without a fence."""
+        while self.lines and not self.fence and not self.lines[-1].strip():
+            self.lines.pop()
+        return bool(self.lines)
+
+    def next(self, glue: str | None) -> Self:
+        return replace(Part.next(self, glue), before=(*self.before, *self.lines)[-_LOOK_BACK:])
+
+
+@dataclass(slots=True)
+class Table(Part):
+    """A head, the line under it, and rows; one with many is set in several, each with the head, as on printed pages."""
+
+    again: bool = False
+    """Whether the head stood above already."""
 
     @property
     def measure(self) -> tuple[int, int]:
@@ -150,104 +196,19 @@ class Table:
             if not at:
                 yield Row((Piece("─┼─".join("─" * wide for wide in widths), "muted"),), hang, hang)
 
+    def close(self) -> bool:
+        return not self.again or len(self.lines) > 2
+
+    def next(self, glue: str | None) -> Self:
+        place = Place(self.place.hang, self.place.hang, gap=True)
+        return replace(self, lines=self.lines[:2], place=place, again=True)
+
     def _row(self, line: str, columns: int) -> list[Pieces]:
         cells = [*_cells(line), *[""] * columns][:columns]
         extra = _cells(line)[columns:]
         if extra:  # what has no column is shown in the last one
             cells[-1] = " | ".join([cells[-1], *extra])
         return [inline(cell.strip().replace("\\|", "|"))[0] for cell in cells]
-
-
-@dataclass(slots=True)
-class _Part(ABC):
-    """Lines that still arrive and will be one section, or several when there are many of them."""
-
-    place: Place
-    lines: list[str] = field(default_factory=list[str])
-
-    @property
-    def is_long(self) -> bool:
-        """Whether there are more lines than are painted in one go: it is time to close the section."""
-        return len(self.lines) >= MOST_LINES or sum(map(len, self.lines)) >= LONGEST
-
-    def take(self, line: str) -> None:
-        """Add a line."""
-        self.lines.append(line)
-
-    @abstractmethod
-    def sections(self) -> Iterator[Section]:
-        """What it has come to."""
-
-    def renew(self, glue: str | None) -> None:
-        """Go on in the next section; `glue` is what is between it and the one before, where a line was cut in two."""
-        self.lines = []
-        self.place = Place(self.place.hang, self.place.hang, joined=glue)
-
-
-@dataclass(slots=True)
-class _ProsePart(_Part):
-    """A paragraph, a list item or a heading."""
-
-    level: int = 0
-
-    @property
-    def is_long(self) -> bool:
-        return sum(map(len, self.lines)) >= LONGEST
-
-    def sections(self) -> Iterator[Section]:
-        if self.lines:
-            yield Prose("\n".join(self.lines), self.place, self.level)
-
-
-@dataclass(slots=True)
-class _CodePart(_Part):
-    """Code between fences or, with no fence, indented by four."""
-
-    fence: str = ""
-    language: str = ""
-    before: tuple[str, ...] = ()
-
-    def closed_by(self, line: str) -> bool:
-        """Whether the line is the fence that closes it or, without a fence, is not indented."""
-        text = line.strip()
-        if self.fence:
-            return text.startswith(self.fence) and not text.strip(self.fence[0])
-        return bool(text) and not line.startswith(_CODE)
-
-    def take(self, line: str) -> None:
-        """Add a line, without the indent that code in a list or without a fence has."""
-        indent = len(self.place.hang.replace("▌ ", "")) if self.fence else len(_CODE)
-        self.lines.append(line[min(indent, len(line) - len(line.lstrip())) :])
-
-    def sections(self) -> Iterator[Section]:
-        """One, without the empty lines that end code without a fence."""
-        lines = self.lines
-        while lines and not self.fence and not lines[-1].strip():
-            lines = lines[:-1]
-        if lines:
-            yield Code(tuple(lines), self.language.strip("{}.").lower(), self.place, self.before)
-
-    def renew(self, glue: str | None) -> None:
-        """Go on in the state in which this one ended."""
-        self.before = (*self.before, *self.lines)[-_LOOK_BACK:]
-        _Part.renew(self, glue)
-
-
-@dataclass(slots=True)
-class _TablePart(_Part):
-    """A table; one with many rows is set in several, each with the head again, as on printed pages."""
-
-    again: bool = False
-
-    def sections(self) -> Iterator[Section]:
-        """One, unless there is nothing but the head that stood above."""
-        if not self.again or len(self.lines) > 2:
-            yield Table(tuple(self.lines), self.place)
-
-    def renew(self, glue: str | None) -> None:
-        """Go on under the same head."""
-        self.lines, self.again = self.lines[:2], True
-        self.place = Place(self.place.hang, self.place.hang, gap=True)
 
 
 def sections_of_markdown(text: str, *, indent: str = "") -> list[Section]:
@@ -265,7 +226,7 @@ class MarkdownReader:
         self._cut: str | None = None
         """What is lost between the bits of the line that is being read, if it was cut off for its length."""
         self._done: list[Section] = []
-        self._part: _Part | None = None
+        self._part: Prose | Code | Table | None = None
         self._quote = 0
         self._items: list[tuple[int, int]] = []
         """The open list items: where their signs stand, and how wide they are."""
@@ -306,7 +267,7 @@ class MarkdownReader:
         twin = copy.copy(self)
         twin._done, twin._items, twin._part = [], list(self._items), copy.copy(self._part)
         if twin._part is not None:
-            twin._part.lines = list(twin._part.lines)
+            twin._part.lines = [*twin._part.lines]
         return twin.close()
 
     def _taken(self) -> list[Section]:
@@ -316,15 +277,16 @@ class MarkdownReader:
     def _step(self, line: str) -> None:
         part = self._part
         if self._cut is not None:  # the next bit of a line that was cut off for its length
-            if part is None or isinstance(part, _TablePart):
-                self._start(_ProsePart(self._place(0), [line]))
+            if part is None or isinstance(part, Table):
+                self._start(Prose([line], self._place(0)))
             else:
-                self._divide(part, self._cut)
-                part.lines.append(line)
+                rest = part.next(self._cut)
+                rest.lines.append(line)
+                self._start(rest)
             return
         line = line.replace("\t", _CODE).rstrip("\r")
         quote, body = _unquoted(line)
-        if isinstance(part, _CodePart) and quote >= self._quote:
+        if isinstance(part, Code) and quote >= self._quote:
             inside = _unquoted(line, self._quote)[1]
             if not part.closed_by(inside):
                 part.take(inside)
@@ -333,7 +295,7 @@ class MarkdownReader:
             self._finish()
             if part.fence:
                 return
-        elif quote != self._quote and not (isinstance(part, _ProsePart) and not quote and not _begins(body)):
+        elif quote != self._quote and not (isinstance(part, Prose) and not quote and not _begins(body)):
             self._finish()
             self._items.clear()
             self._quote = quote
@@ -348,28 +310,28 @@ class MarkdownReader:
         """A line that is not empty and not in a fence."""
         part, indent = self._part, len(line) - len(line.lstrip())
         under = _UNDERLINE.match(line)
-        if under and isinstance(part, _ProsePart) and not self._items:
+        if under and isinstance(part, Prose) and not self._items:
             part.level = 1 if "=" in under[1] else 2
             self._finish()
-        elif isinstance(part, _TablePart) and "|" in line:
+        elif isinstance(part, Table) and "|" in line:
             part.take(line)
             self._watch(part)
-        elif isinstance(part, _ProsePart) and "|" in line and _is_delimiter(line, part.lines[-1]):
+        elif isinstance(part, Prose) and "|" in line and part.lines and _is_delimiter(line, part.lines[-1]):
             self._begin_table(part, line)
         elif self._begin(line, indent):
             pass
-        elif isinstance(part, _ProsePart):
+        elif isinstance(part, Prose):
             part.take(line.strip() if not line.endswith("  ") else f"{line.strip()}  ")
             self._watch(part)
         elif indent >= len(_CODE) and not self._items:
-            self._start(_CodePart(self._place(0), [line[len(_CODE) :]]))
+            self._start(Code([line[len(_CODE) :]], self._place(0)))
         else:
-            self._start(_ProsePart(self._place(indent), [line.lstrip()]))
+            self._start(Prose([line.lstrip()], self._place(indent)))
 
     def _begin(self, line: str, indent: int) -> bool:
         """Begin a new part if the line says so."""
         if fence := _FENCE.match(line):
-            self._start(_CodePart(self._place(indent), fence=fence[1], language=fence[2]))
+            self._start(_code(fence, self._place(indent)))
         elif _RULE.match(line):
             self._start(None)
             self._done.append(Rule(self._place(indent)))
@@ -378,7 +340,7 @@ class MarkdownReader:
             text = line[heading.end() :].strip()
             bare = text.rstrip("#")
             text = bare.strip() if not bare or bare[-1].isspace() else text
-            self._start(_ProsePart(self._place(0), [text], len(heading[1])))
+            self._start(Prose([text], self._place(0), len(heading[1])))
             self._finish()
         elif item := self._item(line):
             self._begin_item(item, indent)
@@ -389,7 +351,7 @@ class MarkdownReader:
     def _item(self, line: str) -> re.Match[str] | None:
         """A line that begins a list item; in a paragraph, a number other than 1 is only a number."""
         item = _ITEM.match(line)
-        in_paragraph = isinstance(self._part, _ProsePart) and not self._items
+        in_paragraph = isinstance(self._part, Prose) and not self._items
         return None if item and in_paragraph and (item[2] not in (None, "1") or not item[3]) else item
 
     def _begin_item(self, item: re.Match[str], indent: int) -> None:
@@ -402,22 +364,20 @@ class MarkdownReader:
         self._items.append((indent, len(sign)))
         text = item[3] or ""
         if fence := _FENCE.match(text):
-            self._start(None)
-            self._done.append(Prose("", place))
-            text, part = "", _CodePart(Place(place.hang, place.hang), fence=fence[1], language=fence[2])
+            self._start(Prose([""], place))
+            self._start(_code(fence, Place(place.hang, place.hang)))
         else:
-            part = _ProsePart(place, [text])
-        self._start(part)
+            self._start(Prose([text], place))
 
-    def _begin_table(self, part: _ProsePart, line: str) -> None:
+    def _begin_table(self, part: Prose, line: str) -> None:
         head = part.lines.pop()
         place = part.place
         if part.lines:
             self._finish()
             place = Place(place.hang, place.hang, gap=True)
-        self._part = _TablePart(place, [head, line])
+        self._part = Table([head, line], place)
 
-    def _start(self, part: _Part | None) -> None:
+    def _start(self, part: Prose | Code | Table | None) -> None:
         self._finish()
         self._part = part
         self._begun = self._begun or part is not None
@@ -432,19 +392,19 @@ class MarkdownReader:
     def _before(self) -> str:
         return self._indent + "▌ " * self._quote + " " * sum(width for _, width in self._items)
 
-    def _watch(self, part: _Part) -> None:
+    def _watch(self, part: Prose | Code | Table) -> None:
         """Close a part that has become long; it goes on in a section of its own."""
         if part.is_long:
-            self._divide(part, None if isinstance(part, _CodePart) else " ")
-
-    def _divide(self, part: _Part, glue: str | None) -> None:
-        self._done += part.sections()
-        part.renew(glue)
+            self._start(part.next(None if isinstance(part, Code) else " "))
 
     def _finish(self) -> None:
-        if self._part is not None:
-            self._done += self._part.sections()
-            self._part = None
+        if self._part is not None and self._part.close():
+            self._done.append(self._part)
+        self._part = None
+
+
+def _code(fence: re.Match[str], place: Place) -> Code:
+    return Code([], place, fence[2].strip("{}.").lower(), fence[1])
 
 
 def _unquoted(line: str, most: int = 99) -> tuple[int, str]:
