@@ -22,35 +22,29 @@ class FruitPicker(Picker[str]):
     def __init__(self, basket: Sequence[str] = FRUIT, *, begin: str = "", rare: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self.basket = basket
-        self.begin = begin
+        self.first = begin
         self.rare = rare
         self.tried: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.failure: Exception | None = None
 
-    async def load(self) -> Sequence[str]:
+    async def load(self) -> Sequence[PickerRow[str]]:
         await self.gate.wait()
         if self.failure:
             raise self.failure
-        return self.basket
-
-    def key(self, item: str) -> str:
-        return item
-
-    def row(self, item: str) -> PickerRow:
-        return PickerRow(
-            (item, str(len(item)), item[:1]), also="rotten" if item == "fig" else "", common=item not in self.rare
-        )
+        return [
+            PickerRow(
+                item, item, (item, str(len(item)), item[:1]), "rotten" if item == "fig" else "", item not in self.rare
+            )
+            for item in self.basket
+        ]
 
     def detail(self, item: str) -> str:
         return f"{item} is a fruit"
 
     def preview(self, item: str) -> None:
         self.tried.append(item)
-
-    def first(self) -> str:
-        return self.begin
 
     def result(self, item: str) -> str | None:
         if item == "date":

@@ -61,8 +61,7 @@ async def test_the_commands_are_listed_and_one_is_given_back_to_be_typed(host: H
     async with host.run_test(size=(60, 24)) as pilot:
         given: list[str | None] = []
         await host.push_screen(HelpScreen([], COMMANDS), given.append)
-        await eventually(pilot, lambda: lines(pilot))
-        assert "show or set a spending cap /budget" in lines(pilot)
+        await eventually(pilot, lambda: "show or set a spending cap /budget" in lines(pilot))
         await pilot.press(*"spending")
         await eventually(pilot, lambda: len(lines(pilot)) == 1)
         assert "/budget [SCOPE] [AMOUNT|off]" in words(host)
@@ -86,6 +85,5 @@ async def test_a_key_is_not_typed_from_here(host: Host) -> None:
 async def test_copying_tells_of_the_terminals_own_selection(host: Host, paths: Paths) -> None:
     async with host.run_test(size=(60, 24)) as pilot:
         await host.push_screen(HelpScreen.of(host.screen))
-        await eventually(pilot, lambda: lines(pilot))
-        assert "the terminal's own selection shift+drag" in lines(pilot)
+        await eventually(pilot, lambda: "the terminal's own selection shift+drag" in lines(pilot))
         assert lines(pilot)[-5].startswith("── copying ──")

@@ -84,11 +84,9 @@ class DocumentScreen(Overlay):
         return True
 
     def action_switch(self, verb: str) -> None:
-        """Register the tool, or take it out again."""
         self.dismiss(f"/{verb} {self._tool}")
 
     def action_schema(self) -> None:
-        """Unfold the JSON schema, or fold it again."""
         self.toggle_class("-schema")
         if self.has_class("-schema"):
             self.call_after_refresh(self.query_one("#schema").scroll_visible, animate=False, top=True)

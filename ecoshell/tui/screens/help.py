@@ -116,6 +116,11 @@ class HelpLine:
     command: str = ""
     common: bool = True
 
+    @property
+    def listed(self) -> "PickerRow[HelpLine]":
+        key, also = f"{self.place}\n{self.what}\n{self.key}", f"{self.key} {self.place}"
+        return PickerRow(self, key, (self.what, self.key), also, self.common)
+
 
 class HelpScreen(Picker[HelpLine]):
     """Gives back the slash command that was picked, to be typed, or None."""
@@ -138,7 +143,7 @@ class HelpScreen(Picker[HelpLine]):
         """Help for the screen that is on, and for these slash commands as they are typed, with their words."""
         return cls(places(screen), commands)
 
-    async def load(self) -> Sequence[HelpLine]:
+    async def load(self) -> Sequence[PickerRow[HelpLine]]:
         """The places with their keys, those of the focus first, and the commands before the copying."""
         *over, last = self._places
         lines = [line for place in over for line in _lines(place)]
@@ -147,16 +152,9 @@ class HelpScreen(Picker[HelpLine]):
         for usage, does in self._commands:
             name = usage.split()[0]
             lines.append(HelpLine("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
-        return [*lines, *_lines(last)]
-
-    def key(self, item: HelpLine) -> str:
-        return f"{item.place}\n{item.what}\n{item.key}"
-
-    def row(self, item: HelpLine) -> PickerRow:
-        return PickerRow((item.what, item.key), also=f"{item.key} {item.place}", common=item.common)
+        return [line.listed for line in [*lines, *_lines(last)]]
 
     def detail(self, item: HelpLine) -> str:
-        """The whole line, and what is said of its place."""
         return item.words
 
     def result(self, item: HelpLine) -> str | None:

@@ -56,7 +56,6 @@ class ChatCommands(Provider):
             yield DiscoveryHit(_display(offer.text), offer.act, offer.text, _plain(offer.help))
 
     async def search(self, query: str) -> AsyncIterator[DiscoveryHit | Hit]:
-        """What fits the letters that were typed."""
         at_once = list(self._at_once())
         for hit in _hits(query, at_once, len(at_once)):
             yield hit
@@ -65,7 +64,6 @@ class ChatCommands(Provider):
                 yield hit
 
     async def shutdown(self) -> None:
-        """Wait for nothing any more."""
         for task in self._reading.values():
             task.cancel()
 

@@ -3,7 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len
@@ -62,9 +62,12 @@ def aligned(
 
 
 @dataclass(frozen=True, slots=True)
-class PickerRow:
-    """How an item is listed: a cell for each column, and what else the filter looks at."""
+class PickerRow(Generic[T]):
+    """How an item is listed: a cell for each column, and what else the filter looks at; none need be made visible."""
 
+    item: T
+    key: str
+    """What the item is known by; no two have the same."""
     cells: tuple[str, ...]
     also: str = ""
     common: bool = True
@@ -74,13 +77,6 @@ class PickerRow:
     def text(self) -> str:
         """What the filter looks in: the first cell, where its finds are shown, and the rest."""
         return f"{self.cells[0]} {self.also}".lower() if self.also else self.cells[0].lower()
-
-
-@dataclass(frozen=True, slots=True)
-class _Listed(Generic[T]):
-    item: T
-    row: PickerRow
-    key: str
 
 
 class Filter(Input):
@@ -140,8 +136,8 @@ class Overlay(ModalScreen[str | None]):
 class Picker(Overlay, Generic[T]):
     """Shows items that come in time and gives back the text that stands for the one picked, or None.
 
-    A picker says what to list (`load`, `key`, `row`), what to tell of an item (`detail`) and what picking it gives
-    (`result`); it may look on as the highlight moves (`preview`).
+    A picker says what to list (`load`), what to tell of an item (`detail`) and what picking it gives (`result`); it may
+    look on as the highlight moves (`preview`).
     """
 
     HEADING: ClassVar[str] = ""
@@ -167,31 +163,23 @@ class Picker(Overlay, Generic[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._all: list[_Listed[T]] = []
-        self._sought: list[tuple[str, _Listed[T]]] = []
-        self._shown: list[_Listed[T]] = []
+        self.first = ""
+        """The key of the item to begin on, while nothing is typed; empty for the first in the list."""
+        self._all: list[PickerRow[T]] = []
+        self._sought: list[tuple[str, PickerRow[T]]] = []
+        self._shown: list[PickerRow[T]] = []
         self._typed: str | None = None
         """What the list was made for; None when it is to be made anew."""
         self._kept = ""
         """The key of the item to keep highlighted; empty while the best match is to be."""
-        self._begin = ""
-        """The key of the item to highlight while nothing is typed and nothing was kept."""
         self._previewed: str | None = None
         self._complained: str | None = None
         """The key of the item whose detail has given way to a complaint."""
         self._complaint = "reading …"
 
     @abstractmethod
-    async def load(self) -> Sequence[T]:
-        """The items; may take its time off the event loop; raises EcoshellError."""
-
-    @abstractmethod
-    def key(self, item: T) -> str:
-        """What the item is known by; no two have the same."""
-
-    @abstractmethod
-    def row(self, item: T) -> PickerRow:
-        """How the item is listed; its texts need not be made visible."""
+    async def load(self) -> Sequence[PickerRow[T]]:
+        """What there is to pick from; may take its time off the event loop; raises EcoshellError."""
 
     def detail(self, item: T) -> str:
         """What is told of the highlighted item, in up to three lines."""
@@ -200,13 +188,9 @@ class Picker(Overlay, Generic[T]):
     def preview(self, item: T) -> None:
         """Called whenever another item is highlighted."""
 
+    @abstractmethod
     def result(self, item: T) -> str | None:
         """What picking the item gives; None when it cannot be picked, which `complain` should have told."""
-        return self.key(item)
-
-    def first(self) -> str:
-        """The key of the item to begin on, asked once the items are there; empty for the first in the list."""
-        return ""
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -226,9 +210,12 @@ class Picker(Overlay, Generic[T]):
 
     @property
     def highlighted(self) -> T | None:
-        """The item under the highlight."""
+        return row.item if (row := self._row) else None
+
+    @property
+    def _row(self) -> PickerRow[T] | None:
         at = self.query_one(OptionList).highlighted
-        return self._shown[at].item if at is not None and at < len(self._shown) else None
+        return self._shown[at] if at is not None and at < len(self._shown) else None
 
     def reload(self) -> None:
         """Read the items anew; the highlight and what is typed stay."""
@@ -238,7 +225,7 @@ class Picker(Overlay, Generic[T]):
 
     def complain(self, text: str) -> None:
         """Say something in the place of the detail, until the highlight moves."""
-        self._complained = "" if (item := self.highlighted) is None else self.key(item)
+        self._complained = row.key if (row := self._row) else ""
         self.query_one("#detail", Static).update(Content.styled(visible(text), "$warning"))
 
     def action_move(self, how: str) -> None:
@@ -249,8 +236,7 @@ class Picker(Overlay, Generic[T]):
 
     def action_choose(self) -> None:
         self._follow()
-        item = self.highlighted
-        result = None if item is None else self.result(item)
+        result = self.result(row.item) if (row := self._row) else None
         if result is not None:
             self.dismiss(result)
 
@@ -260,17 +246,15 @@ class Picker(Overlay, Generic[T]):
             self._follow()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Tell of the item under the highlight."""
         event.stop()
-        item = self.highlighted
-        key = None if item is None else self.key(item)
-        if item is None or key == self._complained:
+        row = self._row
+        if row is None or row.key == self._complained:
             return
         self._complained = None
-        self.query_one("#detail", Static).update(visible(self.detail(item)))
-        if key != self._previewed:
-            self._previewed = key
-            self.preview(item)
+        self.query_one("#detail", Static).update(visible(self.detail(row.item)))
+        if row.key != self._previewed:
+            self._previewed = row.key
+            self.preview(row.item)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Pick by mouse, or by enter while the list has the focus."""
@@ -283,26 +267,23 @@ class Picker(Overlay, Generic[T]):
         self.call_after_refresh(self._relist)
 
     async def _load(self) -> None:
-        listed: list[_Listed[T]] = []
+        rows: Sequence[PickerRow[T]] = ()
         try:
-            items = await self.load()
+            rows = await self.load()
         except EcoshellError as error:
             self._complaint = " ".join(part for part in (error.message, error.fix) if part)
         except Exception as error:  # noqa: BLE001 - the edge of the worker: a defect must not take the screen
             self._complaint = f"Something unexpected happened: {error}"
         else:
             self._complaint = ""
-            self._begin = self.first()
-            for item in items:
-                row = self.row(item)
-                row = PickerRow(tuple(map(visible_line, row.cells)), visible_line(row.also), row.common)
-                listed.append(_Listed(item, row, self.key(item)))
-        self._all, self._sought = listed, [(one.row.text, one) for one in listed]
+        self._all = [
+            replace(row, cells=tuple(map(visible_line, row.cells)), also=visible_line(row.also)) for row in rows
+        ]
+        self._sought = [(row.text, row) for row in self._all]
         self._relist()
 
     def _keep(self) -> None:
-        item = self.highlighted
-        self._kept = "" if item is None else self.key(item)
+        self._kept = row.key if (row := self._row) else ""
 
     def _relist(self) -> None:
         self._typed = None
@@ -314,7 +295,7 @@ class Picker(Overlay, Generic[T]):
         if typed == self._typed:
             return
         again, self._typed = self._typed is None, typed
-        common = [one for one in self._all if one.row.common] if not typed else []
+        common = [row for row in self._all if row.common] if not typed else []
         self._shown, count = best(typed, self._sought, MOST) if typed else (common[:MOST], len(common))
         before = self.query_one(OptionList).highlighted if again else 0  # what was highlighted may be gone
         self._show_rows(typed.lower().split(), before or 0)
@@ -328,12 +309,12 @@ class Picker(Overlay, Generic[T]):
         """List the rows, the kept one highlighted, or `otherwise` the one at this place."""
         rows = self.query_one(OptionList)
         width = self.query_one(Filter).size.width - 1  # the list's, which may be out of sight, without its scrollbar
-        cells = [(one.row.cells, places(words, one.row.text)) for one in self._shown]
+        cells = [(row.cells, places(words, row.text)) for row in self._shown]
         head, contents = aligned(self.COLUMNS, cells, width)
         self.query_one("#head", Static).update(head)
         rows.set_options(map(Option, contents))
-        wanted = self._kept or ("" if words else self._begin)
-        rows.highlighted = next((at for at, one in enumerate(self._shown) if one.key == wanted), otherwise)
+        wanted = self._kept or ("" if words else self.first)
+        rows.highlighted = next((at for at, row in enumerate(self._shown) if row.key == wanted), otherwise)
         if not self._shown:
             self.query_one("#detail", Static).update("")
 
@@ -358,19 +339,13 @@ class ChoicePicker(Picker[str]):
         super().__init__()
         self._asked = asked
         self._choices = choices
-        self._now = now
+        self.first = now
 
-    async def load(self) -> Sequence[str]:
-        return self._choices
+    async def load(self) -> Sequence[PickerRow[str]]:
+        return [PickerRow(word, word, (word, "√" if word == self.first else "")) for word in self._choices]
 
-    def key(self, item: str) -> str:
+    def result(self, item: str) -> str:
         return item
-
-    def row(self, item: str) -> PickerRow:
-        return PickerRow((item, "√" if item == self._now else ""))
-
-    def first(self) -> str:
-        return self._now
 
     def on_mount(self) -> None:
         self.query_one("Vertical").border_title = self._asked
@@ -425,7 +400,6 @@ class Aside(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether something is being asked."""
         return self._answer is not None and not self._answer.done()
 
     async def text(self, asked: str, value: str = "", *, secret: bool = False) -> str | None:
@@ -436,11 +410,9 @@ class Aside(Vertical):
         return await self._ask(asked, self._line)
 
     async def sure(self, asked: str) -> bool:
-        """Whether the person says yes."""
         return await self._ask(asked, self._yes_or_no) is not None
 
     def say(self, asked: str) -> None:
-        """Put what is being asked into other words."""
         self._asked.update(visible(asked))
 
     def resolve(self, answer: str | None) -> None:

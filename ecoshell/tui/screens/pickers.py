@@ -47,16 +47,13 @@ class SessionPicker(Picker["SessionRow"]):
         super().__init__()
         self._shell = shell
 
-    async def load(self) -> "Sequence[SessionRow]":
-        return await self._shell.archive.rows()
-
-    def key(self, item: "SessionRow") -> str:
-        return item.info.id
-
-    def row(self, item: "SessionRow") -> PickerRow:
-        info, mark = item.info, "this one" if item.current else ""
-        cells = (_title(item), info.updated_text, info.model, _cost(item), mark)
-        return PickerRow(cells, also=f"{info.id} {info.model} {info.workspace}")
+    async def load(self) -> "Sequence[PickerRow[SessionRow]]":
+        rows: list[PickerRow[SessionRow]] = []
+        for item in await self._shell.archive.rows():
+            info, mark = item.info, "this one" if item.current else ""
+            cells = (_title(item), info.updated_text, info.model, _cost(item), mark)
+            rows.append(PickerRow(item, info.id, cells, also=f"{info.id} {info.model} {info.workspace}"))
+        return rows
 
     def detail(self, item: "SessionRow") -> str:
         """The whole title, the id and the folder, and what it took."""
@@ -78,7 +75,6 @@ class SessionPicker(Picker["SessionRow"]):
         self.dismiss(NEW)
 
     def action_on_highlighted(self, what: str) -> None:
-        """Rename, delete or export, after a question."""
         act = {"rename": self._rename, "remove": self._remove, "export": self._export}[what]
         if (row := self.highlighted) is not None:
             self.run_worker(act(row, self.query_one(Aside)))
@@ -142,26 +138,17 @@ class ModelPicker(Picker[ModelRow]):
     def __init__(self, shell: "Shell") -> None:
         super().__init__()
         self._shell = shell
-        self._current = ""
 
-    async def load(self) -> Sequence[ModelRow]:
-        self._current = (await self._shell.standing()).model
-        return await self._shell.models()
+    async def load(self) -> Sequence[PickerRow[ModelRow]]:
+        self.first = (await self._shell.standing()).model
+        return [self._listed(item, item.name == self.first) for item in await self._shell.models()]
 
-    def key(self, item: ModelRow) -> str:
-        return item.name
-
-    def first(self) -> str:
-        return self._current
-
-    def row(self, item: ModelRow) -> PickerRow:
-        state = IN_USE if item.name == self._current else item.state
+    def _listed(self, item: ModelRow, current: bool) -> PickerRow[ModelRow]:
+        state = IN_USE if current else item.state
         size = tokens(item.context) if item.context else "?"
-        where = item.place or item.provider
-        cells = (item.name, where, *_rates(item.price), size, state)
-        return PickerRow(
-            cells, also=f"{item.provider} {item.place} {state}", common=item.at_hand or item.name == self._current
-        )
+        cells = (item.name, item.place or item.provider, *_rates(item.price), size, state)
+        also = f"{item.provider} {item.place} {state}"
+        return PickerRow(item, item.name, cells, also, common=item.at_hand or current)
 
     def detail(self, item: ModelRow) -> str:
         """The whole name, the price with what is cached, and what is missing or else the sizes and the file."""
@@ -241,26 +228,21 @@ class ThemePicker(Picker[Look | Broken]):
 
     def __init__(self, current: str) -> None:
         super().__init__()
-        self._worn = current
+        self._worn = self.first = current
         """What is on when the picker closes."""
 
-    async def load(self) -> Sequence[Look | Broken]:
+    async def load(self) -> Sequence[PickerRow[Look | Broken]]:
         themes = await self.app.learn_themes()
-        works: Sequence[Look] = sorted(themes.all, key=lambda theme: theme.name)
-        return [*works, *themes.broken]
-
-    def key(self, item: Look | Broken) -> str:
-        """Its name; a broken one may bear the name of one that works."""
-        return item.name if isinstance(item, Look) else f"{item.file.stem} ×"
-
-    def row(self, item: Look | Broken) -> PickerRow:
-        kind = "cannot be used"
-        if isinstance(item, Look):
-            kind = "no colour" if item.colorless else "dark" if item.dark else "light"
-        return PickerRow((self.key(item), kind))
+        rows: list[PickerRow[Look | Broken]] = []
+        for theme in sorted(themes.all, key=lambda theme: theme.name):
+            kind = "no colour" if theme.colorless else "dark" if theme.dark else "light"
+            rows.append(PickerRow(theme, theme.name, (theme.name, kind)))
+        for broken in themes.broken:  # it may bear the name of one that works
+            name = f"{broken.file.stem} ×"
+            rows.append(PickerRow(broken, name, (name, "cannot be used")))
+        return rows
 
     def detail(self, item: Look | Broken) -> str:
-        """What is wrong with it, or with the terminal."""
         if isinstance(item, Broken):
             return f"{item.reason}\n{item.file}"
         return NO_COLOR if self.app.forced_mono else ""
@@ -270,14 +252,10 @@ class ThemePicker(Picker[Look | Broken]):
         self.app.wear(item.name if isinstance(item, Look) else self._worn)
 
     def result(self, item: Look | Broken) -> str | None:
-        """Its name, which is worn from now on."""
         if isinstance(item, Broken):
             return None
         self._worn = item.name
         return item.name
-
-    def first(self) -> str:
-        return self._worn
 
     def on_unmount(self) -> None:
         """Wear what was picked, or what was worn before."""

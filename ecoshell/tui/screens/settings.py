@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # pydantic comes with some of them
     from ecoshell.settings.schema import Settings
 
 Key = tuple[str, ...]
-Item = "Heading | SettingRow"
 THEME: Key = ("tui", "theme")
 _WIDEST = 26
 _AT_ONCE, _LATER = "holds at once", "holds when ecoshell starts again"
@@ -53,16 +52,11 @@ def running(shell: "Shell", options: Options) -> Running:
     return Running(AT_ONCE, lambda settings, key: apply(shell, settings, key, options), choices)
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A section of the settings, or something that is wrong with them."""
+class SettingsScreen(Picker["SettingRow | str"]):
+    """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid.
 
-    name: str
-    text: str
-
-
-class SettingsScreen(Picker["Heading | SettingRow"]):
-    """Changes are written into the person's own file as soon as they are made, and nothing is that is not valid."""
+    A row that is no setting is a heading, or something that is wrong; its item is what is told of it.
+    """
 
     HEADING = "settings"
     COLUMNS = (PickerColumn("setting"), PickerColumn("value"), PickerColumn("from", from_width=76))
@@ -92,37 +86,27 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         self._said: tuple[str, str] = ("", "")
         """The key that was written last, and what came of it."""
 
-    async def load(self) -> "Sequence[Heading | SettingRow]":
+    async def load(self) -> "Sequence[PickerRow[SettingRow | str]]":
         """The settings below the headings of their sections; or what is wrong with them."""
         self._overview, words = await asyncio.to_thread(self._read)
-        if self._overview.problems:
-            return [Heading(self._short(one.message), f"{one.message}\n{one.fix}") for one in self._overview.problems]
-        items: list[Heading | SettingRow] = []
+        rows: list[PickerRow[SettingRow | str]] = [
+            _heading(self._short(one.message), f"{one.message}\n{one.fix}") for one in self._overview.problems
+        ]
         section = ""
-        for row in self._overview.rows:
+        for row in () if rows else self._overview.rows:
             name = row.path[0] if len(row.path) > 1 else ""
             if name != section:
                 section = name
-                items.append(Heading(f"── {name} ──", words.get(name, "")))
-            items.append(row)
-        return items
+                rows.append(_heading(f"── {name} ──", words.get(name, "")))
+            value = row.value or row.default or _UNSET
+            short = value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"
+            rows.append(PickerRow(row, row.key, (row.key, short, self._origin(row)), also=row.description.text))
+        return rows
 
-    def key(self, item: "Heading | SettingRow") -> str:
-        """Its key; headings stand apart from keys by their brackets."""
-        return f"[{item.name}]" if isinstance(item, Heading) else item.key
-
-    def row(self, item: "Heading | SettingRow") -> PickerRow:
-        """A heading alone; or the key, its value and where that comes from."""
-        if isinstance(item, Heading):
-            return PickerRow((item.name, "", ""))
-        value = item.value or item.default or _UNSET
-        short = value if len(value) <= _WIDEST else f"{value[: _WIDEST - 1]}…"
-        return PickerRow((item.key, short, self._origin(item)), also=item.description.text)
-
-    def detail(self, item: "Heading | SettingRow") -> str:
+    def detail(self, item: "SettingRow | str") -> str:
         """What it is, its default, who set it, and when a change holds; or what came of the last change."""
-        if isinstance(item, Heading):
-            return item.text
+        if isinstance(item, str):
+            return item
         facts = [f"default {item.default or 'none'}", self._origin(item) or "not set"]
         if item.variable:
             facts.append("the environment wins over the file")
@@ -131,7 +115,7 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         key, said = self._said
         return "\n".join((item.description.text, " · ".join(facts), said if key == item.key else ""))
 
-    def result(self, item: "Heading | SettingRow") -> str | None:
+    def result(self, item: "SettingRow | str") -> str | None:
         """Nothing is picked here: enter changes what is highlighted."""
         if (row := self._editable(item)) is not None:
             self.run_worker(self._change(row), group="edit", exclusive=True)
@@ -142,7 +126,6 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
             self.run_worker(self._write(row, None), group="edit", exclusive=True)
 
     def action_name_model(self) -> None:
-        """Name a model to say something about."""
         self.run_worker(self._name_model(), group="edit", exclusive=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -163,9 +146,9 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
     def _origin(self, row: "SettingRow") -> str:
         return "" if row.origin == "default" else self._short(row.origin)
 
-    def _editable(self, item: "Heading | SettingRow | None") -> "SettingRow | None":
+    def _editable(self, item: "SettingRow | str | None") -> "SettingRow | None":
         """The row, if it can be changed; says why where it cannot."""
-        if item is None or isinstance(item, Heading):
+        if item is None or isinstance(item, str):
             return None
         if item.variable:
             self.complain(f"{item.variable} is set and wins over the file: change it there, or unset it first.")
@@ -237,6 +220,11 @@ class SettingsScreen(Picker["Heading | SettingRow"]):
         except EcoshellError as error:
             return f"√ written, but it does not hold now: {error}"
         return f"√ written; it {_AT_ONCE if taken else _LATER}"
+
+
+def _heading(name: str, text: str) -> "PickerRow[SettingRow | str]":
+    """A row of its own; its key stands apart from those of settings by the brackets."""
+    return PickerRow(text, f"[{name}]", (name, "", ""))
 
 
 def _asked(row: "SettingRow", wrong: str) -> str:
