@@ -84,7 +84,6 @@ class ChatApp(ThemedApp[int]):
         return TerminalDriver
 
     def get_default_screen(self) -> Screen[None]:
-        """The chat."""
         return self.chat
 
     def on_mount(self) -> None:
@@ -101,7 +100,6 @@ class ChatApp(ThemedApp[int]):
         self.run_worker(self.open_shell())
 
     async def _tell_of_themes(self) -> None:
-        """Say what is wrong with theme files and names."""
         themes = await self.learn_themes()
         if themes.complaints:
             self.chat.view.warn(themes.complaints)
@@ -120,11 +118,9 @@ class ChatApp(ThemedApp[int]):
             self.chat.failed(error, "What you typed is kept.")
 
     def action_scroll_transcript(self, by: int) -> None:
-        """Scroll the transcript by a page, wherever the focus is."""
         self.chat.query_one(Transcript).action_page(by)
 
     def action_end_of_transcript(self) -> None:
-        """Go to the last line of the transcript and follow it, wherever the focus is."""
         self.chat.query_one(Transcript).action_end()
 
     def action_prompt(self) -> None:
@@ -147,7 +143,6 @@ class ChatApp(ThemedApp[int]):
             self.chat.query_one(PromptBar).hint("ctrl+c once more quits")
 
     async def action_quit(self) -> None:
-        """Stop the turn that runs, then leave."""
         await self.leave(self._failed)
 
     async def leave(self, status: int) -> None:

@@ -97,7 +97,6 @@ class ChatScreen(Screen[None]):
 
     @property
     def person(self) -> QuestionSpot:
-        """The person in front of this screen."""
         return self.query_one(QuestionSpot)
 
     @property
@@ -112,7 +111,6 @@ class ChatScreen(Screen[None]):
 
     @property
     def shell(self) -> "Shell | None":
-        """The shell, once it is there."""
         return self.controller.shell if self.controller is not None else None
 
     async def opened(self, shell: "Shell") -> None:
@@ -149,7 +147,6 @@ class ChatScreen(Screen[None]):
     # -- what is typed
 
     def begin(self, text: str) -> None:
-        """Put the beginning of a line into the prompt."""
         prompt = self.query_one(Prompt)
         prompt.put(Draft(text))
         prompt.focus()
@@ -213,7 +210,6 @@ class ChatScreen(Screen[None]):
     # -- slash commands
 
     def action_run(self, line: str) -> None:
-        """Run the slash command that a key stands for."""
         if _own().knows(line):
             self.run_worker(self._own_command(line.strip()))
         elif self.controller is not None:
@@ -303,7 +299,6 @@ class ChatScreen(Screen[None]):
             await self._carry_out(controller, line)
 
     def action_mode(self) -> None:
-        """Change between one model and three roles, from the next turn on."""
         if self.controller is None:
             return
         if self.controller.busy:
@@ -321,7 +316,6 @@ class ChatScreen(Screen[None]):
         self.query_one(Transcript).action_search()
 
     def action_unfold(self) -> None:
-        """Open or fold the newest long output."""
         self.query_one(Transcript).action_fold_newest()
 
     def interrupt(self) -> bool:
@@ -335,11 +329,9 @@ class ChatScreen(Screen[None]):
     # -- what the widgets want
 
     def on_hint(self, event: Hint) -> None:
-        """Say it below the prompt."""
         self.query_one(PromptBar).hint(event.text)
 
     def on_transcript_mark_wanted(self, event: Transcript.MarkWanted) -> None:
-        """Keep the person's word on a call's result."""
         if self.controller is not None:
             self.run_worker(self.controller.mark(event.call, helpful=event.helpful))
 

@@ -84,32 +84,26 @@ class TranscriptController:
             self._bar.doing(f"{words}{name}{self._estimate}")
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        """Show where the session stands."""
         self._leads = standing.model
         self._title.show(standing)
         self._body.show(standing, caps)
 
     def work(self, working: bool) -> None:
-        """Show whether a turn is under way."""
         self._working, self._estimate = working, ""
         self._bar.doing("working" if working else "")
 
     def read_only(self, reading: bool) -> None:
-        """Show whether anything can be asked."""
         self._title.say(READ_ONLY if reading else "")
 
     def fail(self, error: Exception, kept: str = "") -> None:
-        """Say that there is no shell and why."""
         self._title.say("not ready")
         self._transcript.column.drop()
         self._transcript.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
     def warn(self, complaints: Sequence[str]) -> None:
-        """Say what is wrong and stops nothing."""
         self._transcript.column.insert(*map(event_blocks.notice, complaints))
 
     def wait(self, question: str, model: str) -> None:
-        """Show a question that waits for the shell."""
         self._title.say(f"opening {model} …")
         self._transcript.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
 
@@ -121,11 +115,9 @@ class TranscriptController:
             self.insert(event_blocks.question(line), event_blocks.plain(answer))
 
     def insert(self, *blocks: Block) -> None:
-        """Put finished blocks above what is still arriving."""
         self._transcript.column.insert(*blocks)
 
     def clear(self) -> None:
-        """Take everything out of the transcript."""
         self._transcript.clear()
         self.presenter = EventPresenter(self._transcript.column, beside=lambda: self._body.beside)
 
@@ -266,7 +258,6 @@ class ChatController:
             await self.look()
 
     async def _show(self, printed: "Printed") -> None:
-        """Show what a command came to."""
         if printed.effect in ("clear", "session"):
             self._view.clear()
         if printed.text:

@@ -55,7 +55,6 @@ class KeyLine(Footer):
     """The keys that do something now; where there is no room for all of them, those of where one is come first."""
 
     def compose(self) -> Iterable[Widget]:
-        """As many keys as the width has room for."""
         keys = [key for key in super().compose() if isinstance(key, FooterKey)]
         for less in _GO_FIRST:
             if sum(cell_len(f"{key.key_display} {key.description} ") for key in keys) > self.screen.size.width:

@@ -93,7 +93,6 @@ class Choices(Static):
         self._choices = [choice.shown() for choice in choices]
 
     def show(self, choices: Iterable[Choice]) -> None:
-        """Offer these from now on."""
         self._choices = [choice.shown() for choice in choices]
         self.refresh(layout=True)
 
@@ -172,7 +171,6 @@ class Question(VerticalScroll, Generic[T]):
         self.redraw()
 
     def begin(self) -> None:
-        """Take the keys."""
         self.focus()
 
     def choices(self) -> Iterator[Choice]:
@@ -203,7 +201,6 @@ class Question(VerticalScroll, Generic[T]):
         return visible(shown), f"  {more}" if more else ""
 
     def ask_for(self, placeholder: str, proposed: str = "") -> None:
-        """Have a line typed."""
         field = self.query_one(Field)
         field.value, field.placeholder = proposed, placeholder
         field.cursor_position = len(proposed)
@@ -231,7 +228,6 @@ class Question(VerticalScroll, Generic[T]):
         line.set_class(bool(text), "-on")
 
     async def on_choices_chosen(self, chosen: Choices.Chosen) -> None:
-        """A click does what the key does."""
         chosen.stop()
         await self.run_action(chosen.action)
 
@@ -307,15 +303,12 @@ class ArgumentsEditor(KeysInOrder, TextArea):
         super().__init__(compact=True, highlight_cursor_line=False, soft_wrap=True)
 
     def action_submit(self) -> None:
-        """Hand the arguments over."""
         self.query_ancestor(ApprovalQuestion).action_submit()
 
     def action_leave(self) -> None:
-        """Go back to the question."""
         self.query_ancestor(ApprovalQuestion).action_leave()
 
     def action_newline(self) -> None:
-        """Begin a new line."""
         self.insert("\n")
 
 
@@ -391,7 +384,6 @@ class ApprovalQuestion(Question[Approval]):
         self.query_one(Choices).show((telling, Choice("esc", "back", "leave")))
 
     def action_refuse(self) -> None:
-        """Say no, with what stands in the field."""
         self.resolve(Approval("no", instead=self.query_one(Field).value.strip()))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -409,7 +401,6 @@ class ApprovalQuestion(Question[Approval]):
         editor.focus()
 
     def action_submit(self) -> None:
-        """Run the call with what stands in the editor."""
         try:
             self.resolve(Approval("once", parse_arguments(self.query_one(ArgumentsEditor).text)))
         except UsageError as wrong:
@@ -480,7 +471,6 @@ class MoneyQuestion(Question[M]):
             yield Choices(_offered(self._offers, self.unit), below=True, classes="offers")
 
     def action_take(self, number: int) -> None:
-        """Go on with the model that has this number."""
         if number <= len(self._offers):
             self.resolve(self._make("model", self._offers[number - 1].name))
 
@@ -494,11 +484,9 @@ class MoneyQuestion(Question[M]):
             self.action_choose("stop")
 
     def action_choose(self, kind: str) -> None:
-        """Answer with a choice that needs nothing more."""
         self.resolve(self._make(kind))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with what was typed, if it can be taken."""
         event.stop()
         value = event.value.strip()
         if not value:

@@ -102,7 +102,6 @@ class TerminalParser(XTermParser):
         self._paste: _Paste | None = None
 
     def feed(self, data: str) -> Iterable[Message]:
-        """Parse a piece of what the terminal sends."""
         if not data:
             yield from super().feed(data)
         while data:

@@ -51,25 +51,21 @@ class QuestionSpot(Vertical):
             self.children[0].focus()
 
     async def approve(self, wanted: "ApprovalWanted") -> "Approval":
-        """Ask whether a call may run, and with which arguments."""
         from ecoshell.tui.questions import ApprovalQuestion
 
         return await self.ask(ApprovalQuestion(wanted))
 
     async def at_limit(self, hit: "LimitHit") -> "LimitChoice":
-        """Ask what to do at a limit."""
         from ecoshell.tui.questions import LimitQuestion
 
         return await self.ask(LimitQuestion(hit))
 
     async def at_cost(self, wanted: "CostWanted") -> "CostChoice":
-        """Ask whether an expensive step may go on."""
         from ecoshell.tui.questions import CostQuestion
 
         return await self.ask(CostQuestion(wanted))
 
     async def trust(self, wanted: "TrustWanted") -> "Trust":
-        """Ask whether a project's instructions may be followed."""
         from ecoshell.tui.questions import TrustQuestion
 
         return await self.ask(TrustQuestion(wanted))

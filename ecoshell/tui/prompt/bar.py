@@ -116,7 +116,6 @@ class PromptBar(Vertical):
         self._show_queue()
 
     def dequeue(self) -> Draft | None:
-        """The message that has waited longest."""
         draft = self.queue.pop(0) if self.queue else None
         self._show_queue()
         return draft
@@ -163,16 +162,13 @@ class PromptBar(Vertical):
 
     @on(TextArea.SelectionChanged)
     def moved(self) -> None:
-        """Keep the completions to where the cursor is."""
         self.prompt.refresh_completions()
 
     @on(CompletionList.Taken)
     def clicked(self) -> None:
-        """Take the completion that was clicked."""
         self.prompt.take_offer()
 
     def on_hint(self, event: Hint) -> None:
-        """Say what the prompt wants said."""
         event.stop()
         self.hint(visible_line(event.text))
 

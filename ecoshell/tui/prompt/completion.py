@@ -88,7 +88,6 @@ class CompletionList(Widget, can_focus=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is on the screen."""
         return bool(self.offers)
 
     @property
@@ -117,7 +116,6 @@ class CompletionList(Widget, can_focus=False):
         return min(len(self.offers), lowered(viewport.height))
 
     def render(self) -> Content:
-        """The rows around the highlight."""
         shown = self.offers[self._top : self._top + self._height]
         column = max((Content(_line(offer)).cell_length for offer in shown if offer.help), default=0) + _GAP
         return Content("\n").join(self._row(self._top + at, offer, column) for at, offer in enumerate(shown))

@@ -216,7 +216,6 @@ class Prompt(TextArea):
         self._type("\n")
 
     def action_search(self) -> None:
-        """Look for something that was sent before."""
         if self._aside is None:
             self._aside = _Aside(self.draft, self.selection, self.history)
             self.history = EditHistory(max_checkpoints=50, checkpoint_timer=2.0, checkpoint_max_characters=100)

@@ -58,7 +58,6 @@ class Bar(Static):
         """What is said in so many cells."""
 
     def set_line(self) -> None:
-        """Say what there is to say now."""
         line = self.line(self.content_size.width)
         if line != self._line:
             self._line = line
@@ -85,7 +84,6 @@ class TitleBar(Bar):
         self.set_line()
 
     def show(self, standing: "Standing") -> None:
-        """Show the session's title, mode, strategy and model."""
         if not self._title:
             self._state = ""  # it is open now
         self._title = visible_line(standing.title) or "new session"
@@ -121,7 +119,6 @@ class SummaryLine(Bar):
         self._plan = ""
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        """Show where the session stands."""
         self._parts = summary(standing, caps)
         self.set_line()
 
@@ -131,7 +128,6 @@ class SummaryLine(Bar):
         self.set_line()
 
     def line(self, width: int) -> str:
-        """As much as there is room for."""
         line = self._parts[0]
         for part in (self._plan, *self._parts[1:]):
             longer = f"{line} · {part}"

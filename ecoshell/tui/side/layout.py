@@ -150,7 +150,6 @@ class Splitter(Widget):
         self.capture_mouse()
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Follow the mouse while it holds the line."""
         if self.has_class("-dragged"):
             event.stop()
             self.post_message(self.Dragged(event.screen_x))
@@ -225,7 +224,6 @@ class SideLayout(Horizontal):
         yield self.summary
 
     def on_mount(self) -> None:
-        """Arrange everything as it was the last time."""
         self._arrangement = read_arrangement(self._file)
         self.set_class(self._arrangement.hidden, "-hidden")
         self._fit(self.screen.size.width)
@@ -254,21 +252,18 @@ class SideLayout(Horizontal):
             write_arrangement(self._file, self._unsaved)
 
     def hear(self, event: "Event") -> None:
-        """Take an event of the session into account."""
         before = self.side.state.plan
         self.side.hear(event)
         if self.side.state.plan is not before:
             self.summary.plan(self.side.planned)
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        """Show where the session stands."""
         self.side.show(standing, caps)
         self.summary.show(standing, caps)
         self.summary.plan(self.side.planned)
 
     @property
     def beside(self) -> bool:
-        """Whether the panels stand beside the transcript."""
         return not self._narrow and not self.has_class("-hidden")
 
     async def open(self, tab: str) -> None:

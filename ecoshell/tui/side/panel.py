@@ -116,7 +116,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
 
     @property
     def folded(self) -> bool:
-        """Whether only the title is shown."""
         return self._folded
 
     @folded.setter
@@ -169,7 +168,6 @@ class Panel(KeysInOrder, ScrollView, can_focus=True):
         self.post_message(self.Left())
 
     def on_click(self, event: Click) -> None:
-        """Fold or unfold at a click on the title."""
         if event.y == 0:
             self.action_fold()
 
@@ -213,7 +211,6 @@ class Listing(Generic[Item]):
 
     @property
     def current(self) -> Item | None:
-        """The highlighted item; None while nothing is shown."""
         return self.shown[self.highlighted] if self.shown else None
 
     def put(self, items: Sequence[Item], *, hold: bool) -> None:
@@ -227,7 +224,6 @@ class Listing(Generic[Item]):
             self.sort()
 
     def sort(self) -> None:
-        """Put everything in its order."""
         self._order = sorted(self._items, key=lambda name: self._rank(self._items[name]))
         self._list()
 
@@ -298,7 +294,6 @@ class ListPanel(Panel, Generic[Item]):
         return ""
 
     def below(self, width: int) -> list[Line]:
-        """What stands below the list."""
         item = self.list.current
         return self.about(item, width) if item is not None and self.has_focus and self.roomy else []
 
@@ -345,7 +340,6 @@ class ListPanel(Panel, Generic[Item]):
         self._draw(follow=True)
 
     def action_page(self, by: int) -> None:
-        """Move the highlight by what is in view."""
         self.action_move(by * max(1, self._room))
 
     def action_end(self, by: int) -> None:
@@ -357,13 +351,11 @@ class ListPanel(Panel, Generic[Item]):
         self._draw()
 
     def action_open(self) -> None:
-        """Ask for more of the highlighted item."""
         self._typing = False
         self._draw()
         self.ask_for(self.MORE)
 
     def ask_for(self, what: Literal["schema", "why", "register", "unregister"]) -> None:
-        """Say what the person wants of the highlighted tool."""
         if self.list.current is not None:
             self.post_message(ToolWanted(self.list.name(self.list.current), what))
 
@@ -432,7 +424,6 @@ class ListPanel(Panel, Generic[Item]):
 
     @property
     def _room(self) -> int:
-        """Items in view."""
         return self._area.height - len(self._lines) - len(self._below)
 
     def _draw(self, *, follow: bool = False) -> None:

@@ -52,7 +52,6 @@ class RoleUse:
         return self.role, self.model
 
     def plus(self, call: BudgetSettled) -> "RoleUse":
-        """The same with one more call."""
         return replace(self, calls=self.calls + 1, taken=self.taken.plus(call), seconds=self.seconds + call.seconds)
 
 
@@ -217,12 +216,10 @@ class PanelState:
 
     @property
     def planning(self) -> bool:
-        """Whether the turn that runs has no plan yet."""
         return self.running and self.planned_turn != self.turn
 
     @property
     def tools(self) -> list[ToolState]:
-        """Every known tool in the catalog's order."""
         return [self._state(row) for row in self.standing.tools] if self.standing else []
 
     @property

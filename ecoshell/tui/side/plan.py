@@ -68,7 +68,6 @@ class Columns:
 
     @property
     def head(self) -> Line:
-        """What stands above the columns."""
         name = left("  tool", 2 + self._name)
         if self._columns:
             return ((name + "".join(right(one.head, one.width) for one in self._columns), "muted"),)
@@ -252,7 +251,6 @@ class PlanPanel(ListPanel[PlanRow]):
 
     @property
     def plan(self) -> PlanChanged | None:
-        """The plan that is shown."""
         return plan_of(self.state)
 
     @property

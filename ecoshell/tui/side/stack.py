@@ -106,20 +106,16 @@ class SidePanels(Widget):
 
     @property
     def panels(self) -> Iterator[Panel]:
-        """The panels from top to bottom."""
         return iter(self.query_children(Panel))
 
     def panel(self, name: str) -> Panel:
-        """The panel of this name."""
         return next(panel for panel in self.panels if name == panel.NAME)
 
     @property
     def folded(self) -> tuple[str, ...]:
-        """The names of the panels that are folded."""
         return tuple(panel.NAME for panel in self.panels if panel.folded)
 
     def fold(self, names: Iterable[str]) -> None:
-        """Fold the panels of these names and unfold the others."""
         folded = set(names)
         for panel in self.panels:
             panel.folded = panel.NAME in folded
@@ -136,7 +132,6 @@ class SidePanels(Widget):
             self._touch()
 
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        """Show where the session stands."""
         if self.state.look(standing, caps):
             self._touch()
 

@@ -58,12 +58,10 @@ class Row:
 
     @property
     def text(self) -> str:
-        """The row without its looks and its lead."""
         return "".join(piece.text for piece in self.pieces)
 
     @property
     def plain(self) -> str:
-        """The row without its looks."""
         return self.lead + self.text
 
 
@@ -135,7 +133,6 @@ class Block:
 
     @property
     def head(self) -> tuple[Row, ...]:
-        """The rows as they are shown."""
         if not self.verdict or not self.rows:
             return self.rows
         first, *others = self.rows
@@ -147,7 +144,6 @@ class Block:
         return bool(self.undrawn) or any(body.folded[1] for body in self.bodies)
 
     def drawn(self, *, opened: bool) -> int:
-        """Lines of its drawing that are shown."""
         height = self.drawing.height if self.drawing else 0
         return height if opened else min(_DRAWN_LINES, height)
 

@@ -62,11 +62,9 @@ class Heights:
 
     @property
     def total(self) -> int:
-        """All of them together."""
         return self.top(len(self._heights))
 
     def top(self, at: int) -> int:
-        """The line at which one begins."""
         self._sum_up()
         return self._tops[at]
 
@@ -102,7 +100,6 @@ class PlainReader:
         return self._sections(whole.removesuffix("\n"))
 
     def tail(self) -> list[Section]:
-        """The lines that are left."""
         return self._sections(self._rest) if self._rest else []
 
     def _sections(self, text: str) -> list[Section]:
@@ -127,7 +124,6 @@ class StreamedText:
 
     @property
     def waiting(self) -> bool:
-        """Whether anything has arrived that was not read yet."""
         return bool(self._arrived)
 
     def finished(self) -> list[Section]:
@@ -145,7 +141,6 @@ class StreamedText:
         return self._reader.feed(shown)
 
     def tail(self) -> list[Section]:
-        """The sections that are still open."""
         return self._reader.tail()
 
     @property
@@ -154,7 +149,6 @@ class StreamedText:
         return "".join(self._read)
 
     def block(self) -> Block:
-        """What has been read, as a block."""
         if self.tone == "text":
             return Block(self.sign, self.tone, markdown=self.text)
         return Block(self.sign, self.tone, rows_of(self.text, self.tone))
@@ -185,29 +179,23 @@ class BlockItem:
 
     @property
     def whole(self) -> str:
-        """Everything in it, as it was written."""
         return self.live.text if self.live else self.block.whole
 
     def height(self, painter: Painter) -> int:
-        """Its lines, as far as is known."""
         return painter.estimate(*self._measured()) if self.sections is None else self.heights.total
 
     def lay_out(self, painter: Painter) -> list[Section]:
-        """Its sections."""
         if self.sections is None:
             self._put(list(sections_of(self.block, opened=self.opened)), painter)
         return self.sections or []
 
     def painted(self, at: int) -> list[PaintedLine] | None:
-        """A section's lines, if it has been painted."""
         return self._lines[at]
 
     def lines(self) -> Iterator[PaintedLine]:
-        """The lines of all sections that have been painted."""
         return chain.from_iterable(lines for lines in self._lines if lines is not None)
 
     def paint(self, at: int, painter: Painter) -> list[PaintedLine]:
-        """A section's lines."""
         lines = self._lines[at]
         if lines is None:
             section = self.lay_out(painter)[at]
@@ -242,7 +230,6 @@ class BlockItem:
             self.sections = None
 
     def fold(self, *, opened: bool) -> None:
-        """Open or close what is folded."""
         self.opened = opened
         self.sections = None
 
@@ -376,7 +363,6 @@ class BlockColumn:
             self._changed(True, False)
 
     def drop(self, key: str = STREAM) -> None:
-        """Take away what is open under this key."""
         item = self._open_item(key)
         if item is not None:
             self._open.remove(item)
@@ -387,7 +373,6 @@ class BlockColumn:
             self._changed(True, False)
 
     def clear(self) -> None:
-        """Take everything away."""
         for item in self.items:
             item.gone = True
         self.items.clear()
@@ -423,7 +408,6 @@ class BlockColumn:
         self._heights = Heights(item.height(painter) for item in self.items)
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
-        """Open or close what is folded in a block."""
         item.fold(opened=opened)
         self._measure(self._index(item))
 

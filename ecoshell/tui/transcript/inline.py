@@ -73,7 +73,6 @@ class _Setting:
         """Where the open links lead, and the text shown for them so far."""
 
     def take(self, token: "Token") -> None:
-        """Set one token."""
         kind = token.type
         if kind == "hardbreak":
             self.lines.append([])

@@ -54,7 +54,6 @@ class Place:
     """What is between it and the part before it, where one was cut in two for its length."""
 
     def before(self) -> Iterator[Row]:
-        """The gap, if there is one."""
         if self.gap:
             yield Row(())
 
@@ -307,7 +306,6 @@ class MarkdownReader:
             self._blank = True
 
     def _read(self, line: str) -> None:
-        """A line that is not empty and not in a fence."""
         part, indent = self._part, len(line) - len(line.lstrip())
         under = _UNDERLINE.match(line)
         if under and isinstance(part, Prose) and not self._items:

@@ -44,7 +44,6 @@ class PaintedLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text alone."""
         return self.strip.text[self.lead :].rstrip()
 
     def copied(self, start: int = 0, end: int | None = None) -> tuple[str, str]:
@@ -62,7 +61,6 @@ class Painter:
         self._inside = max(_NARROWEST, width - MARGIN)
 
     def paints_like(self, other: "Painter") -> bool:
-        """Whether another one paints the same."""
         return (self.width, self._styles) == (other.width, other._styles)
 
     def paint(self, section: Section, sign: str = "", tone: Tone = "text") -> list[PaintedLine]:
@@ -75,7 +73,6 @@ class Painter:
         return lines
 
     def rows(self, section: Section) -> Iterable[Row]:
-        """A section's rows before they are wrapped."""
         return section.rows(self._inside)
 
     def estimate(self, lines: int, characters: int) -> int:

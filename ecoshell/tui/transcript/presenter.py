@@ -198,7 +198,6 @@ class EventPresenter:
         """What the person said of results; None when it was taken back."""
 
     def show(self, event: Event) -> None:
-        """Show one event."""
         match event:
             case TurnStarted() | TurnFinished():
                 self._turned(event)
@@ -368,7 +367,6 @@ class EventPresenter:
         return f"graph {self._graphs}"
 
     def _turned(self, event: TurnStarted | TurnFinished) -> None:
-        """A turn begins or ends."""
         if isinstance(event, TurnFinished):
             self._stop()
             if self._answer is not None:

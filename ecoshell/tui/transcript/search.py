@@ -72,7 +72,6 @@ class Search:
 
     @property
     def current(self) -> Hit | None:
-        """The hit that is looked at."""
         return self.hits[self.now] if self.now >= 0 else None
 
     async def run(self) -> AsyncIterator[None]:
@@ -178,7 +177,6 @@ class SearchBar(Horizontal):
         self.focus_input()
 
     def focus_input(self) -> None:
-        """Let the person type."""
         self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -128,11 +128,9 @@ class Transcript(ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        """Everything in it, without looks."""
         return self.column.plain
 
     def clear(self) -> None:
-        """Take everything away."""
         self._pointed = self._anchor = None
         self._following = True
         self.end_search()
@@ -147,7 +145,6 @@ class Transcript(ScrollView, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view, from edge to edge."""
         return self.render_lines(Region(0, y, self.outer_size.width, 1))[0]
 
     def _line(self, finish: Finish, at: int) -> Strip:
@@ -204,14 +201,12 @@ class Transcript(ScrollView, can_focus=True):
     @on(Focus)
     @on(Blur)
     def refocused(self) -> None:
-        """Show the block cursor, or hide it."""
         self.refresh()
 
     # -- standing at a line
 
     @property
     def _view(self) -> range:
-        """The lines on the screen."""
         return range(self.scroll_offset.y, self.scroll_offset.y + self.scrollable_content_region.height)
 
     @contextmanager
@@ -353,7 +348,6 @@ class Transcript(ScrollView, can_focus=True):
         self.refresh()
 
     def action_turn(self, by: int) -> None:
-        """Go to where the turn before or after begins."""
         items = self.column.items
         if not items:
             return
@@ -372,7 +366,6 @@ class Transcript(ScrollView, can_focus=True):
             self._fold(self._cursor)
 
     def action_fold_newest(self) -> None:
-        """Open or fold the newest block that can be."""
         found = next((item for item in reversed(self.column.items) if item.block.foldable), None)
         if found is not None:
             self._fold(found)
@@ -450,7 +443,6 @@ class Transcript(ScrollView, can_focus=True):
         return self._search
 
     def end_search(self) -> None:
-        """Show no hits any more."""
         self._search = None
         self.refresh()
 
