@@ -25,6 +25,7 @@ from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
+from ecoshell.tui.user_interface import QuestionSpot
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -107,7 +108,7 @@ class ChatApp(ThemedApp[int]):
     async def open_shell(self) -> None:
         """Try to open the shell; where that fails, it is said why."""
         try:
-            self.shell = await self._build(self.options, self.chat.person)
+            self.shell = await self._build(self.options, self.chat.query_one(QuestionSpot))
             await self.chat.opened(self.shell)
             self.opened.set()
         except EcoshellError as error:

@@ -96,10 +96,6 @@ class ChatScreen(Screen[None]):
         self.watch(self.query_one(Transcript), "news", self.query_one(PromptBar).tell_news, init=False)
 
     @property
-    def person(self) -> QuestionSpot:
-        return self.query_one(QuestionSpot)
-
-    @property
     def view(self) -> "TranscriptController":
         """What follows the conversation."""
         if self._view is None:

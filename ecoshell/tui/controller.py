@@ -34,7 +34,7 @@ from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.text import amount, model_name
 from ecoshell.tui.transcript import event_blocks
-from ecoshell.tui.transcript.blocks import Block, CallRef
+from ecoshell.tui.transcript.blocks import CallRef
 from ecoshell.tui.transcript.presenter import EventPresenter
 from ecoshell.tui.transcript.view import Transcript
 from ecoshell.untrusted import visible_line
@@ -65,14 +65,15 @@ class TranscriptController:
         """What the turn was estimated at before its first step, and the model that leads."""
         self._working = False
         self._transcript = transcript
+        self.column = transcript.column
         self._body = body
-        self.presenter = EventPresenter(transcript.column, beside=lambda: body.beside)
+        self.presenter = EventPresenter(self.column, beside=lambda: body.beside)
         """What tells the events to the transcript, and knows the person's marks."""
 
     def hear(self, event: Event) -> None:
         """Show one event; while a turn is under way also who of several roles thinks, and with which model."""
         self.presenter.show(event)
-        self._body.hear(event)
+        self._body.side.hear(event)
         if isinstance(event, PlanChanged) and event.number <= 1:
             self._estimate = f", {price_range(event, amount)}"
         if isinstance(event, (ApprovalWanted, CostWanted, LimitHit, TrustWanted)) and self._working:
@@ -86,7 +87,7 @@ class TranscriptController:
     def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
         self._leads = standing.model
         self._title.show(standing)
-        self._body.show(standing, caps)
+        self._body.side.show(standing, caps)
 
     def work(self, working: bool) -> None:
         self._working, self._estimate = working, ""
@@ -97,29 +98,26 @@ class TranscriptController:
 
     def fail(self, error: Exception, kept: str = "") -> None:
         self._title.say("not ready")
-        self._transcript.column.drop()
-        self._transcript.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
+        self.column.drop()
+        self.column.add(event_blocks.error(ErrorHappened.of(error, kept)), event_blocks.notice(_AGAIN))
 
     def warn(self, complaints: Sequence[str]) -> None:
-        self._transcript.column.insert(*map(event_blocks.notice, complaints))
+        self.column.insert(*map(event_blocks.notice, complaints))
 
     def wait(self, question: str, model: str) -> None:
         self._title.say(f"opening {model} …")
-        self._transcript.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
+        self.column.open(event_blocks.question(question, waiting=f"waits until {model} is ready"))
 
     def answer(self, line: str, answer: str | EcoshellError) -> None:
         """Show what a command came to; the command itself only when there is something to say."""
         if isinstance(answer, EcoshellError):
-            self.insert(event_blocks.question(line), event_blocks.error(ErrorHappened.of(answer)))
+            self.column.insert(event_blocks.question(line), event_blocks.error(ErrorHappened.of(answer)))
         elif answer:
-            self.insert(event_blocks.question(line), event_blocks.plain(answer))
-
-    def insert(self, *blocks: Block) -> None:
-        self._transcript.column.insert(*blocks)
+            self.column.insert(event_blocks.question(line), event_blocks.plain(answer))
 
     def clear(self) -> None:
         self._transcript.clear()
-        self.presenter = EventPresenter(self._transcript.column, beside=lambda: self._body.beside)
+        self.presenter = EventPresenter(self.column, beside=lambda: self._body.beside)
 
     async def recall(self, past: Sequence[Event]) -> None:
         """Show another session from its events so far; a long one does not hold up the screen."""
@@ -167,7 +165,7 @@ class ChatController:
         await self.look()
         if (why := self.shell.read_only) is not None:
             self._view.read_only(True)
-            self._view.insert(event_blocks.error(ErrorHappened.of(why)))
+            self._view.column.insert(event_blocks.error(ErrorHappened.of(why)))
 
     async def introduce(self, *, first: bool = False) -> None:
         """Say in a new session which model answers, and how to get a better one; at the first start, what to ask."""
@@ -176,9 +174,9 @@ class ChatController:
                 return
             told = await self.shell.introduction()
             if told and not self.busy:
-                self._view.insert(event_blocks.plain(told))
+                self._view.column.insert(event_blocks.plain(told))
             if told and first and not self.busy:
-                self._view.insert(requests_block(await self.shell.files()))
+                self._view.column.insert(requests_block(await self.shell.files()))
 
     def begin_turn(self) -> None:
         """Be busy from now on, and not only from when what is sent has been taken up."""
@@ -218,7 +216,7 @@ class ChatController:
         """Run a slash command and show what it prints; None when it failed."""
         with self._fence():
             async with self._sent:
-                self._view.insert(event_blocks.question(line))
+                self._view.column.insert(event_blocks.question(line))
                 printed = await self.shell.command(line)
                 await self._show(printed)
                 return printed
@@ -261,7 +259,7 @@ class ChatController:
         if printed.effect in ("clear", "session"):
             self._view.clear()
         if printed.text:
-            self._view.insert(event_blocks.plain(printed.text))
+            self._view.column.insert(event_blocks.plain(printed.text))
         if printed.effect == "session":
             await self.begin()
         else:
@@ -273,7 +271,7 @@ class ChatController:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the edge of the workers: a defect must not take the screen
-            self._view.insert(event_blocks.error(ErrorHappened.of(error)))
+            self._view.column.insert(event_blocks.error(ErrorHappened.of(error)))
 
     def _hear(self, event: Event) -> None:
         self._view.hear(event)

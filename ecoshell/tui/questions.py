@@ -151,8 +151,8 @@ class Question(VerticalScroll, Generic[T]):
         self.border_title = Content(title)
         self._note = note
         self.answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._whole = False
-        """Whether nothing is folded."""
+        self._whole = self._folds = False
+        """Whether nothing is folded, and whether anything can be."""
 
     def compose(self) -> ComposeResult:
         yield from self.about()
@@ -161,14 +161,14 @@ class Question(VerticalScroll, Generic[T]):
             if self._note:
                 yield Static(self._note, classes="quiet", markup=False)
             yield Field(compact=True)
-            yield Choices(self.choices(), classes="choices")
+            yield Choices((), classes="choices")
 
     @abstractmethod
     def about(self) -> ComposeResult:
         """What it is about, which scrolls."""
 
     def on_mount(self) -> None:
-        self.redraw()
+        self._fold(whole=False)
 
     def begin(self) -> None:
         self.focus()
@@ -178,19 +178,18 @@ class Question(VerticalScroll, Generic[T]):
         for binding in self.BINDINGS:
             if isinstance(binding, Binding) and binding.show:
                 yield Choice(binding.key.partition(",")[0], binding.description, binding.action)
-        if self._whole or any(more for _, more in self.texts()):
+        if self._folds:
             yield Choice("f", "fold" if self._whole else "all", "fold")
-
-    def texts(self) -> Iterable[Folded]:
-        """What may be folded."""
-        return ()
 
     def redraw(self) -> None:
         """Show what may be folded as it is now."""
 
     def action_fold(self) -> None:
         """Show long texts whole, or fold them again."""
-        self._whole = not self._whole
+        self._fold(whole=not self._whole)
+
+    def _fold(self, *, whole: bool) -> None:
+        self._whole = whole
         self.redraw()
         self.query_one(".choices", Choices).show(self.choices())
 
@@ -198,6 +197,7 @@ class Question(VerticalScroll, Generic[T]):
         """A text with so many lines, or unfolded; of lines without end no more than there is room for."""
         lines = _UNFOLDED if self._whole else lines
         shown, more = folded(text, lines=lines, characters=lines * _PER_LINE)
+        self._folds = self._folds or bool(more)
         return visible(shown), f"  {more}" if more else ""
 
     def ask_for(self, placeholder: str, proposed: str = "") -> None:
@@ -278,11 +278,8 @@ class TrustQuestion(Question[Trust]):
     def about(self) -> ComposeResult:
         yield Static(classes="instructions", markup=False)
 
-    def texts(self) -> Iterable[Folded]:
-        yield self.folded(self._wanted.text, _INSTRUCTIONS)
-
     def redraw(self) -> None:
-        ((text, more),) = self.texts()
+        text, more = self.folded(self._wanted.text, _INSTRUCTIONS)
         self.query_one(".instructions", Static).update(Content.assemble(text, (more, QUIET)))
 
     def action_decide(self, word: Trust) -> None:
@@ -416,12 +413,8 @@ class ApprovalQuestion(Question[Approval]):
         """What is typed here is no draft of a question."""
         event.stop()
 
-    def texts(self) -> Iterable[Folded]:
-        yield self.folded(self._wanted.rationale.strip(), _RATIONALE)
-        yield from (text for _, text in self._arguments())
-
     def redraw(self) -> None:
-        (why, more), *_ = self.texts()
+        why, more = self.folded(self._wanted.rationale.strip(), _RATIONALE)
         shown = Content.assemble(("◊ ", "$text-accent"), (why, "italic"), (more, QUIET))
         self.query_one(".why", Static).update(shown)
         rows = [

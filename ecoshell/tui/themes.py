@@ -162,11 +162,6 @@ class Broken:
     file: Path
     reason: str
 
-    @property
-    def complaint(self) -> str:
-        """What is wrong, for the person."""
-        return f"The theme {self.file} cannot be used: {self.reason}."
-
 
 @dataclass(frozen=True, slots=True)
 class Themes:
@@ -189,7 +184,7 @@ def load_themes(paths: Paths) -> Themes:
             except (OSError, ValueError) as wrong:
                 reason = wrong.strerror if isinstance(wrong, OSError) else None  # which does not name the file again
                 broken.append(Broken(file, reason or str(wrong)))
-    complaints = [one.complaint for one in broken]
+    complaints = [f"The theme {one.file} cannot be used: {one.reason}." for one in broken]
     wanted = wanted_theme(paths)
     if wanted not in found:
         complaints.append(f"There is no theme {wanted!r}; the themes are {', '.join(sorted(found))}.")

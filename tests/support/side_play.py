@@ -78,13 +78,13 @@ class SideScreen(Screen[None]):
         self.query_one(Input).focus()
         await self.body.furnish()
         for event in self._past:
-            self.body.hear(event)
+            self.body.side.hear(event)
         if self._standing is not None:
             self.show(self._standing)
 
     def show(self, standing: Standing) -> None:
         self.query_one(TitleBar).show(standing)
-        self.body.show(standing, standing.caps)
+        self.body.side.show(standing, standing.caps)
 
     async def action_tab(self, tab: str) -> None:
         await self.body.open(tab)

@@ -145,11 +145,11 @@ async def test_the_plan_panel_follows_the_branches_above_the_tools(paths):
     async with app.run_test(size=(120, 50)) as pilot:
         panel = app.chat.query_one(PlanPanel)
         for event in (STARTED, USED, PLANNED, *RUNNING):
-            app.body.hear(event)
+            app.body.side.hear(event)
         await eventually(pilot, lambda: "0 of 5 done, 3 running" in panel.text)
         assert panel.text.index("* calculate") < panel.text.index("for tools")
         for event in FAILED:
-            app.body.hear(event)
+            app.body.side.hear(event)
         await eventually(pilot, lambda: "2 of 5 done, 1 failed, 2 skipped" in panel.text)
         await pilot.press("f3", "minus")
         await eventually(pilot, lambda: "2 of 5 done" in panel.title)

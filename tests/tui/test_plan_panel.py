@@ -42,18 +42,18 @@ async def test_the_panel_follows_a_turn_from_planned_to_used_to_replanned_to_for
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await eventually(pilot, lambda: "no plan yet" in panel(app).text)
-        app.body.hear(STARTED)
-        app.body.hear(PLANNED)
+        app.body.side.hear(STARTED)
+        app.body.side.hear(PLANNED)
         await eventually(pilot, lambda: "0/2 ok" in panel(app).text)
         assert panel(app).title.strip() == "▼ PLAN  btp"
-        app.body.hear(USED)
+        app.body.side.hear(USED)
         await eventually(pilot, lambda: "1/2 ok" in panel(app).text)
         assert panel(app).title.strip() == "▼ PLAN  btp · replanned 1×"
-        app.body.hear(QUOTA)
+        app.body.side.hear(QUOTA)
         await eventually(pilot, lambda: "2/2 quota" in panel(app).text)
-        app.body.hear(BLACKLISTED)
+        app.body.side.hear(BLACKLISTED)
         await eventually(pilot, lambda: "1/1 blacklist" in panel(app).text)
-        app.body.hear(SPENT)
+        app.body.side.hear(SPENT)
         await eventually(pilot, lambda: "0/0 budget" in panel(app).text)
         assert "↔ a step did not cost what was" in panel(app).text
         assert panel(app).title.strip().endswith("replanned 4×")
@@ -63,8 +63,8 @@ async def test_a_plan_is_shown_with_the_next_frame(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        app.body.hear(STARTED)
-        app.body.hear(PLANNED)
+        app.body.side.hear(STARTED)
+        app.body.side.hear(PLANNED)
         await pilot.pause()
         assert "count_text" in panel(app).text
 
@@ -77,7 +77,7 @@ async def test_many_plans_in_one_go_are_drawn_once(paths, monkeypatch):
         show = panel(app).show
         monkeypatch.setattr(panel(app), "show", lambda: (drawn.append(1), show()))
         for number in range(1, 200):
-            app.body.hear(replace(USED, number=number))
+            app.body.side.hear(replace(USED, number=number))
         await pilot.pause()
         assert drawn == [1]
         assert "replanned 198×" in panel(app).title
@@ -89,7 +89,7 @@ async def test_a_registration_draws_no_plan(paths, monkeypatch):
         await pilot.pause()
         drawn = []
         monkeypatch.setattr(panel(app), "show", lambda: drawn.append(1))
-        app.body.hear(COUNTED[0])
+        app.body.side.hear(COUNTED[0])
         app.chat.show(replace(READY, next_nano=1))
         await pilot.pause()
         assert drawn == []
@@ -154,7 +154,7 @@ async def test_no_row_moves_under_the_hand_and_all_are_in_order_afterwards(paths
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f3", "down", "down")
         await pilot.pause()
-        app.body.hear(replace(USED, rows=USED.rows[::-1]))
+        app.body.side.hear(replace(USED, rows=USED.rows[::-1]))
         await eventually(pilot, lambda: "1/2" in panel(app).text)
         assert [row.tool for row in panel(app).list.shown] == [row.tool for row in PLANNED.rows]
         assert panel(app).list.current.tool == "list_folder"

@@ -33,15 +33,15 @@ async def test_the_panels_follow_the_events(paths):
     app = SideApp(paths)
     async with app.run_test(size=WIDE) as pilot:
         for event in TURN[:3]:
-            app.body.hear(event)
+            app.body.side.hear(event)
         await eventually(pilot, lambda: "thinking" in panel(app, RolesPanel).text)
         assert "held now   $0.0071" in panel(app, BudgetPanel).text
         for event in TURN[3:]:
-            app.body.hear(event)
+            app.body.side.hear(event)
         await eventually(pilot, lambda: "1 call  2.1 s" in panel(app, RolesPanel).text)
         assert "held now   nothing" in panel(app, BudgetPanel).text
         assert "turn 1" in panel(app).text
-        app.body.hear(BudgetChanged((REACHED,)))
+        app.body.side.hear(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "reached" in panel(app, BudgetPanel).text)
 
 
@@ -54,8 +54,8 @@ async def test_what_nobody_reported_is_shown_as_it_is_estimated_and_marked(paths
             estimate=Usage(812, 40),
             estimate_nano=1_200_000,
         )
-        app.body.hear(TURN[0])
-        app.body.hear(stopped)
+        app.body.side.hear(TURN[0])
+        app.body.side.hear(stopped)
         await eventually(pilot, lambda: "≈ 812 in · 40 out" in panel(app, RolesPanel).text)
         assert "≈ $0.0012" in panel(app, RolesPanel).text
         assert "so far     ≈ $0.0012 · ≈ 852 tok" in panel(app, BudgetPanel).text
@@ -69,7 +69,7 @@ async def test_text_that_arrives_draws_no_panel(paths, monkeypatch):
         for kind in (BudgetPanel, PlanPanel, ToolsPanel, RolesPanel):
             monkeypatch.setattr(panel(app, kind), "refresh", lambda *_, **__: drawn.append(1))
         for _ in range(100):
-            app.body.hear(TextArrived("word ", "answer", "single"))
+            app.body.side.hear(TextArrived("word ", "answer", "single"))
         app.chat.show(replace(READY))
         await pilot.pause()
         assert drawn == []
@@ -196,7 +196,7 @@ async def test_the_highlight_the_filter_and_the_place_stay_through_updates(paths
         before = (current(app), panel(app).list.filter, panel(app).scroll_offset.y)
         assert before[2] > 0
         for event in TURN:
-            app.body.hear(event)
+            app.body.side.hear(event)
         app.chat.show(replace(many_tools(), context_tokens=9_900))
         await eventually(pilot, lambda: "9.9k of" in panel(app).text)
         assert (current(app), panel(app).list.filter, panel(app).scroll_offset.y) == before
@@ -278,13 +278,13 @@ async def test_a_folded_budget_still_says_what_is_left(paths):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.press("f4", "enter")
         assert "$0.4017 left" in panel(app, BudgetPanel).title
-        app.body.hear(BudgetChanged((REACHED,)))
+        app.body.side.hear(BudgetChanged((REACHED,)))
         await eventually(pilot, lambda: "$0 left · reached" in panel(app, BudgetPanel).title)
 
 
 async def test_a_registration_is_seen_while_the_turn_runs(paths):
     app = SideApp(paths, past=TURN[:1])
     async with app.run_test(size=WIDE) as pilot:
-        app.body.hear(ToolRegistered("read_file", 120, True, 2, "agent"))
+        app.body.side.hear(ToolRegistered("read_file", 120, True, 2, "agent"))
         await eventually(pilot, lambda: "● read_file" in panel(app).text)
         assert "3 of 4" in panel(app).title

@@ -260,8 +260,3 @@ class MentionSearch:
             found_for = wanted
             if wanted == self._wanted:
                 self._show(wanted, found)
-
-
-async def no_values(typed: str) -> "Sequence[Completion]":
-    """Nothing to ask."""
-    return ()

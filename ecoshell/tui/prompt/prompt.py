@@ -31,7 +31,6 @@ from ecoshell.tui.prompt.completion import (
     command_offers,
     lowered,
     mention_at,
-    no_values,
     written,
 )
 from ecoshell.tui.prompt.drafts import Draft, History, Pastes, cleaned, is_large, unified
@@ -91,7 +90,7 @@ class Prompt(TextArea):
         super().__init__(id="prompt", compact=True, highlight_cursor_line=False, placeholder=_PLACEHOLDER)
         self.cursor_blink = False  # an idle chat draws nothing
         self.completer: Completer = lambda _: ()
-        self.values: Values = no_values
+        self.values: Values | None = None
         self.send: Send = lambda _: None
         """Called when enter is pressed; at once, or what is typed next would go along."""
         self._completions = completions
@@ -163,12 +162,12 @@ class Prompt(TextArea):
         self.mentions.want(mention)
         if mention is None:
             self._completions.offer(offers, self.text.split())
-        if command and ":" in typed and " " in typed:
-            self.run_worker(self._offer_values(offers, typed), exclusive=True, group="values")
+        if self.values is not None and command and ":" in typed and " " in typed:
+            self.run_worker(self._offer_values(self.values, offers, typed), exclusive=True, group="values")
 
-    async def _offer_values(self, offers: Sequence[Offer], typed: str) -> None:
+    async def _offer_values(self, values: Values, offers: Sequence[Offer], typed: str) -> None:
         """Offer also what has to be asked for, if the text is still the same."""
-        found = [Offer(one.text, one.help, one.text) for one in await self.values(typed)]
+        found = [Offer(one.text, one.help, one.text) for one in await values(typed)]
         if found and self.text == typed and self._offered_for == (typed, self.cursor_location):
             self._completions.offer([*offers, *found], typed.split())
 

@@ -116,20 +116,16 @@ class SummaryLine(Bar):
     def __init__(self) -> None:
         super().__init__()
         self._parts: tuple[str, ...] = ("",)
-        self._plan = ""
 
-    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        self._parts = summary(standing, caps)
-        self.set_line()
-
-    def plan(self, share: str) -> None:
-        """Show how many tools are planned, of how many: `3 of 13`; empty shows nothing of a plan."""
-        self._plan = f"plan {share}" if share else ""
+    def show(self, standing: "Standing", caps: Sequence[CapState], plan: str) -> None:
+        """Show where the session stands, and how many tools are planned: `plan 3 of 13`, or nothing."""
+        most, *others = summary(standing, caps)
+        self._parts = (most, plan, *others)
         self.set_line()
 
     def line(self, width: int) -> str:
-        line = self._parts[0]
-        for part in (self._plan, *self._parts[1:]):
+        line, *others = self._parts
+        for part in others:
             longer = f"{line} · {part}"
             if part and cell_len(longer) <= width:
                 line = longer

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -20,14 +19,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ecoshell.budget.holds import CapState
 from ecoshell.files import is_special, replacement
 from ecoshell.paths import make_private
 from ecoshell.tui.side.bars import SummaryLine
 
 if TYPE_CHECKING:
-    from ecoshell.agent.shell import Standing
-    from ecoshell.events import Event
     from ecoshell.tui.side.stack import SidePanels
 
 
@@ -213,7 +209,7 @@ class SideLayout(Horizontal):
         self._frame = Container(classes="side")
         self._side: SidePanels | None = None
         self._furnishing = asyncio.Lock()
-        self.summary = SummaryLine()
+        self._summary = SummaryLine()
 
     def compose(self) -> ComposeResult:
         yield TabRow()
@@ -221,7 +217,7 @@ class SideLayout(Horizontal):
         yield self._main
         yield Splitter()
         yield self._frame
-        yield self.summary
+        yield self._summary
 
     def on_mount(self) -> None:
         self._arrangement = read_arrangement(self._file)
@@ -242,7 +238,7 @@ class SideLayout(Horizontal):
             await asyncio.to_thread(import_module, "ecoshell.tui.side.stack")
             from ecoshell.tui.side.stack import SidePanels
 
-            side = SidePanels()
+            side = SidePanels(self._summary)
             await self._frame.mount(side)
             side.fold(self._arrangement.folded)
             self._side = side
@@ -250,17 +246,6 @@ class SideLayout(Horizontal):
     def on_unmount(self) -> None:
         if self._unsaved is not None:
             write_arrangement(self._file, self._unsaved)
-
-    def hear(self, event: "Event") -> None:
-        before = self.side.state.plan
-        self.side.hear(event)
-        if self.side.state.plan is not before:
-            self.summary.plan(self.side.planned)
-
-    def show(self, standing: "Standing", caps: Sequence[CapState]) -> None:
-        self.side.show(standing, caps)
-        self.summary.show(standing, caps)
-        self.summary.plan(self.side.planned)
 
     @property
     def beside(self) -> bool:

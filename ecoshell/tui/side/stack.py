@@ -17,6 +17,7 @@ from textual.widget import Widget
 from ecoshell.budget.holds import CapState
 from ecoshell.events import Event
 from ecoshell.events.describe import planned_share
+from ecoshell.tui.side.bars import SummaryLine
 from ecoshell.tui.side.cost import BudgetPanel, RolesPanel
 from ecoshell.tui.side.panel import ListPanel, Panel
 from ecoshell.tui.side.panel_state import PanelState
@@ -89,9 +90,11 @@ class SidePanels(Widget):
 
         steps: int
 
-    def __init__(self) -> None:
+    def __init__(self, summary: SummaryLine) -> None:
+        """`summary` is the line that stands for the panels where they are not shown."""
         super().__init__()
         self.state = PanelState()
+        self._summary = summary
         self._stale = False
         self._below_each_other = SharedHeight(self._heights)
         self._crowded = False
@@ -119,12 +122,6 @@ class SidePanels(Widget):
         folded = set(names)
         for panel in self.panels:
             panel.folded = panel.NAME in folded
-
-    @property
-    def planned(self) -> str:
-        """How many tools are planned, of how many; empty while there is no plan."""
-        plan = plan_of(self.state)
-        return planned_share(plan) if plan else ""
 
     def hear(self, event: Event) -> None:
         """Take an event into account; the panels follow before the next frame, however many events come at once."""
@@ -164,6 +161,9 @@ class SidePanels(Widget):
         self._stale = False
         for panel in self.panels:
             panel.show()
+        if self.state.standing is not None:
+            plan = plan_of(self.state)
+            self._summary.show(self.state.standing, self.state.caps, f"plan {planned_share(plan)}" if plan else "")
 
     def _heights(self, panels: Sequence[Widget], size: Size) -> list[int]:
         """Lines for each panel that is on the screen; what is left over goes to the tools, or to the plan."""

@@ -1,9 +1,9 @@
 """The content of a transcript: blocks from top to bottom, of which only those that are looked at are painted."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -112,7 +112,11 @@ class StreamedText:
     def __init__(self, sign: str, tone: Tone) -> None:
         self.sign = sign
         self.tone: Tone = tone
-        self._reader: MarkdownReader | PlainReader = _markdown_reader() if tone == "text" else PlainReader(tone)
+        self._reader: MarkdownReader | PlainReader = PlainReader(tone)
+        if tone == "text":
+            from ecoshell.tui.transcript import markdown  # no first frame waits for it
+
+            self._reader = markdown.MarkdownReader()
         self._arrived: list[str] = []
         self._held = ""
         """White space at the end, of which nobody knows yet whether anything follows."""
@@ -154,12 +158,6 @@ class StreamedText:
         return Block(self.sign, self.tone, rows_of(self.text, self.tone))
 
 
-def _markdown_reader() -> "MarkdownReader":
-    from ecoshell.tui.transcript.markdown import MarkdownReader  # no first frame waits for it
-
-    return MarkdownReader()
-
-
 class BlockItem:
     """One block; until a section is painted, its height is an estimate."""
 
@@ -172,7 +170,8 @@ class BlockItem:
         """Whether nothing is folded away, and whether it was taken out of the column."""
         self.sections: list[Section] | None = [] if live else None
         self.heights = Heights()
-        self._lines: list[list[PaintedLine] | None] = []
+        self.painted: list[list[PaintedLine] | None] = []
+        """The lines of each section; None of one that has not been painted."""
         self._finished = 0
         """Sections of a live text that will not change any more."""
         self._measure: tuple[int, int] | None = None
@@ -186,35 +185,18 @@ class BlockItem:
 
     def lay_out(self, painter: Painter) -> list[Section]:
         if self.sections is None:
-            self._put(list(sections_of(self.block, opened=self.opened)), painter)
+            self.put(list(sections_of(self.block, opened=self.opened)), painter)
         return self.sections or []
 
-    def painted(self, at: int) -> list[PaintedLine] | None:
-        return self._lines[at]
-
-    def lines(self) -> Iterator[PaintedLine]:
-        return chain.from_iterable(lines for lines in self._lines if lines is not None)
-
     def paint(self, at: int, painter: Painter) -> list[PaintedLine]:
-        lines = self._lines[at]
-        if lines is None:
-            section = self.lay_out(painter)[at]
-            first = at == (1 if self.block.gap else 0)
-            lines = painter.paint(section, self.block.sign if first else "", self.block.tone)
-            self._lines[at] = lines
-            self.heights[at] = len(lines)
+        first = at == (1 if self.block.gap else 0)
+        lines = painter.paint(self.lay_out(painter)[at], self.block.sign if first else "", self.block.tone)
+        self.painted[at], self.heights[at] = lines, len(lines)
         return lines
 
-    def forget(self, start: int = 0, end: int | None = None) -> int:
-        """Let painted sections go, but not how high they are; says how many lines that were."""
-        gone = self._lines[start:end]
-        self._lines[start:end] = [None] * len(gone)
-        return sum(len(lines) for lines in gone if lines is not None)
-
-    def measure_again(self, painter: Painter) -> None:
-        """Let everything go that hangs on the width or on the colours."""
-        if self.sections is not None:
-            self._put(self.sections, painter)
+    def forget(self, start: int = 0, end: int | None = None) -> None:
+        """Let painted sections go, but not how high they are."""
+        self.painted[start:end] = [None] * len(self.painted[start:end])
 
     def become(self, block: Block) -> None:
         """Take another block's place; Markdown that stays the same, as it does when it was streamed, stays painted."""
@@ -224,14 +206,10 @@ class BlockItem:
         if self.sections and block.markdown and same and not (block.bodies or before.bodies):
             old, head = (0 if live else sum(1 for _ in head_of(before))), list(head_of(block))
             self.sections[:old] = head
-            self._lines[: old + 1] = [None] * (len(head) + 1)
+            self.painted[: old + 1] = [None] * (len(head) + 1)
             self.heights.splice(0, old, [1] * len(head))
         else:
             self.sections = None
-
-    def fold(self, *, opened: bool) -> None:
-        self.opened = opened
-        self.sections = None
 
     def catch_up(self, painter: Painter | None) -> int:
         """Read what has arrived of a live text, of which only the open end is painted again; gives its first line."""
@@ -242,14 +220,15 @@ class BlockItem:
         start = self._finished
         self._finished += len(new)
         self.sections[start:] = [*new, *tail]
-        self._lines[start:] = [None] * (len(new) + len(tail))
+        self.painted[start:] = [None] * (len(new) + len(tail))
         sizes = (painter.estimate(*part.measure) if painter else 0 for part in (*new, *tail))
         self.heights.splice(start, len(self.heights), sizes)
         return self.heights.top(start)
 
-    def _put(self, sections: list[Section], painter: Painter) -> None:
+    def put(self, sections: list[Section], painter: Painter) -> None:
+        """Consist of these sections, none of which is painted yet."""
         self.sections = sections
-        self._lines = [None] * len(sections)
+        self.painted = [None] * len(sections)
         self.heights = Heights(1 if part is GAP else painter.estimate(*part.measure) for part in sections)
 
     def _measured(self) -> tuple[int, int]:
@@ -298,7 +277,8 @@ class BlockColumn:
         """All lines without their looks; this paints everything."""
         self.catch_up()
         self.reveal(0, None)
-        return "\n".join(line.strip.text.rstrip() for item in self.items for line in item.lines())
+        painted = (line for item in self.items for lines in item.painted for line in lines or ())
+        return "\n".join(line.strip.text.rstrip() for line in painted)
 
     def add(self, *blocks: Block) -> None:
         """Close what is open and put finished blocks below it."""
@@ -404,11 +384,12 @@ class BlockColumn:
         """Let everything be painted anew by this painter when it is looked at."""
         self.painter, self._painted = painter, 0
         for item in self.items:
-            item.measure_again(painter)
+            if item.sections is not None:
+                item.put(item.sections, painter)
         self._heights = Heights(item.height(painter) for item in self.items)
 
     def fold(self, item: BlockItem, *, opened: bool) -> None:
-        item.fold(opened=opened)
+        item.opened, item.sections = opened, None
         self._measure(self._index(item))
 
     def catch_up(self) -> int:
@@ -537,7 +518,7 @@ class BlockColumn:
         item = self.items[index]
         if self.painter is None or section >= len(item.sections or ()):
             return []
-        lines = item.painted(section)
+        lines = item.painted[section]
         if lines is None:
             lines = item.paint(section, self.painter)
             self._painted += len(lines)

@@ -57,6 +57,10 @@ class Place:
         if self.gap:
             yield Row(())
 
+    def below(self, *, gap: bool = False, joined: str | None = None) -> "Place":
+        """Where what follows in the same part stands."""
+        return Place(self.hang, self.hang, gap, joined)
+
 
 PLAIN = Place()
 
@@ -82,7 +86,7 @@ class Part:
 
     def next(self, glue: str | None) -> Self:
         """The section it goes on in; `glue` is what is between the two, where a line was cut in two."""
-        return replace(self, lines=[], place=Place(self.place.hang, self.place.hang, joined=glue))
+        return replace(self, lines=[], place=self.place.below(joined=glue))
 
 
 @dataclass(slots=True)
@@ -164,7 +168,8 @@ class Code(Part):
         return bool(self.lines)
 
     def next(self, glue: str | None) -> Self:
-        return replace(Part.next(self, glue), before=(*self.before, *self.lines)[-_LOOK_BACK:])
+        before = (*self.before, *self.lines)[-_LOOK_BACK:]
+        return replace(self, lines=[], place=self.place.below(joined=glue), before=before)
 
 
 @dataclass(slots=True)
@@ -199,8 +204,7 @@ class Table(Part):
         return not self.again or len(self.lines) > 2
 
     def next(self, glue: str | None) -> Self:
-        place = Place(self.place.hang, self.place.hang, gap=True)
-        return replace(self, lines=self.lines[:2], place=place, again=True)
+        return replace(self, lines=self.lines[:2], place=self.place.below(gap=True), again=True)
 
     def _row(self, line: str, columns: int) -> list[Pieces]:
         cells = [*_cells(line), *[""] * columns][:columns]
@@ -363,7 +367,7 @@ class MarkdownReader:
         text = item[3] or ""
         if fence := _FENCE.match(text):
             self._start(Prose([""], place))
-            self._start(_code(fence, Place(place.hang, place.hang)))
+            self._start(_code(fence, place.below()))
         else:
             self._start(Prose([text], place))
 
@@ -372,7 +376,7 @@ class MarkdownReader:
         place = part.place
         if part.lines:
             self._finish()
-            place = Place(place.hang, place.hang, gap=True)
+            place = place.below(gap=True)
         self._part = Table([head, line], place)
 
     def _start(self, part: Prose | Code | Table | None) -> None:

@@ -56,35 +56,30 @@ class Painter:
 
     def __init__(self, styles: Mapping[Tone, Style], width: int) -> None:
         self.width = width
-        self._styles = styles
+        self.styles = styles
+        self.inside = max(_NARROWEST, width - MARGIN)
+        """Cells beside the margin, for which sections are set."""
         self._style = lru_cache(maxsize=1_024)(self._styled)
-        self._inside = max(_NARROWEST, width - MARGIN)
-
-    def paints_like(self, other: "Painter") -> bool:
-        return (self.width, self._styles) == (other.width, other._styles)
 
     def paint(self, section: Section, sign: str = "", tone: Tone = "text") -> list[PaintedLine]:
         """A section's lines, the first with the sign in its margin."""
         blank = Segment(" " * (MARGIN - min(MARGIN, cell_len(sign))))
-        margin = [Segment(sign, self._styles[tone]), blank] if sign else [blank]
+        margin = [Segment(sign, self.styles[tone]), blank] if sign else [blank]
         lines: list[PaintedLine] = []
-        for row in section.rows(self._inside):
+        for row in section.rows(self.inside):
             lines += self._wrapped(row, [Segment(" " * MARGIN)] if lines else margin)
         return lines
 
-    def rows(self, section: Section) -> Iterable[Row]:
-        return section.rows(self._inside)
-
     def estimate(self, lines: int, characters: int) -> int:
         """About how many lines that many lines and characters take."""
-        return lines + characters // self._inside
+        return lines + characters // self.inside
 
     def _wrapped(self, row: Row, margin: list[Segment]) -> Iterable[PaintedLine]:
         pieces = [(piece, piece.text.replace("\t", _TAB)) for piece in row.pieces]
         text = "".join(shown for _, shown in pieces)
-        width = max(0, min(cell_len(row.lead), self._inside - _NARROWEST))
-        leads = [Segment(set_cell_size(lead, width), self._styles["muted"]) for lead in (row.lead, row.hang) if width]
-        places = [0, *breaks(text, self._inside - width), len(text)]
+        width = max(0, min(cell_len(row.lead), self.inside - _NARROWEST))
+        leads = [Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width]
+        places = [0, *breaks(text, self.inside - width), len(text)]
         head, glue = [*margin, *leads[:1]], row.joined
         for start, end in pairwise(places):
             whole = text[start:end]
@@ -103,7 +98,7 @@ class Painter:
             at += len(shown)
 
     def _styled(self, tone: Tone, stress: str, link: str) -> Style:
-        style = self._styles[tone]
+        style = self.styles[tone]
         if not stress and not link:
             return style
         bold, italic, underline, strike = (True if sign in stress else None for sign in "bius")

@@ -121,7 +121,7 @@ class Search:
 
     def highlights(self, item: BlockItem, section: int, line: int) -> list[tuple[int, int, bool]]:
         """Start and end of every hit on a section's line, and whether it is the one the search is at."""
-        painted = item.painted(section) or []
+        painted = item.painted[section] or []
         known = self._known.get((item, section))
         if known is None or known.lines is not painted:
             known = self._known[item, section] = _Found(painted)
@@ -139,7 +139,7 @@ class Search:
             return
         sections = sections_of(item.block, opened=True) if item.block.foldable else item.lay_out(painter)
         for at, section in enumerate(sections):
-            found = sum(1 for row in painter.rows(section) for _ in self._query.finditer(row.text))
+            found = sum(1 for row in section.rows(painter.inside) for _ in self._query.finditer(row.text))
             yield from (Hit(item, at, nth) for nth in range(found))
 
 

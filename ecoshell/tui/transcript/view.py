@@ -184,7 +184,7 @@ class Transcript(ScrollView, can_focus=True):
         """Paint anew if the width or the colours have changed; says whether they have."""
         width, before = self.scrollable_content_region.width, self.column.painter
         painter = Painter({tone: self._look(tone) for tone in TONES}, width)
-        if not width or (before is not None and before.paints_like(painter)):
+        if not width or (before is not None and (before.width, before.styles) == (width, painter.styles)):
             return False
         self.column.repaint(painter)
         self._stale = True
@@ -296,12 +296,6 @@ class Transcript(ScrollView, can_focus=True):
         if not done and not self._ahead_due:
             self._ahead_due = True
             self.set_timer(_REPAINT, self._paint_ahead)
-
-    def go_to(self, line: int, *, context: int = 0) -> None:
-        """Bring a line into view, with some more above it, if it is not there."""
-        top, height = self.scroll_offset.y, self.scrollable_content_region.height
-        if not top <= line < top + height:
-            self._stand(max(0, line - context))
 
     def _stand(self, top: int) -> None:
         """Stand at a line, as exactly as the lines below it allow."""
@@ -450,5 +444,6 @@ class Transcript(ScrollView, can_focus=True):
         line = self._search.move(by) if self._search else None
         if line is not None:
             self._following = False
-            self.go_to(line, context=self.scrollable_content_region.height // 3)
+            if line not in self._view:
+                self._stand(max(0, line - len(self._view) // 3))
             self.refresh()
