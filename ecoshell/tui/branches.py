@@ -23,17 +23,16 @@ from ecoshell.sessions.plans import Branching
 from ecoshell.tui.text import fit, fit_middle, left, money, right
 from ecoshell.untrusted import visible_line
 
-Look = Literal["rail", "name", "figures", "critical"] | NodeState
-DrawnPiece = tuple[str, Look]
+Tone = Literal["muted", "text", "warning", "tool", "good", "error"]
+DrawnPiece = tuple[str, Tone]
 DrawnLine = tuple[DrawnPiece, ...]
 SIGNS: Mapping[NodeState, str] = {
     "waiting": "○", "running": "►", "done": "√", "failed": "×", "denied": "×", "skipped": "»", "stopped": "■",
 }  # fmt: skip
-TONES: Mapping[Look, Literal["muted", "text", "warning", "tool", "good", "error"]] = {
-    "rail": "muted", "name": "text", "figures": "muted", "critical": "warning", "waiting": "muted", "running": "tool",
-    "done": "good", "failed": "error", "denied": "warning", "skipped": "warning", "stopped": "warning",
+_TONES: Mapping[NodeState, Tone] = {
+    "waiting": "muted", "running": "tool", "done": "good", "failed": "error", "denied": "warning", "skipped": "warning",
+    "stopped": "warning",
 }  # fmt: skip
-"""What a screen shows a piece in."""
 CRITICAL = "*"
 """Marks the nodes of the longest path."""
 MOST_LANES = 16
@@ -243,7 +242,7 @@ class Drawing:
             pieces: Iterable[DrawnPiece] = self._node(label, rail, columns)
             if reason:
                 why = f"{' ' * _SIGN}└ {visible_line(reason)}"
-                pieces = ((f"{rail.below} " if rail else "", "rail"), (why, "failed"))
+                pieces = ((f"{rail.below} " if rail else "", "muted"), (why, "error"))
             yield tuple(_clipped(pieces, width))
 
     def _set(self, width: int) -> _Columns:
@@ -260,21 +259,21 @@ class Drawing:
     def _node(self, label: str, rail: Rail | None, columns: _Columns) -> Iterator[DrawnPiece]:
         state, texts = self._branching.stands(label), self._texts[label]
         if rail is not None:
-            yield f"{rail.beside} ", "rail"
-        yield f"{left(SIGNS[state], _SIGN)}{left(state, columns.word)}", state
+            yield f"{rail.beside} ", "muted"
+        yield f"{left(SIGNS[state], _SIGN)}{left(state, columns.word)}", _TONES[state]
         if columns.mark:
-            yield left(CRITICAL if label in self._critical else "", columns.mark), "critical"
-        yield left(fit_middle(texts.label, columns.name), columns.name), "name"
+            yield left(CRITICAL if label in self._critical else "", columns.mark), "warning"
+        yield left(fit_middle(texts.label, columns.name), columns.name), "text"
         if columns.waits:
-            yield " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits), "figures"
+            yield " " * _GAP + left(fit(texts.waits, columns.waits), columns.waits), "muted"
         figures = zip(texts.full if columns.full else texts.short, columns.figures, strict=False)
-        yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "figures"
+        yield "".join(" " * _GAP + right(figure, cells) for figure, cells in figures), "muted"
 
 
 def _clipped(pieces: Iterable[DrawnPiece], width: int) -> Iterator[DrawnPiece]:
     """The pieces as far as there is room for them."""
-    for text, look in pieces:
+    for text, tone in pieces:
         shown = fit(text, width)
         width -= cell_len(shown)
         if shown:
-            yield shown, look
+            yield shown, tone

@@ -12,7 +12,7 @@ from ecoshell.budget.money import Unit, amount_text, counted
 from ecoshell.events import PlanChanged, PlanRow
 from ecoshell.events.describe import planned_share, price_range, untried
 from ecoshell.sessions.plans import Branching
-from ecoshell.tui.branches import TONES, Drawing
+from ecoshell.tui.branches import Drawing
 from ecoshell.tui.side.panel import COMFORTABLE, FILTER, Line, Listing, ListPanel, Piece, Tone, bar, ends, percent, row
 from ecoshell.tui.side.panel_state import PanelState
 from ecoshell.tui.text import amount, fit, fit_middle, left, right, tokens
@@ -182,7 +182,7 @@ def graph_lines(branching: Branching, width: int, most: int = GRAPH_LINES) -> li
     return [
         head,
         *([((f"  … {above:,} above", "muted"),)] if above else []),
-        *(tuple((text, TONES[look]) for text, look in line) for line in drawing.lines(width, start, start + shown)),
+        *drawing.lines(width, start, start + shown),
         *([((f"  … {below:,} below", "muted"),)] if below else []),
     ]
 

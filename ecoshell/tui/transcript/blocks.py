@@ -237,10 +237,8 @@ class DrawnLines:
         return self.stop - self.start, 0
 
     def rows(self, width: int) -> Iterator[Row]:
-        from ecoshell.tui.branches import TONES  # no first frame waits for it
-
         for line in self.drawing.lines(width, self.start, self.stop):
-            yield Row(tuple(Piece(text, TONES[look]) for text, look in line))
+            yield Row(tuple(Piece(*piece) for piece in line))
 
 
 GAP = Rows((Row(()),))

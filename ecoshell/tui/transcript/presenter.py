@@ -59,8 +59,8 @@ class StreamPresenter:
         self._column = column
         self._begins = True
         """Whether the next piece is the first of a reply."""
-        self._anything = self._thinking = self._answering = False
-        """Whether something has arrived, and whether it is a thought or an answer, that is not whole yet."""
+        self._thinking = self._answering = False
+        """Whether a thought arrives, or an answer has begun to, that is not whole yet."""
         self._thought: list[str] = []
         """What has arrived of it."""
         self._parted = ""
@@ -97,7 +97,7 @@ class StreamPresenter:
 
     def over(self) -> None:
         """Take it that nothing arrives any more."""
-        self._anything = self._thinking = self._answering = False
+        self._thinking = self._answering = False
         self._thought.clear()
         self._parted = ""
 
@@ -140,7 +140,7 @@ class StreamPresenter:
                 self._thought.append(text)
                 self._column.stream(text, THINKING, "thought")
         self._thinking = event.channel == "thought"
-        self._anything, self._begins = True, False
+        self._begins = False
 
     def _reason(self, event: TextArrived) -> None:
         """Say how much is reasoned by now, at ever longer intervals."""
@@ -159,7 +159,7 @@ class StreamPresenter:
                 self._column.redraw(replace(event_blocks.rationale(event), name=self._parted))
         elif event.text.strip():
             self.become(event_blocks.rationale(event))
-        elif self._anything:
+        elif self._thinking or self._answering:
             self._column.drop()
             self.over()
 
