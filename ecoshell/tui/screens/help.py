@@ -18,6 +18,8 @@ from ecoshell.tui.screens.picker import Picker, PickerColumn, PickerRow
 
 _HERE = "· these work now"
 _OURS = "ecoshell."
+HelpLine = tuple[str, str]
+"""What is told of a line, and the beginning of a command that can be typed from there."""
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -28,6 +30,8 @@ class Key:
     keys: str
     does: str
     own: bool = True
+    usage: str = ""
+    """Of a slash command, which stands among the keys by its name, how it is typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def _title(node: DOMNode) -> str:
     if isinstance(node, Screen):
         return "this screen"
     name = _WORDS.sub(" ", type(node).__name__).lower()
-    return name.removesuffix(" panel") if isinstance(node, Widget) else name
+    return name.removesuffix(" panel")
 
 
 def copying() -> Place:
@@ -105,23 +109,6 @@ def copying() -> Place:
     return Place("copying", words, tuple(Key(keys, does) for keys, does in rows))
 
 
-@dataclass(frozen=True, slots=True)
-class HelpLine:
-    """One line of the help: a heading, a key, or a command that can be typed from here."""
-
-    place: str
-    what: str
-    key: str = ""
-    words: str = ""
-    command: str = ""
-    common: bool = True
-
-    @property
-    def listed(self) -> "PickerRow[HelpLine]":
-        key, also = f"{self.place}\n{self.what}\n{self.key}", f"{self.key} {self.place}"
-        return PickerRow(self, key, (self.what, self.key), also, self.common)
-
-
 class HelpScreen(Picker[HelpLine]):
     """Gives back the slash command that was picked, to be typed, or None."""
 
@@ -135,8 +122,9 @@ class HelpScreen(Picker[HelpLine]):
 
     def __init__(self, over: Sequence[Place], commands: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._places = [*over, copying()]
-        self._commands = commands
+        typed = tuple(Key(usage.split()[0], does, usage=usage) for usage, does in commands)
+        listed = [Place("commands", "Typed in the prompt; tab completes them.", typed)] if typed else []
+        self._places = [*over, *listed, copying()]
 
     @classmethod
     def of(cls, screen: Screen[Any], commands: Sequence[tuple[str, str]] = ()) -> "HelpScreen":
@@ -145,29 +133,21 @@ class HelpScreen(Picker[HelpLine]):
 
     async def load(self) -> Sequence[PickerRow[HelpLine]]:
         """The places with their keys, those of the focus first, and the commands before the copying."""
-        *over, last = self._places
-        lines = [line for place in over for line in _lines(place)]
-        if self._commands:
-            lines.append(HelpLine("commands", "── commands ──", words="Typed in the prompt; tab completes them."))
-        for usage, does in self._commands:
-            name = usage.split()[0]
-            lines.append(HelpLine("commands", does, name, words=f"{usage}\n{does}", command=f"{name} "))
-        return [line.listed for line in [*lines, *_lines(last)]]
+        rows: list[PickerRow[HelpLine]] = []
+        for place in self._places:
+            heading = f"── {place.title} ──{f' {_HERE}' if place.here else ''}"
+            for key in (Key("", heading), *place.keys):
+                words = f"{key.keys}  {key.does}\n{place.words}" if key.keys else place.words
+                line = (f"{key.usage}\n{key.does}", f"{key.keys} ") if key.usage else (words, "")
+                known = f"{place.title}\n{key.does}\n{key.keys}"
+                rows.append(PickerRow(line, known, (key.does, key.keys), f"{key.keys} {place.title}", key.own))
+        return rows
 
     def detail(self, item: HelpLine) -> str:
-        return item.words
+        return item[0]
 
     def result(self, item: HelpLine) -> str | None:
         """The command to type; a key has to be pressed where it works."""
-        if not item.command:
+        if not item[1]:
             self.complain("Close the help with esc, then press the key.")
-        return item.command or None
-
-
-def _lines(place: Place) -> list[HelpLine]:
-    heading = f"── {place.title} ──{f' {_HERE}' if place.here else ''}"
-    lines = [HelpLine(place.title, heading, words=place.words)]
-    for key in place.keys:
-        words = f"{key.keys}  {key.does}\n{place.words}"
-        lines.append(HelpLine(place.title, key.does, key.keys, words=words, common=key.own))
-    return lines
+        return item[1] or None
