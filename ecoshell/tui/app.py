@@ -19,13 +19,12 @@ from textual.screen import ModalScreen, Screen
 from ecoshell.errors import EcoshellError
 from ecoshell.options import Options
 from ecoshell.paths import Paths, user_paths
-from ecoshell.tui.chat import ChatScreen
+from ecoshell.tui.chat import ChatScreen, QuestionSpot
 from ecoshell.tui.prompt.bar import PromptBar
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.themes import ThemedApp
 from ecoshell.tui.transcript.view import Transcript
-from ecoshell.tui.user_interface import QuestionSpot
 
 if TYPE_CHECKING:
     from textual.command import Provider

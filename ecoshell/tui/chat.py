@@ -1,11 +1,16 @@
-"""The chat: the screen a person lives in, its widgets in their places and the shell behind them."""
+"""The chat: the screen a person lives in, its widgets in their places and the shell behind them.
 
+And the person in front of it, as the core knows them.
+"""
+
+import asyncio
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -20,14 +25,18 @@ from ecoshell.tui.screens.welcome import is_first_start, welcome_block
 from ecoshell.tui.side.bars import TitleBar
 from ecoshell.tui.side.layout import SideLayout
 from ecoshell.tui.transcript.view import Transcript
-from ecoshell.tui.user_interface import QuestionSpot
 
 if TYPE_CHECKING:  # none of it is needed for the first frame
     from ecoshell.agent.commands import CommandTable, Completion
     from ecoshell.agent.shell import Shell
+    from ecoshell.agent.user_interface import Approval, CostChoice, LimitChoice, Trust
+    from ecoshell.events import ApprovalWanted, CostWanted, LimitHit, TrustWanted
     from ecoshell.tui.app import ChatApp
     from ecoshell.tui.controller import ChatController, TranscriptController
+    from ecoshell.tui.questions import Question
     from ecoshell.tui.side.panel import ToolWanted
+
+T = TypeVar("T")
 
 _LEAVING = frozenset({"/quit", "/exit"})
 _WIDE = 100
@@ -272,24 +281,21 @@ class ChatScreen(Screen[None]):
         else:
             self.focus_previous()
 
-    def action_help(self) -> None:
-        self.run_worker(self._help())
-
-    async def _help(self) -> None:
+    @work
+    async def action_help(self) -> None:
         from ecoshell.tui.screens.help import HelpScreen  # no first frame waits for it
 
         chosen = await self.app.push_screen_wait(HelpScreen.of(self, self.overview))
         if chosen:
             self.begin(chosen)
 
-    def action_document(self, tool: str, *, planned: bool = False) -> None:
+    @work
+    async def action_document(self, tool: str, *, planned: bool = False) -> None:
         """Show a tool's document and, above it, the arithmetic of its row in the plan where it is asked for there."""
-        if self.controller is not None:
-            self.run_worker(self._document(self.controller, tool, planned=planned))
-
-    async def _document(self, controller: "ChatController", tool: str, *, planned: bool) -> None:
         from ecoshell.tui.screens.document import DocumentScreen  # no first frame waits for it
 
+        if (controller := self.controller) is None:
+            return
         line = await self.app.push_screen_wait(DocumentScreen(controller.shell, tool, planned=planned))
         if line:
             await self._carry_out(controller, line)
@@ -341,3 +347,59 @@ class ChatScreen(Screen[None]):
     @property
     def _stoppable(self) -> bool:
         return self.controller is not None and self.controller.stoppable
+
+
+class QuestionSpot(Vertical):
+    """The person in front of the screen: questions are asked here, one at a time; without one it takes no room."""
+
+    DEFAULT_CSS = """
+    QuestionSpot { height: auto; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turn = asyncio.Lock()
+
+    async def ask(self, question: "Question[T]") -> T:
+        """The person's answer; a cancelled wait takes the question off the screen.
+
+        While something stands in the prompt, or was typed there a moment ago, the focus stays there, so that no key
+        meant for it answers the question.
+        """
+        prompt = self.screen.query_one(Prompt)
+        async with self._turn:
+            try:
+                await self.mount(question)
+                if question.continues or not (prompt.text or prompt.typing):
+                    question.begin()
+                else:
+                    question.border_subtitle = "shift+tab comes here"
+                return await question.answer
+            finally:
+                question.remove()
+                prompt.focus()
+
+    def attend(self) -> None:
+        """Give the keys to the question that is asked, if there is one."""
+        if self.children:
+            self.children[0].focus()
+
+    async def approve(self, wanted: "ApprovalWanted") -> "Approval":
+        from ecoshell.tui.questions import ApprovalQuestion
+
+        return await self.ask(ApprovalQuestion(wanted))
+
+    async def at_limit(self, hit: "LimitHit") -> "LimitChoice":
+        from ecoshell.tui.questions import LimitQuestion
+
+        return await self.ask(LimitQuestion(hit))
+
+    async def at_cost(self, wanted: "CostWanted") -> "CostChoice":
+        from ecoshell.tui.questions import CostQuestion
+
+        return await self.ask(CostQuestion(wanted))
+
+    async def trust(self, wanted: "TrustWanted") -> "Trust":
+        from ecoshell.tui.questions import TrustQuestion
+
+        return await self.ask(TrustQuestion(wanted))

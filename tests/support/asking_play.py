@@ -10,11 +10,11 @@ from textual.widgets import Static
 from tui_play import eventually
 
 from ecoshell.events import ApprovalWanted, CostWanted, Event, LimitHit, ModelOffer, TrustWanted
+from ecoshell.tui.chat import QuestionSpot
 from ecoshell.tui.prompt.completion import CompletionList
 from ecoshell.tui.prompt.drafts import History
 from ecoshell.tui.prompt.prompt import Prompt
 from ecoshell.tui.questions import Question
-from ecoshell.tui.user_interface import QuestionSpot
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,3 +1,4 @@\n one\n-two\n+TWO\n+two and a half\n three"
 WRITES = ApprovalWanted(

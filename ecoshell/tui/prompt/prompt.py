@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from rich.text import Text
-from textual import events
+from textual import events, work
 from textual.app import SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
@@ -222,9 +222,6 @@ class Prompt(TextArea):
             self.placeholder = _SEARCHING
             self._offer_entries()
 
-    def action_edit(self) -> None:
-        self.run_worker(self._edit(), exclusive=True, group="editor")
-
     def action_cursor_up(self, select: bool = False) -> None:
         """Up; from the first line to what was sent before."""
         if select or not self.cursor_at_first_line:
@@ -363,7 +360,8 @@ class Prompt(TextArea):
                 return row, end if behind else start
         return location
 
-    async def _edit(self) -> None:
+    @work(exclusive=True, group="editor")
+    async def action_edit(self) -> None:
         try:
             text = await edited(cast("App[Any]", self.app), self.text)  # pyright: ignore[reportUnknownMemberType]
         except EcoshellError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
@@ -125,9 +126,6 @@ class SettingsScreen(Picker["SettingRow | str"]):
         if (row := self._editable(self.highlighted)) is not None:
             self.run_worker(self._write(row, None), group="edit", exclusive=True)
 
-    def action_name_model(self) -> None:
-        self.run_worker(self._name_model(), group="edit", exclusive=True)
-
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once whether what is typed for a setting could be written."""
         if isinstance(event.input, Line) and self._edited is not None:
@@ -190,7 +188,8 @@ class SettingsScreen(Picker["SettingRow | str"]):
         except SettingsError as wrong:
             return str(wrong)
 
-    async def _name_model(self) -> None:
+    @work(group="edit", exclusive=True)
+    async def action_name_model(self) -> None:
         name = await self.query_one(Aside).text("The model's name, as in openai/my-model")
         if name and name.strip():
             self._models = (*self._models, name.strip())
