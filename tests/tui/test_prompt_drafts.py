@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from full_disk import no_file_over
@@ -13,7 +14,7 @@ from textual.widgets import Static
 
 from ecoshell.messages import Attachment
 from ecoshell.tui.prompt.bar import PromptBar
-from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper
+from ecoshell.tui.prompt.drafts import Draft, DraftFile
 
 WITH_PASTE = Draft("why [paste-1 · 312 lines]", (Attachment("paste-1", LONG),))
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -82,6 +83,7 @@ class _SlowFile(DraftFile):
     """Waits with each write until it may."""
 
     def __init__(self) -> None:
+        super().__init__(Path())
         self.may_write = threading.Event()
         self.written: list[str] = []
 
@@ -92,9 +94,9 @@ class _SlowFile(DraftFile):
 
 async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
     file, text = _SlowFile(), "first"
-    keeper = DraftKeeper(file, lambda: Draft(text))
-    keeper.touch()
-    closing = asyncio.create_task(keeper.close())
+    file.follow(lambda: Draft(text))
+    file.touch()
+    closing = asyncio.create_task(file.close())
     await asyncio.sleep(0)
     text = "second"
     file.may_write.set()
@@ -105,14 +107,14 @@ async def test_closing_writes_the_last_draft_after_one_that_is_on_its_way():
 async def test_typing_without_a_pause_is_kept_too(tmp_path, monkeypatch):
     monkeypatch.setattr("ecoshell.tui.prompt.drafts._LONGEST", 0.05)
     file, typed = DraftFile(tmp_path / "draft.txt"), ""
-    keeper = DraftKeeper(file, lambda: Draft(typed))
+    file.follow(lambda: Draft(typed))
     async with asyncio.timeout(600):
         while not (tmp_path / "draft.txt").exists():
             typed += "x"
-            keeper.touch()
+            file.touch()
             await asyncio.sleep(0)
     assert 0 < len(file.read().text) <= len(typed)
-    await keeper.close()
+    await file.close()
     assert file.read() == Draft(typed)
 
 

@@ -12,7 +12,7 @@ from textual.widgets import Static, TextArea
 
 from ecoshell.tui.keys import Hint
 from ecoshell.tui.prompt.completion import CompletionList
-from ecoshell.tui.prompt.drafts import Draft, DraftFile, DraftKeeper, History
+from ecoshell.tui.prompt.drafts import Draft, DraftFile, History
 from ecoshell.tui.prompt.prompt import Mode, Prompt
 from ecoshell.untrusted import visible_line
 
@@ -64,10 +64,11 @@ class PromptBar(Vertical):
         super().__init__()
         self._history = history
         self._draft = draft
-        self._keeper: DraftKeeper | None = None
         self._mode: Mode = "ask"
         self._hinted = self._news = False
         self._doing, self._since, self._said = "", 0.0, ""
+        self.is_restored = False
+        """Whether the draft and the history of the last time have been read."""
         self.queue: list[Draft] = []
         """Messages that wait for the end of the turn, the oldest first."""
         self.completions = CompletionList()
@@ -80,11 +81,6 @@ class PromptBar(Vertical):
             yield Static("›", id="sign", markup=False)
             yield self.prompt
         yield Static("", id="hint", markup=False)
-
-    @property
-    def is_restored(self) -> bool:
-        """Whether the draft and the history of the last time have been read."""
-        return self._keeper is not None
 
     def hint(self, text: str) -> None:
         """Say something below the prompt until the next key; nothing takes it away."""
@@ -134,13 +130,12 @@ class PromptBar(Vertical):
         self.call_after_refresh(lambda: self.run_worker(self.restore()))
 
     async def on_unmount(self) -> None:
-        if self._keeper is not None:
-            await self._keeper.close()
+        await self._draft.close()
 
     def take(self) -> Draft:
         """Empty the prompt and the draft with it; gives what was typed, as it is to be sent."""
         draft = self.prompt.take()
-        self._keep()
+        self._draft.touch()
         return draft
 
     def clear(self) -> bool:
@@ -158,7 +153,7 @@ class PromptBar(Vertical):
         self.hint("")
         self.prompt.refresh_completions()
         self._show_mode()
-        self._keep()
+        self._draft.touch()
 
     @on(TextArea.SelectionChanged)
     def moved(self) -> None:
@@ -187,9 +182,8 @@ class PromptBar(Vertical):
             return Draft(text, tuple(one for draft in drafts for one in draft.attachments))
 
         lost = "What you type is only here, and would be lost in a crash"
-        self._keeper = DraftKeeper(
-            self._draft, kept, lambda failure: self.hint(f"{lost}: {failure.strerror or failure}.")
-        )
+        self._draft.follow(kept, lambda failure: self.hint(f"{lost}: {failure.strerror or failure}."))
+        self.is_restored = True
 
     def _take_back(self) -> bool:
         """Put the newest message that waits back into the prompt; says whether there was one."""
@@ -206,11 +200,7 @@ class PromptBar(Vertical):
         line = self.query_one("#queue", Static)
         line.update("\n".join(shown))
         line.set_class(bool(rows), "-on")
-        self._keep()
-
-    def _keep(self) -> None:
-        if self._keeper is not None:
-            self._keeper.touch()
+        self._draft.touch()
 
     def _show_mode(self) -> None:
         mode = self.prompt.mode

@@ -6,7 +6,6 @@ Draft and history are kept in files, so that no crash takes them.
 import asyncio
 import json
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,15 +49,20 @@ class Draft:
 
 
 class DraftFile:
-    """One draft on disk. A file that cannot be read or written stops nothing: the draft is then only on the screen.
+    """One draft on disk, kept while a person types: off the event loop, one write after the other.
 
-    A draft without attachments is its plain text. One with attachments begins with a line that lists its parts, the
-    text (no name) and each attachment with their lengths in characters, and the parts follow one after the other.
+    A file that cannot be read or written stops nothing: the draft is then only on the screen. A draft without
+    attachments is its plain text. One with attachments begins with a line that lists its parts, the text (no name) and
+    each attachment with their lengths in characters, and the parts follow one after the other.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._lock = threading.Lock()
+        self._current: Callable[[], Draft] | None = None
+        self._complain: Callable[[OSError], None] | None = None
+        self._changed_at = 0.0
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     def read(self) -> Draft:
         """The draft of the last time, or an empty one."""
@@ -78,18 +82,48 @@ class DraftFile:
 
     def write(self, draft: Draft) -> OSError | None:
         """Keep the draft, whole or not at all; an empty one removes the file. Gives why it is not kept."""
-        with self._lock:
-            try:
-                if draft.text.strip():
-                    make_private(self._file.parent)
-                    with replacement(self._file) as fresh:
-                        for piece in _pieces(draft):
-                            fresh.write(piece.encode(errors="backslashreplace"))
-                else:
-                    self._file.unlink(missing_ok=True)
-            except OSError as failure:
-                return failure
+        try:
+            if draft.text.strip():
+                make_private(self._file.parent)
+                with replacement(self._file) as fresh:
+                    for piece in _pieces(draft):
+                        fresh.write(piece.encode(errors="backslashreplace"))
+            else:
+                self._file.unlink(missing_ok=True)
+        except OSError as failure:
+            return failure
         return None
+
+    def follow(self, current: Callable[[], Draft], complain: Callable[[OSError], None] | None = None) -> None:
+        """Keep what `current` gives from now on; `complain` is told once, while a person types, why that is not so."""
+        self._current, self._complain = current, complain
+
+    def touch(self) -> None:
+        """Say that the draft has changed: it is kept once the person pauses, and every two seconds while not."""
+        self._changed_at = asyncio.get_running_loop().time()
+        if self._current is not None and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._keep(self._current))
+
+    async def close(self) -> None:
+        """Keep the draft as it is now, after what is being written already."""
+        self._closing.set()
+        self.touch()
+        if self._task is not None:
+            await self._task
+
+    async def _keep(self, current: Callable[[], Draft]) -> None:
+        """Keep it whenever the person pauses or has typed for long enough, and at the end."""
+        kept_at, clock = -1.0, asyncio.get_running_loop().time
+        while kept_at < self._changed_at:
+            latest = clock() + _LONGEST
+            while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._closing.wait(), rest)
+            kept_at = clock()
+            failure = await asyncio.to_thread(self.write, current())
+            if failure is not None and self._complain is not None and not self._closing.is_set():
+                self._complain(failure)
+                self._complain = None
 
 
 def _pieces(draft: Draft) -> Iterator[str]:
@@ -114,49 +148,6 @@ def _parted(kept: str) -> Draft:
         texts.append(Attachment(str(part["name"]), body[: part["length"]]))
         body = body[part["length"] :]
     return Draft(texts[0].text if texts else body, tuple(texts[1:]))
-
-
-class DraftKeeper:
-    """Keeps the draft of the moment in its file while a person types: off the event loop, one write after the other."""
-
-    def __init__(
-        self, file: DraftFile, current: Callable[[], Draft], complain: Callable[[OSError], None] = lambda _: None
-    ) -> None:
-        """`complain` is told once, while a person types, that the draft cannot be kept."""
-        self._file = file
-        self._current = current
-        self._complain = complain
-        self._complained = False
-        self._changed_at = 0.0
-        self._closing = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def touch(self) -> None:
-        """Say that the draft has changed: it is kept once the person pauses, and every two seconds while not."""
-        self._changed_at = asyncio.get_running_loop().time()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._keep())
-
-    async def close(self) -> None:
-        """Keep the draft as it is now, after what is being written already."""
-        self._closing.set()
-        self.touch()
-        if self._task is not None:
-            await self._task
-
-    async def _keep(self) -> None:
-        """Keep it whenever the person pauses or has typed for long enough, and at the end."""
-        kept_at, clock = -1.0, asyncio.get_running_loop().time
-        while kept_at < self._changed_at:
-            latest = clock() + _LONGEST
-            while not self._closing.is_set() and (rest := min(self._changed_at + _PAUSE, latest) - clock()) > 0:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), rest)
-            kept_at = clock()
-            failure = await asyncio.to_thread(self._file.write, self._current())
-            if failure is not None and not self._complained and not self._closing.is_set():
-                self._complained = True
-                self._complain(failure)
 
 
 def is_large(text: str) -> bool:
