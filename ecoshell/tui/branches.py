@@ -40,7 +40,6 @@ MOST_LANES = 16
 _SIGN, _WORD, _MARK = 2, 8, 2
 """Cells of a state's sign, of its word, and of the mark of the longest path, the blank behind each included."""
 _GAP = 2
-"""Cells between two columns."""
 _LEAST_NAME, _NAME, _LONGEST_NAME = 8, 20, 32
 """Cells that a name keeps, that it has before figures are written in full, and that it takes beside other words."""
 _LEAST_WAITS = 14
@@ -155,7 +154,6 @@ class _Columns:
     figures: tuple[int, ...] = ()
     """Time and price, as far as there is room for them."""
     full: bool = False
-    """Whether figures are written in full."""
 
 
 def _columns_of(texts: Sequence[_Texts], lanes: int | None, width: int, *, marked: bool) -> _Columns:
@@ -221,7 +219,6 @@ class Drawing:
         self._rails: tuple[Rail, ...] | None = None
         self._texts: dict[str, _Texts] = {}
         self._columns: tuple[int, _Columns] | None = None
-        """The columns, and the width they are for."""
 
     @property
     def height(self) -> int:

@@ -46,7 +46,6 @@ QUIET = "$foreground-muted"
 _PER_LINE = 75
 """Characters a folded line has room for on a narrow screen."""
 _BETWEEN = "  "
-"""What stands between two choices."""
 _LONGEST_NAME = 30
 _NAMED = "the model's name: embedded, local:FILE.gguf, or a provider's"
 _INSTRUCTIONS, _RATIONALE, _ARGUMENT = 5, 3, 6
@@ -56,7 +55,6 @@ _BESIDE_A_DIFF = 1
 _UNFOLDED = 400
 """Lines of a text that is shown whole: more would hold up the screen."""
 _SIGNS = {"+": "$text-success", "-": "$text-error", "@": QUIET, "[": QUIET}
-"""How a line of a diff is shown, by its sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +445,6 @@ class MoneyQuestion(Question[M]):
         Binding("escape", "back", "back", show=False),
     ]
     unit: Unit = "usd"
-    """What the question is about."""
 
     def __init__(self, title: str, about: Content, offers: Sequence[ModelOffer], make: Callable[..., M]) -> None:
         """`make` makes an answer of its kind and its value."""
@@ -456,7 +453,6 @@ class MoneyQuestion(Question[M]):
         self._offers = tuple(offers)
         self._make = make
         self._typing: Literal["cap", "model"] = "model"
-        """What the field is for."""
 
     def about(self) -> ComposeResult:
         yield Static(self._about, markup=False)

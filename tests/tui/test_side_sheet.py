@@ -273,7 +273,7 @@ def test_registered_tools_come_first_and_none_moves_while_the_order_is_held():
     fewer = [replace(tool, by="") if tool.name == "count_text" else tool for tool in known]
     tools.put(fewer, hold=True)
     assert [tool.name for tool in tools.shown] == ["count_text", "write_file", "read_file", "run_command"]
-    tools.sort()
+    tools.put(fewer, hold=False)
     assert [tool.name for tool in tools.shown] == ["write_file", "count_text", "read_file", "run_command"]
     assert tools.current.name == "read_file"
 

@@ -81,7 +81,6 @@ class CompletionList(Widget, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self.offers: Sequence[Offer] = ()
-        """What it shows."""
         self._words: Sequence[str] = ()
         self._top = 0
         self.highlighted = 0

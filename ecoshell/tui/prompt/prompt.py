@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 Mode = Literal["ask", "shell", "search"]
 Send = Callable[[Draft], None]
 SHELL = "!"
-"""What a shell command begins with."""
 _EDITABLE = 10_000
 """Characters up to which a text from elsewhere is put into the prompt as it is."""
 PAUSE = 1.0

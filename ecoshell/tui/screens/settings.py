@@ -83,7 +83,6 @@ class SettingsScreen(Picker["SettingRow | str"]):
         self._models: tuple[str, ...] = ()
         """Models that were named here and have nothing set yet."""
         self._edited: SettingRow | None = None
-        """The setting that is being typed."""
         self._said: tuple[str, str] = ("", "")
         """The key that was written last, and what came of it."""
 

@@ -118,9 +118,18 @@ class SummaryLine(Bar):
         self._parts: tuple[str, ...] = ("",)
 
     def show(self, standing: "Standing", caps: Sequence[CapState], plan: str) -> None:
-        """Show where the session stands, and how many tools are planned: `plan 3 of 13`, or nothing."""
-        most, *others = summary(standing, caps)
-        self._parts = (most, plan, *others)
+        """Show what is left, how many tools are planned (`plan 3 of 13`, or nothing) and how many are registered."""
+        registered = sum(tool.registered for tool in standing.tools)
+        context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
+        if (cap := tightest(caps)) is None:
+            spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
+            most = f"no cap, {'' if standing.spent_nano is None else 'spent '}{spent}"
+        else:  # the tightest stands for all
+            word = f" ({cap_word(cap)})" if cap_word(cap) else ""
+            most = (
+                f"{visible_line(cap.scope)}: {amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left{word}"
+            )
+        self._parts = (most, plan, f"tools {registered}/{len(standing.tools)}", context)
         self.set_line()
 
     def line(self, width: int) -> str:
@@ -130,17 +139,3 @@ class SummaryLine(Bar):
             if part and cell_len(longer) <= width:
                 line = longer
         return line
-
-
-def summary(standing: "Standing", caps: Sequence[CapState]) -> tuple[str, ...]:
-    """What is left and what is registered, the most important first; the tightest cap stands for all."""
-    registered = sum(tool.registered for tool in standing.tools)
-    context = f"context {tokens(standing.context_tokens)} of {tokens(standing.everything_tokens)}"
-    tools = f"tools {registered}/{len(standing.tools)}"
-    cap = tightest(caps)
-    if cap is None:
-        spent = about(money(standing.spent_nano), estimated=standing.estimated_nano)
-        return f"no cap, {'' if standing.spent_nano is None else 'spent '}{spent}", tools, context
-    word = f" ({cap_word(cap)})" if cap_word(cap) else ""
-    left_of = f"{amount(cap.left, cap.unit)} of {amount(cap.limit, cap.unit)} left{word}"
-    return f"{visible_line(cap.scope)}: {left_of}", tools, context

@@ -194,7 +194,6 @@ class RolesPanel(Panel):
 
     def __init__(self, state: PanelState) -> None:
         self._session = False
-        """Whether numbers are of the whole session."""
         super().__init__(state)
 
     def lines(self, width: int) -> list[Line]:

@@ -32,7 +32,6 @@ _MOST_COLUMNS = 1_000
 FOLDED_AT_FIRST = ("plan", "roles")
 """Panels that are no more than their titles until the person opens them: two are enough to begin with."""
 TABS = (("tools", "f2"), ("plan", "f3"), ("cost", "f4"))
-"""Each tab and the key that shows it."""
 _NARROWEST, _WIDEST = 38, 60
 """Columns the side takes unasked: three tenths of the screen, between these."""
 _LEAST, _LEAST_BESIDE = 24, 40

@@ -28,7 +28,6 @@ Piece = tuple[str, Tone]
 Line = tuple[Piece, ...]
 Item = TypeVar("Item")
 _LABEL = 11
-"""Cells of a label."""
 FILTER = Binding("slash", "filter", "filter", key_display="/")
 """For panels to put among their own keys."""
 COMFORTABLE = 14
@@ -216,15 +215,9 @@ class Listing(Generic[Item]):
     def put(self, items: Sequence[Item], *, hold: bool) -> None:
         """Take over what is known now; with `hold`, those already listed stay where they are."""
         self._items = {self.name(item): item for item in items}
-        if hold:
-            listed = dict.fromkeys(name for name in self._order if name in self._items)
-            self._order = [*listed, *(name for name in self._items if name not in listed)]
-            self._list()
-        else:
-            self.sort()
-
-    def sort(self) -> None:
-        self._order = sorted(self._items, key=lambda name: self._rank(self._items[name]))
+        listed = dict.fromkeys(name for name in self._order if hold and name in self._items)
+        others = (name for name in self._items if name not in listed)
+        self._order = [*listed, *sorted(others, key=lambda name: self._rank(self._items[name]))]
         self._list()
 
     def narrow(self, typed: str) -> None:
@@ -387,7 +380,7 @@ class ListPanel(Panel, Generic[Item]):
         super().watch_has_focus(has_focus)
         if not has_focus:
             self._typing = False
-            self.list.sort()
+            self.list.put(self.list.items, hold=False)
         self._draw(follow=has_focus)
 
     def on_paste(self, event: Paste) -> None:

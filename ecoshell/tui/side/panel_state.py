@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 Thinker = tuple[str, str]
-"""A role and the model that plays it."""
 Basis = Literal["price", "tokens", "time"]
 """What shares are shares of."""
 _ORDER = {role: place for place, role in enumerate(ROLES)}
@@ -139,7 +138,6 @@ class PanelState:
         self.branching: Branching | None = None
         """The parallel plan of the turn that runs or, after it, of the last turn."""
         self.planned_turn = 0
-        """The turn the plan belongs to."""
         self.plan_whole = 0
         """What the caps, as they are now, left the turn before it spent anything, in the plan's unit."""
         self._holds: dict[int, BudgetHeld] = {}

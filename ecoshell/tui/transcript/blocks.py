@@ -123,7 +123,6 @@ class Block:
     gap: bool = False
     """Whether an empty line goes before it."""
     turn: bool = False
-    """Whether a turn begins with it."""
     call: CallRef | None = None
     """The call whose result it shows."""
     judged: bool = False

@@ -263,7 +263,6 @@ class BlockColumn:
         self._open: list[BlockItem] = []
         self._heights = Heights()
         self.painter: Painter | None = None
-        """What paints it."""
         self._painted = 0
         self._changed = changed
 

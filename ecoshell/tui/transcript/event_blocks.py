@@ -54,7 +54,6 @@ STOPPED, WAITS = "stopped", "waits for your approval"
 ARGUMENT_LINES = 6
 _WIDEST_VALUE = 60
 _GAP = re.compile(r"(?<=\S) {2,}(?=\S)")
-"""What stands between two columns."""
 _WIDEST_LEAD = 44
 """Characters before a column that goes on below itself."""
 _DESCRIBED: Mapping[type[Event], str] = {

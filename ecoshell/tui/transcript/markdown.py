@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from ecoshell.tui.transcript.blocks import LONGEST, MOST_LINES, Piece, Row, Section, row
 from ecoshell.tui.transcript.inline import Pieces, highlighted, inline
-from ecoshell.tui.transcript.painting import breaks
+from ecoshell.tui.transcript.painting import breaks, cut
 
 _LONGEST_CODE = 600
 """Characters of a line of code that is still highlighted."""
@@ -456,19 +456,7 @@ def _broken(cell: Pieces, width: int) -> Iterator[Pieces]:
     text = "".join(piece.text for piece in cell)
     places = [0, *breaks(text, width), len(text)]
     for start, end in pairwise(places):
-        yield _cut(cell, start, start + len(text[start:end].rstrip()))
-
-
-def _cut(pieces: Sequence[Piece], start: int, end: int) -> Pieces:
-    """The characters of some pieces from `start` up to `end`."""
-    found: list[Piece] = []
-    at = 0
-    for piece in pieces:
-        text = piece.text[max(0, start - at) : max(0, end - at)]
-        if text:
-            found.append(Piece(text, piece.tone, piece.stress, piece.link))
-        at += len(piece.text)
-    return tuple(found)
+        yield tuple(cut(cell, start, start + len(text[start:end].rstrip())))
 
 
 def _beside(cells: Sequence[Pieces], widths: Sequence[int], aligned: Sequence[str], *, head: bool) -> Pieces:

@@ -6,7 +6,7 @@ new one, which no tree of mounted widgets does (`bench speed` compares them).
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -75,8 +75,8 @@ class Painter:
         return lines + characters // self.inside
 
     def _wrapped(self, row: Row, margin: list[Segment]) -> Iterable[PaintedLine]:
-        pieces = [(piece, piece.text.replace("\t", _TAB)) for piece in row.pieces]
-        text = "".join(shown for _, shown in pieces)
+        pieces = [replace(one, text=one.text.replace("\t", _TAB)) if "\t" in one.text else one for one in row.pieces]
+        text = "".join(piece.text for piece in pieces)
         width = max(0, min(cell_len(row.lead), self.inside - _NARROWEST))
         leads = [Segment(set_cell_size(lead, width), self.styles["muted"]) for lead in (row.lead, row.hang) if width]
         places = [0, *breaks(text, self.inside - width), len(text)]
@@ -84,18 +84,11 @@ class Painter:
         for start, end in pairwise(places):
             whole = text[start:end]
             kept = whole.rstrip()
-            segments = [*head, *self._cut(pieces, start, start + len(kept))]
+            shown = cut(pieces, start, start + len(kept))
+            segments = [*head, *(Segment(one.text, self._style(one.tone, one.stress, one.link)) for one in shown)]
             strip = Strip(segments, sum(segment.cell_length for segment in segments))
             yield PaintedLine(strip, sum(len(segment.text) for segment in head), glue, row.folds)
             head, glue = [Segment(" " * MARGIN), *leads[1:]], whole[len(kept) :]
-
-    def _cut(self, pieces: Iterable[tuple[Piece, str]], start: int, end: int) -> Iterable[Segment]:
-        at = 0
-        for piece, shown in pieces:
-            text = shown[max(0, start - at) : max(0, end - at)]
-            if text:
-                yield Segment(text, self._style(piece.tone, piece.stress, piece.link))
-            at += len(shown)
 
     def _styled(self, tone: Tone, stress: str, link: str) -> Style:
         style = self.styles[tone]
@@ -156,6 +149,16 @@ def marked(strip: Strip, spans: Iterable[tuple[int, int, Style]]) -> Strip:
 def with_cursor(strip: Strip, style: Style) -> Strip:
     """The strip with the cursor at the end of its margin."""
     return Strip.join([strip.crop(0, MARGIN - 1), Strip([Segment(CURSOR, style)], 1), strip.crop(MARGIN)])
+
+
+def cut(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
+    """The characters of some pieces from `start` up to `end`."""
+    at = 0
+    for piece in pieces:
+        text = piece.text[max(0, start - at) : max(0, end - at)]
+        if text:
+            yield Piece(text, piece.tone, piece.stress, piece.link)
+        at += len(piece.text)
 
 
 def breaks(text: str, width: int) -> list[int]:

@@ -43,7 +43,6 @@ from ecoshell.untrusted import visible_line
 THINKING, WRITING = "◦", "…"
 """Signs of a thought and of an answer that are still arriving."""
 _REASONING = "reasoning"
-"""The key of what is being reasoned."""
 
 
 _AGAIN = " It is asked again ("
@@ -71,7 +70,6 @@ class StreamPresenter:
         self._told = 0
         """Pieces of it that are counted on the screen."""
         self._reasons = ""
-        """Who does."""
 
     def hear(self, event: BudgetHeld | TextArrived | Reasoned | Rationale | StepProposed) -> None:
         """Show what arrives, and in its place what it came to."""
@@ -188,11 +186,9 @@ class EventPresenter:
         """An answer whose turn has not ended: how it ends decides its sign."""
         self._turn = 0
         self._plan: PlanChanged | None = None
-        """Of this turn."""
         self._branching: Branching | None = None
         """The parallel plan that is under way."""
         self._graphs = 0
-        """Parallel plans so far."""
         self._judged: dict[CallRef, bool | None] = {}
         self.marks: dict[CallRef, bool | None] = {}
         """What the person said of results; None when it was taken back."""

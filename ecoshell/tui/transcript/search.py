@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -41,14 +40,6 @@ class Span(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Start, end and number of the hits on each line of a section as it was painted."""
-
-    lines: list[PaintedLine]
-    spans: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict[int, list[tuple[int, int, int]]])
-
-
 class Search:
     """One query: what it has found so far, from top to bottom, and which of these is looked at.
 
@@ -67,8 +58,8 @@ class Search:
         self._words = text.lower().split()
         self._query = re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
         self._column = column
-        self._known: dict[tuple[BlockItem, int], _Found] = {}
-        """The hits in the sections that are on the screen, looked for once for each painting of them."""
+        self._known: dict[tuple[BlockItem, int], tuple[list[PaintedLine], dict[int, list[tuple[int, int, int]]]]] = {}
+        """Start, end and number of the hits on each line of the sections on the screen, as they were painted last."""
 
     @property
     def current(self) -> Hit | None:
@@ -122,15 +113,16 @@ class Search:
     def highlights(self, item: BlockItem, section: int, line: int) -> list[tuple[int, int, bool]]:
         """Start and end of every hit on a section's line, and whether it is the one the search is at."""
         painted = item.painted[section] or []
-        known = self._known.get((item, section))
-        if known is None or known.lines is not painted:
-            known = self._known[item, section] = _Found(painted)
+        lines, found = self._known.get((item, section), ([], {}))
+        if lines is not painted:
+            found = dict[int, list[tuple[int, int, int]]]()
+            self._known[item, section] = painted, found
             for nth, hit in enumerate(self.spans(painted)):
                 for span in hit:
-                    known.spans.setdefault(span.line, []).append((span.start, span.end, nth))
+                    found.setdefault(span.line, []).append((span.start, span.end, nth))
         now = self.current
         at = now.nth if now and now.item is item and now.section == section else -1
-        return [(start, end, nth == at) for start, end, nth in known.spans.get(line, [])]
+        return [(start, end, nth == at) for start, end, nth in found.get(line, [])]
 
     def _hits_in(self, item: BlockItem, painter: Painter) -> Iterator[Hit]:
         """All hits in a block; it is only set where its source has every word."""
