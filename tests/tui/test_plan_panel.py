@@ -88,7 +88,7 @@ async def test_a_registration_draws_no_plan(paths, monkeypatch):
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
         drawn = []
-        monkeypatch.setattr(panel(app), "show", lambda: drawn.append(1))
+        monkeypatch.setattr(panel(app), "refresh", lambda *_, **__: drawn.append(1))
         app.body.side.hear(COUNTED[0])
         app.chat.show(replace(READY, next_nano=1))
         await pilot.pause()

@@ -262,8 +262,8 @@ class ListPanel(Panel, Generic[Item]):
         self.list = items
         self._typing = False
         self._below: list[Line] = []
-        self._asked_for = 0
-        """The lines it wanted when it was drawn last."""
+        self._drawn: tuple[object, ...] = ()
+        """What it wanted, and all that was seen of it, when it was drawn last."""
         super().__init__(state)
 
     @abstractmethod
@@ -427,12 +427,13 @@ class ListPanel(Panel, Generic[Item]):
         self._below = self.below(self._area.width)
         around = self._area.height - self._room
         self.virtual_size = Size(0, around + len(self.list.shown))
-        asked_for, self._asked_for = self._asked_for, self.wanted
-        self.refresh(layout=asked_for != self._asked_for)
-        if not follow:
-            return
         at, top, room = self.list.highlighted, self.scroll_offset.y, max(1, self._room)
-        if not top <= at < top + room:
+        seen = [self.item_line(item, self._area.width) for item in self.list.shown[top : top + room]]
+        drawn = (self.wanted, self._area, self.has_focus, at, self._lines, self._below, seen)
+        if drawn != self._drawn:
+            before, self._drawn = self._drawn, drawn
+            self.refresh(layout=before[:1] != drawn[:1])
+        if follow and not top <= at < top + room:
             self.scroll_to(y=at if at < top else at - room + 1, animate=False, force=True)
 
 
