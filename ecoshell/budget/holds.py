@@ -38,6 +38,8 @@ class Account:
     role: str
     model: str
     purpose: str
+    lease: str = ""
+    """What of a team's ledger it is reserved from; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
     how = f"/budget {cap.scope} AMOUNT in a chat"
     if cap.scope == "session":
         how = "/budget AMOUNT in a chat, --budget AMOUNT before one"
+    elif cap.scope not in SCOPES:
+        how = f"an administrator does: {set_by_admin(cap.scope)}"
     return LimitReached(
         f"The next call may need {amount_text(need, cap.unit)}, and the {cap.scope}'s cap of "
         f"{amount_text(cap.limit, cap.unit)} has {amount_text(cap.left, cap.unit)} left.",
@@ -179,3 +183,8 @@ def limit_reached(cap: CapState, need: int) -> LimitReached:
         unit=cap.unit,
         fix=f"Raise it ({how}), or go on with a cheaper or local model.",
     )
+
+
+def set_by_admin(scope: str) -> str:
+    """How a shared cap is set."""
+    return f"ecoshell budget set {scope} AMOUNT"

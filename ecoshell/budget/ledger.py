@@ -5,7 +5,7 @@ An entry counts for the local day on which it was reserved. A hold whose process
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from ecoshell.budget.holds import (
     exchanged_output,
     fitting_output,
     limit_reached,
+    set_by_admin,
 )
 from ecoshell.budget.money import Amount, amount_text
 from ecoshell.budget.price import Price, price_from_json, price_to_json
@@ -32,7 +33,7 @@ from ecoshell.messages import Usage
 
 State = Literal["held", "aside", "settled", "unreported", "released"]
 
-_VERSION = 3
+_VERSION = 4
 SCHEMA = """
 CREATE TABLE entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, day TEXT NOT NULL,
@@ -64,6 +65,8 @@ _WITH_ESTIMATES = (
     "ALTER TABLE entries ADD COLUMN estimate_output INTEGER"
 )
 """What calls that reported no usage have likely taken: shown to people, never counted for a cap."""
+_WITH_LEASES = "ALTER TABLE entries ADD COLUMN lease TEXT NOT NULL DEFAULT ''"
+"""The lease of a team's ledger that a call was reserved from; empty without one, as before version 4."""
 
 Counted = tuple[int, int, int, int]
 """Nano-dollars spent and held, tokens spent and held: what one row adds to the totals."""
@@ -96,6 +99,7 @@ class Entry:
     overrun_tokens: int
     estimate: Usage | None = None
     estimate_nano: int | None = None
+    lease: str = ""
 
     @property
     def held_usage(self) -> Usage:
@@ -149,6 +153,8 @@ def entry_from_row(row: sqlite3.Row) -> Entry:
         columns["estimate_nano"] = row["estimate_nano"]
         if row["estimate_input"] is not None:
             columns["estimate"] = Usage(row["estimate_input"], row["estimate_output"])
+    if "lease" in row.keys():  # noqa: SIM118 - the same
+        columns["lease"] = row["lease"]
     return Entry(**columns)
 
 
@@ -189,25 +195,28 @@ def _counted(row: sqlite3.Row) -> Counted:
     return (row["spent_nano"] or 0, 0, row["input"] + row["output"], 0)
 
 
-def _scope_keys(session: str, turn: int, day: str) -> dict[str, str]:
+def _scope_keys(session: str, turn: int, day: str, lease: str) -> dict[str, str]:
     """Under which key each scope adds up an entry."""
-    return {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
+    keys = {"turn": f"{session}/{turn}", "session": session, "day": day, "month": day[:7]}
+    return {**keys, LEASE: lease} if lease else keys
 
 
-def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str) -> tuple[CapState, ...]:
-    """The caps that stand over a call of this turn on this day, from the narrowest scope to the widest."""
-    keys = _scope_keys(session, turn, day)
+def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease: str = "") -> tuple[CapState, ...]:
+    """The caps that stand over a call of this turn on this day, from the narrowest scope to the widest, and a lease."""
+    keys = {**_scope_keys(session, turn, day, ""), LEASE: lease}
     rows = db.execute(
         """SELECT c.scope, c.unit, c.amount,
             CASE c.unit WHEN 'usd' THEN t.spent_nano ELSE t.spent_tokens END AS spent,
             CASE c.unit WHEN 'usd' THEN t.held_nano ELSE t.held_tokens END AS held
         FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
-            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day ELSE :month END
-        WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session ELSE '' END""",
+            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day WHEN 'month' THEN :month
+            ELSE :lease END
+        WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session WHEN c.scope = 'lease' THEN :lease
+            ELSE '' END""",
         keys,
     ).fetchall()
     caps = [CapState(row["scope"], row["unit"], row["amount"], row["spent"] or 0, row["held"] or 0) for row in rows]
-    return tuple(sorted(caps, key=lambda cap: (SCOPES.index(cap.scope), cap.unit != "usd")))
+    return tuple(sorted(caps, key=lambda cap: (_ORDER.index(cap.scope), cap.unit != "usd")))
 
 
 def _under_way(db: sqlite3.Connection, session: str, turn: int, pid: int) -> tuple[int, int]:
@@ -220,11 +229,21 @@ def _under_way(db: sqlite3.Connection, session: str, turn: int, pid: int) -> tup
     return row[0], row[1]
 
 
+def _lease_cap(db: sqlite3.Connection, lease: str) -> CapState:
+    """A lease that is not there was granted nothing."""
+    row = db.execute(
+        """SELECT COALESCE((SELECT amount FROM caps WHERE scope = 'lease' AND owner = :lease), 0),
+        COALESCE(SUM(spent_nano), 0), COALESCE(SUM(held_nano), 0) FROM totals WHERE scope = 'lease' AND key = :lease""",
+        {"lease": lease},
+    ).fetchone()
+    return CapState(LEASE, "usd", *row)
+
+
 def _disagreements(db: sqlite3.Connection) -> tuple[str, ...]:
     """Recount every row and name each total that differs; empty when the ledger is sound."""
     sums: dict[tuple[str, str], Counted] = {}
     for row in db.execute("SELECT * FROM entries"):
-        for key in _scope_keys(row["session"], row["turn"], row["day"]).items():
+        for key in _scope_keys(row["session"], row["turn"], row["day"], row["lease"]).items():
             sums[key] = _plus(sums.get(key, _NOTHING), _counted(row))
     kept = {(row["scope"], row["key"]): tuple(row)[2:] for row in db.execute("SELECT * FROM totals")}
     return tuple(
@@ -242,7 +261,7 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted
     difference = tuple(new - old for new, old in zip(now, before, strict=True))
     if not any(difference):
         return
-    keys = _scope_keys(row["session"], row["turn"], row["day"])
+    keys = _scope_keys(row["session"], row["turn"], row["day"], row["lease"])
     db.executemany(
         """INSERT INTO totals (scope, key, spent_nano, held_nano, spent_tokens, held_tokens) VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT DO UPDATE SET
@@ -255,6 +274,9 @@ def _add(db: sqlite3.Connection, row: sqlite3.Row, now: Counted, before: Counted
 _NOT_SENT = "Nothing was reserved and nothing was sent."
 _STILL_HELD = "The reservation keeps counting in full until it is reconciled."
 _AS_BEFORE = "Everything stays as it was."
+LEASE = "lease"
+"""The scope of a cap that is what a lease was granted; its owner is the lease."""
+_ORDER = (*SCOPES, LEASE)
 _FROM_SETTINGS = "(settings)"
 """Owner of the caps that remember what the settings last said; they limit nothing themselves."""
 
@@ -276,7 +298,7 @@ class Ledger:
             path,
             schema=SCHEMA,
             version=_VERSION,
-            upgrades=(_WITH_SECONDS, _WITH_ESTIMATES),
+            upgrades=(_WITH_SECONDS, _WITH_ESTIMATES, _WITH_LEASES),
             busy_seconds=busy_seconds,
         )
         self._clock = clock
@@ -361,7 +383,7 @@ class Ledger:
     def charge_tool(self, account: Account, tool: str, nano: int) -> None:
         """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
         with self._database.writing("Nothing was charged and the tool was not run.") as db:
-            for cap in _caps_over(db, account.session, account.turn, self._today()):
+            for cap in _caps_over(db, account.session, account.turn, self._today(), account.lease):
                 if cap.unit == "usd" and nano > cap.left:
                     raise limit_reached(cap, nano)
             columns = self._columns(account, self._today())
@@ -388,6 +410,8 @@ class Ledger:
 
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
+        if scope not in SCOPES:
+            raise UsageError(f"The cap of {scope} is a team's.", fix=f"An administrator sets it: {set_by_admin(scope)}.")
         owner = session if scope in ("turn", "session") else ""
         with self._database.writing(_AS_BEFORE) as db:
             if amount is None:
@@ -442,7 +466,7 @@ class Ledger:
             kept = entry_from_row(row)
             if kept.state in ("aside", "released") or kept.purpose == "tool":
                 raise UsageError(f"Entry {entry} is not a call that was sent.", fix="Reconcile a held or settled call.")
-            if kept.state == "held" and _alive(kept.pid):
+            if kept.state == "held" and alive(kept.pid):
                 raise UsageError(f"The call of entry {entry} is still running.", fix="Wait for its end, or stop it.")
             settlement = _reconciled(kept, actual)
             _change(db, row, _settled(settlement))
@@ -453,7 +477,7 @@ class Ledger:
         with self._database.reading() as db:
             found = db.execute("SELECT * FROM entries WHERE state IN ('held', 'unreported') ORDER BY id").fetchall()
         listed = (entry_from_row(row) for row in found)
-        return tuple(entry for entry in listed if entry.state == "unreported" or not _alive(entry.pid))
+        return tuple(entry for entry in listed if entry.state == "unreported" or not alive(entry.pid))
 
     def rows(self, by: By, session: str | None = None) -> tuple[CostRow, ...]:
         """What was spent and is held, added up by this key; in all, or in one session."""
@@ -484,6 +508,42 @@ class Ledger:
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
 
+    def set_lease(self, lease: str, nano: int | None) -> None:
+        """Cap what is reserved from a lease, at what it was granted in all; None once it has ended."""
+        with self._database.writing(_AS_BEFORE) as db:
+            if nano is None:
+                db.execute("DELETE FROM caps WHERE scope = 'lease' AND owner = ?", (lease,))
+            else:
+                db.execute("INSERT OR REPLACE INTO caps VALUES ('lease', ?, 'usd', ?)", (lease, nano))
+
+    def lower_lease(self, lease: str) -> CapState:
+        """Leave a lease what was spent and is held of it, so that nothing more is reserved from it."""
+        with self._database.writing(_AS_BEFORE) as db:
+            cap = _lease_cap(db, lease)
+            lowered = replace(cap, limit=cap.spent + cap.held)
+            db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (lowered.limit, lease))
+            return lowered
+
+    def lease_cap(self, lease: str) -> CapState:
+        """What a lease was granted, and what is used of it."""
+        with self._database.reading() as db:
+            return _lease_cap(db, lease)
+
+    def leases(self) -> tuple[str, ...]:
+        """The leases that have not ended, of every process."""
+        with self._database.reading() as db:
+            return tuple(row["owner"] for row in db.execute("SELECT owner FROM caps WHERE scope = 'lease'"))
+
+    def entries_of(self, lease: str, ids: Collection[int] | None = None) -> tuple[Entry, ...]:
+        """The calls of a lease, or those of these numbers; what was given back is left out."""
+        with self._database.reading() as db:
+            query = "SELECT * FROM entries WHERE lease = ? AND state NOT IN ('aside', 'released')"
+            if ids is None:
+                found = db.execute(query, (lease,)).fetchall()
+            else:
+                found = db.execute(f"{query} AND id IN ({', '.join('?' * len(ids))})", (lease, *ids)).fetchall()
+        return tuple(entry_from_row(row) for row in found)
+
     def verify(self) -> tuple[str, ...]:
         """Recount every entry and name each total that disagrees; empty when the ledger is sound."""
         with self._database.reading() as db:
@@ -494,7 +554,7 @@ class Ledger:
 
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """The caps over this account; raises ModelBarred when there are any and the model is barred."""
-        caps = _caps_over(db, account.session, account.turn, day)
+        caps = _caps_over(db, account.session, account.turn, day, account.lease)
         row = db.execute("SELECT reason FROM barred WHERE model = ?", (account.model,)).fetchone() if caps else None
         if row is not None:
             raise ModelBarred(
@@ -527,6 +587,7 @@ class Ledger:
             "model": account.model,
             "purpose": account.purpose,
             "pid": os.getpid(),
+            "lease": account.lease,
         }
 
     def _bar(self, db: sqlite3.Connection, model: str, reason: str) -> None:
@@ -537,7 +598,7 @@ class Ledger:
         """Give back what dead processes had set aside: for an aside nothing was ever sent."""
         with self._database.writing(_AS_BEFORE) as db:
             for row in db.execute("SELECT * FROM entries WHERE state = 'aside'").fetchall():
-                if not _alive(row["pid"]):
+                if not alive(row["pid"]):
                     _change(db, row, {"state": "released"})
 
 
@@ -582,7 +643,7 @@ def _reconciled(kept: Entry, actual: Amount | Usage) -> Settlement:
     return Settlement(kept.id, spent, tokens, reported=True, estimate_nano=kept.estimate_nano)
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     """Whether a process with this number runs; a number in use again only delays what waits for its end."""
     if pid == os.getpid() or os.name == "nt":  # on Windows signal 0 is Ctrl-C, so nobody is asked
         return True
