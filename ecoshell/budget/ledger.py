@@ -209,8 +209,8 @@ def _caps_over(db: sqlite3.Connection, session: str, turn: int, day: str, lease:
             CASE c.unit WHEN 'usd' THEN t.spent_nano ELSE t.spent_tokens END AS spent,
             CASE c.unit WHEN 'usd' THEN t.held_nano ELSE t.held_tokens END AS held
         FROM caps c LEFT JOIN totals t ON t.scope = c.scope AND t.key =
-            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day WHEN 'month' THEN :month
-            ELSE :lease END
+            CASE c.scope WHEN 'turn' THEN :turn WHEN 'session' THEN :session WHEN 'day' THEN :day
+            WHEN 'month' THEN :month ELSE :lease END
         WHERE c.owner = CASE WHEN c.scope IN ('turn', 'session') THEN :session WHEN c.scope = 'lease' THEN :lease
             ELSE '' END""",
         keys,
@@ -380,15 +380,15 @@ class Ledger:
             if row["state"] in ("held", "aside"):
                 _change(db, row, {"state": "released"})
 
-    def charge_tool(self, account: Account, tool: str, nano: int) -> None:
-        """Pay for one use of a tool; raises LimitReached when a cap does not leave that much."""
+    def charge_tool(self, account: Account, tool: str, nano: int) -> int:
+        """Pay for one use of a tool, and give the entry; raises LimitReached when a cap does not leave that much."""
         with self._database.writing("Nothing was charged and the tool was not run.") as db:
             for cap in _caps_over(db, account.session, account.turn, self._today(), account.lease):
                 if cap.unit == "usd" and nano > cap.left:
                     raise limit_reached(cap, nano)
             columns = self._columns(account, self._today())
             paid = {"purpose": "tool", "model": "", "tool": tool, "held_nano": nano, "spent_nano": nano}
-            _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
+            return _insert(db, {**columns, **paid, "state": "settled", "held_input": 0, "held_output": 0})
 
     def attribute(self, entry: int, tool: str) -> None:
         """Note which tool a settled call was about."""
@@ -411,7 +411,9 @@ class Ledger:
     def set_cap(self, session: str, scope: Scope, amount: Amount | None) -> None:
         """Set a cap, or remove the scope's with None; day and month are the user's, turn and session the session's."""
         if scope not in SCOPES:
-            raise UsageError(f"The cap of {scope} is a team's.", fix=f"An administrator sets it: {set_by_admin(scope)}.")
+            raise UsageError(
+                f"The cap of {scope} is a team's.", fix=f"An administrator sets it: {set_by_admin(scope)}."
+            )
         owner = session if scope in ("turn", "session") else ""
         with self._database.writing(_AS_BEFORE) as db:
             if amount is None:
@@ -507,6 +509,13 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute(query, (session,)).fetchone()
         return None if row is None else entry_from_row(row)
+
+    def aside_nano(self, account: Account) -> int:
+        """What this process has set aside for the account's turn, of the same lease."""
+        query = """SELECT COALESCE(SUM(held_nano), 0) FROM entries
+            WHERE state = 'aside' AND session = ? AND turn = ? AND pid = ? AND lease = ?"""
+        with self._database.reading() as db:
+            return db.execute(query, (account.session, account.turn, os.getpid(), account.lease)).fetchone()[0]
 
     def set_lease(self, lease: str, nano: int | None) -> None:
         """Cap what is reserved from a lease, at what it was granted in all; None once it has ended."""

@@ -38,7 +38,7 @@ CREATE TABLE entries (
 );
 CREATE INDEX entries_of_lease ON entries (lease);
 
-CREATE FUNCTION version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+CREATE FUNCTION schema_version() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
 
 CREATE FUNCTION today() RETURNS date LANGUAGE sql STABLE AS $$SELECT (now() AT TIME ZONE 'UTC')::date$$;
 
@@ -132,7 +132,8 @@ END $$;
 
 -- Take a lease, or more of one. `at_least`, `whole` and `wished` are what it is to be granted in all; with less than
 -- `at_least` nothing could be done, and no more is granted then. Beyond `whole` it gets at most 1 % of what is left, and
--- all leases together have at most 5 %. A lease of an earlier day is over, and the next call needs another.
+-- all leases together have at most 5 %; what is too little for another call is not leased. A lease of an earlier day is
+-- over, and the next call needs another.
 CREATE FUNCTION lease(
     lease_id text, number bigint, its_project text, its_model text, at_least bigint, whole bigint, wished bigint, calls jsonb
 ) RETURNS jsonb LANGUAGE plpgsql SECURITY DEFINER SET search_path = ecoshell, pg_temp AS $$
@@ -153,10 +154,11 @@ BEGIN
             l.single := false;
         ELSIF at_least - l.granted <= room THEN
             spare := least(wished - whole, spare, room / 100, room - (whole - l.granted));
-            l.granted := least(whole, l.granted + room) + greatest(0, spare);
-            l.single := spare <= 0;
+            l.single := spare < at_least - l.spent; -- not enough for another call like those that run
+            l.granted := least(whole, l.granted + room) + CASE WHEN l.single THEN 0 ELSE spare END;
         ELSE
-            l := was;
+            l.granted := was.granted;
+            l.single := true;
         END IF;
         PERFORM changed(was, l);
     END IF;
@@ -172,7 +174,7 @@ BEGIN
     l := told(lease_id, number, calls);
     IF l.id IS NOT NULL AND (number IS NULL OR l.request = number) THEN
         was := l;
-        l.granted := least(l.granted, greatest(keep, l.spent));
+        l.granted := least(l.granted, greatest(coalesce(keep, l.granted), l.spent));
         l.closed := l.closed OR close;
         PERFORM changed(was, l);
     END IF;
@@ -273,5 +275,5 @@ CREATE POLICY every ON leases FOR SELECT TO ecoshell_admin USING (true);
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA ecoshell FROM PUBLIC;
 GRANT USAGE ON SCHEMA ecoshell TO ecoshell_member, ecoshell_admin;
 GRANT SELECT ON entries, leases, costs, open_leases, shared_caps TO ecoshell_member, ecoshell_admin;
-GRANT EXECUTE ON FUNCTION version, open_of, today, lease, settle, shares, import TO ecoshell_member, ecoshell_admin;
+GRANT EXECUTE ON FUNCTION schema_version, open_of, today, lease, settle, shares, import TO ecoshell_member, ecoshell_admin;
 GRANT EXECUTE ON FUNCTION set_cap, add_member, close_lease TO ecoshell_admin;

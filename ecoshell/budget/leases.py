@@ -1,0 +1,335 @@
+"""Leases: a shell takes a slice of a team's caps and reserves from it in its own ledger; a step costs no network.
+
+The team's ledger counts a lease as long as it is not settled or given back, and grants what it has room for; how much
+that is stands in `postgres.sql`. Here a lease is one cap more, over all calls that are made from it. What a call took
+is told with the next request, and when the shell ends.
+"""
+
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ecoshell.budget.holds import Account, Ask, CapState, Hold, Settlement, fitting_output, limit_reached, price_unknown
+from ecoshell.budget.ledger import LEASE, Entry, Ledger, alive
+from ecoshell.budget.money import Amount
+from ecoshell.budget.postgres import Granted, ServerAway, Share, TeamServer
+from ecoshell.errors import LimitReached, StoreError
+from ecoshell.messages import Usage
+
+_SECONDS_AHEAD = 60
+"""A lease is to last so long, at the pace at which the shell has spent of late."""
+_CALLS_AHEAD = 3
+"""And for so many calls more, like the one that it is taken for."""
+_AT_ONCE = 1_000
+"""Calls that are told of in one request."""
+_AWAY = "Nothing was reserved and nothing was sent. What was leased before the server went away is used up."
+
+
+@dataclass(slots=True)
+class _Lease:
+    """A lease of this process's, for the calls of one model."""
+
+    id: str
+    model: str
+    requests: int = 0
+    single: bool = False
+    spent: int = 0
+    """What the server knows to be spent of it."""
+    since: float = field(default_factory=time.monotonic)
+    """When the server was last asked."""
+    untold: list[int] = field(default_factory=list[int])
+    """Entries that the server has not been told of."""
+
+
+class TeamLedger(Ledger):
+    """The ledger of a user who shares caps with others: it reserves under the user's own caps, and from leases.
+
+    Beside what a ledger raises, StoreError when a lease is needed and the server cannot be reached.
+    """
+
+    def __init__(self, path: Path, server: TeamServer, *, project: str = "", **more: Any) -> None:
+        super().__init__(path, **more)
+        self.server = server
+        self.project = project
+        self._asking = threading.RLock()
+        """Held by whoever speaks for the leases; reserving from one needs no lock."""
+        self._leases: dict[str, _Lease] = {}
+        self._past: list[_Lease] = []
+        """Leases of an earlier day, some of whose calls have not ended."""
+        self._shares: dict[tuple[str, str], Share] | None = None
+        """The team's caps as they stood with the last request."""
+
+    def hold(self, ask: Ask) -> Hold:
+        return self._reserved(ask, super().hold)
+
+    def set_aside(self, ask: Ask) -> Hold:
+        return self._reserved(ask, super().set_aside, self.aside_nano)
+
+    def exchange(self, old: Hold, ask: Ask) -> Hold:
+        place, lease = partial(super().exchange, old), self._leases.get(ask.account.model)
+        if lease is not None and lease.id == old.account.lease:
+            return self._reserved(ask, place, lambda _: old.nano or 0)
+        if not old.account.lease and not ask.worst_nano:
+            return place(ask)
+        if old.account.model == ask.account.model:
+            with suppress(LimitReached):  # in a lease that is over, it still fits when it is no larger
+                return place(_within(ask, old.account.lease))
+        hold = self.hold(ask)
+        self.release(old)
+        return hold
+
+    def settle(
+        self,
+        hold: Hold,
+        usage: Usage | None,
+        tool: str = "",
+        *,
+        seconds: float | None = None,
+        estimate: Usage | None = None,
+    ) -> Settlement:
+        settlement = super().settle(hold, usage, tool, seconds=seconds, estimate=estimate)
+        self._ended(hold.account.lease, hold.entry)
+        return settlement
+
+    def release(self, hold: Hold) -> None:
+        super().release(hold)
+        self._ended(hold.account.lease)
+
+    def charge_tool(self, account: Account, tool: str, nano: int) -> int:
+        account = replace(account, model="")
+        place = super().charge_tool
+        if not nano:
+            return place(account, tool, nano)
+        while True:
+            lease = self._lease_of("")
+            try:
+                entry = place(replace(account, lease=lease.id), tool, nano)
+            except LimitReached as hit:
+                if hit.scope != LEASE:
+                    raise
+                self._refuse(self._grow(lease, nano, nano), nano)
+                continue
+            self._ended(lease.id, entry)
+            return entry
+
+    def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
+        return (*super().caps(session, turn), *self._shared())
+
+    def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
+        settlement = super().reconcile(entry, actual)
+        kept = self.entry(entry)
+        if kept.lease:
+            try:
+                self.server.settle(kept.lease, None, [_told(kept, reconciled=True)])
+            except StoreError as failure:
+                failure.kept = "It is changed in your own ledger; say it once more, so that the team's follows."
+                raise
+        return settlement
+
+    def reconcile_leases(self) -> int:
+        """End the leases of this user's shells that died: what their calls took, or held, counts as spent; the rest is
+        free again. Gives how many there were.
+        """
+        died = [lease for lease in self.leases() if _died(lease)]
+        for lease in died:
+            cap, entries = self.lower_lease(lease), self.entries_of(lease)
+            for first in range(0, len(entries), _AT_ONCE):
+                self.server.settle(lease, None, [_told(entry) for entry in entries[first : first + _AT_ONCE]])
+            self.server.settle(lease, None, [], cap.limit, close=True)
+            self.set_lease(lease, None)
+        return len(died)
+
+    def take_over(self) -> int:
+        """Tell the team's ledger of calls that were made without it; gives how many it did not know yet."""
+        entries = [entry for entry in self.entries_of("") if entry.usage is not None]
+        calls = [
+            {**_told(entry), "entry": f"{entry.session}/{entry.turn}/{entry.id}/{entry.at}", "day": entry.day}
+            | {"model": entry.model}
+            for entry in entries
+        ]
+        batches = (calls[first : first + _AT_ONCE] for first in range(0, len(calls), _AT_ONCE))
+        return sum(self.server.take_over(self.project, batch) for batch in batches)
+
+    def close(self) -> None:
+        """Give back what is left of the leases, as far as the server can be reached, and close the file."""
+        with self._asking, suppress(StoreError):
+            for lease in (*self._leases.values(), *self._past):
+                self._give_back(lease, close=True)
+        self.server.close()
+        super().close()
+
+    def _reserved(self, ask: Ask, place: Callable[[Ask], Hold], freed: Callable[[Account], int] = lambda _: 0) -> Hold:
+        """A reservation from a lease, which is taken or grows where it has to; `freed` is what the new one replaces."""
+        if ask.price is None:
+            self._require_no_caps(ask)
+        if not ask.worst_nano:
+            return place(ask)
+        with suppress(LimitReached):  # as a rule there is room for the whole call
+            return place(replace(_within(ask, self._lease_of(ask.account.model).id), min_tokens=ask.max_tokens))
+        with self._asking:
+            while True:
+                lease = self._lease_of(ask.account.model)
+                here = _within(ask, lease.id)
+                free = freed(here.account)
+                least, whole = self._needed(here, free)
+                refused = self._grow(lease, least - free, whole - free)
+                if refused is None:
+                    continue
+                try:
+                    return place(here)
+                except LimitReached as hit:
+                    if hit.scope != LEASE:
+                        raise
+                    self._refuse(refused, least)
+
+    def _needed(self, ask: Ask, freed: int) -> tuple[int, int]:
+        """The least and the most that a call may cost under the user's own caps; raises LimitReached."""
+        assert ask.price is not None
+        output = ask.max_tokens
+        try:
+            output = fitting_output(ask, super().caps(ask.account.session, ask.account.turn))
+        except LimitReached:
+            if not freed:
+                raise
+        return ask.price.worst(ask.prompt_tokens, min(ask.floor, output)), ask.price.worst(ask.prompt_tokens, output)
+
+    def _require_no_caps(self, ask: Ask) -> None:
+        """Raise PriceUnknown for a call that nobody can price, where a cap of the team's stands."""
+        for share in self.server.shares(self.project, ask.account.model):
+            raise price_unknown(ask.account.model, _state(share))
+
+    def _lease_of(self, model: str) -> _Lease:
+        """The lease of this model's calls; a new one was granted nothing yet."""
+        if (lease := self._leases.get(model)) is None:
+            with self._asking:
+                if (lease := self._leases.get(model)) is None:
+                    lease = _Lease(f"{socket.gethostname()[:60]}:{os.getpid()}:{secrets.token_hex(12)}", model)
+                    self.set_lease(lease.id, 0)
+                    self._leases[model] = lease
+        return lease
+
+    def _grow(self, lease: _Lease, least: int, whole: int) -> StoreError | bool | None:
+        """Have room in a lease for `whole`, or for `least`.
+
+        Gives whether that is refused, or why nobody can be asked; None when the lease is over and another is needed.
+        """
+        with self._asking:
+            cap = self.lease_cap(lease.id)
+            used = cap.spent + cap.held
+            if used + whole <= cap.limit:
+                return False
+            pace = (cap.spent - lease.spent) * _SECONDS_AHEAD // max(1, int(time.monotonic() - lease.since))
+            amounts = (used + least, used + whole, used + whole + max(pace, _CALLS_AHEAD * whole))
+            try:
+                granted = self._request(
+                    lease, lambda calls: self.server.lease(lease.id, lease.requests, self._of(lease), amounts, calls)
+                )
+            except ServerAway as away:
+                away.kept = _AWAY
+                return away
+            if granted.over:
+                self._past.append(self._leases.pop(lease.model))
+                self._give_back(lease, close=True)
+                return None
+            self.set_lease(lease.id, granted.granted)
+            return granted.granted < used + least
+
+    def _request(self, lease: _Lease, send: Callable[[list[dict[str, Any]]], Granted]) -> Granted:
+        """Ask the server something about a lease, and tell it of calls on the way."""
+        ids = lease.untold[:_AT_ONCE]
+        calls = [_told(entry) for entry in self.entries_of(lease.id, ids)] if ids else []
+        lease.requests += 1
+        granted = send(calls)
+        del lease.untold[: len(ids)]
+        lease.since, lease.single, lease.spent = time.monotonic(), granted.single, granted.spent
+        self._shares = {**(self._shares or {}), **{(share.scope, share.period): share for share in granted.shares}}
+        return granted
+
+    def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
+        """Tell the server of all calls, and give back what is neither spent nor held."""
+        cap = self.lower_lease(lease.id)
+        if lease.requests:
+            while len(lease.untold) > _AT_ONCE:
+                self._request(lease, lambda calls: self.server.settle(lease.id, lease.requests, calls))
+            ends = close and not cap.held
+            settle = partial(self.server.settle, lease.id, keep=cap.limit, close=ends)
+            self._request(lease, lambda calls: settle(number=lease.requests, calls=calls))
+        if close and not cap.held:
+            self.set_lease(lease.id, None)
+
+    def _ended(self, lease_id: str, entry: int | None = None) -> None:
+        """A call is over: the server is told with the next request, and at once where it waits for what is left."""
+        lease = next((one for one in (*self._leases.values(), *self._past) if one.id == lease_id), None)
+        if lease is None:
+            return
+        if entry is not None:
+            lease.untold.append(entry)
+        if lease.single or lease in self._past:
+            with self._asking, suppress(StoreError):  # else with the next request
+                self._give_back(lease, close=lease in self._past)
+
+    def _of(self, lease: _Lease) -> tuple[str, str]:
+        return self.project, lease.model
+
+    def _shared(self) -> tuple[CapState, ...]:
+        """The team's caps, as if what is free in this process's leases were free."""
+        if self._shares is None:
+            self._shares = {}
+            with suppress(StoreError):  # then as soon as the server is asked for a lease
+                self._shares = {(share.scope, share.period): share for share in self.server.shares(self.project)}
+        own = [(lease, self.lease_cap(lease.id)) for lease in [*self._leases.values()]]
+        models = {f"model:{lease.model}" for lease, _ in own}
+        states: list[CapState] = []
+        for share in [*self._shares.values()]:
+            mine = [(lease, cap) for lease, cap in own if share.scope not in models - {f"model:{lease.model}"}]
+            untold = sum(cap.spent - lease.spent for lease, cap in mine)
+            free = sum(cap.left for _, cap in mine)
+            states.append(_state(share, spent=untold, held=-untold - free))
+        return tuple(states)
+
+    def _refuse(self, refused: StoreError | bool | None, need: int) -> None:
+        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps."""
+        if isinstance(refused, StoreError):
+            raise refused from None
+        if refused:
+            raise limit_reached(min(self._shared(), key=lambda cap: cap.left), need) from None
+
+
+def _within(ask: Ask, lease: str) -> Ask:
+    return replace(ask, account=replace(ask.account, lease=lease))
+
+
+def _state(share: Share, *, spent: int = 0, held: int = 0) -> CapState:
+    used = share.held + share.leased + held
+    return CapState(f"{share.scope} {share.period}", "usd", share.limit, share.spent + spent, max(0, used))
+
+
+def _told(entry: Entry, *, reconciled: bool = False) -> dict[str, Any]:
+    """What the server is told of a call; one that nobody knows the end of counts as what was held."""
+    usage = entry.usage or entry.held_usage
+    return {
+        "entry": entry.id,
+        "role": entry.role,
+        "reconciled": reconciled,
+        "spent": entry.spent_nano if entry.usage else entry.held_nano,
+        "calls": int(entry.purpose != "tool"),
+        "input": usage.input,
+        "cached": usage.cached,
+        "cache_write": usage.cache_write,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+    }
+
+
+def _died(lease: str) -> bool:
+    """Whether the process that took a lease runs no more; of another machine's that is not known."""
+    host, pid, _ = lease.rsplit(":", 2)
+    return host == socket.gethostname()[:60] and not alive(int(pid))
