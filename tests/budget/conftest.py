@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.postgres import TeamServer
 from ecoshell.budget.price import Price, Rates
 
 MakeAsk = Callable[..., Ask]
@@ -19,9 +21,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "data" / "ledger.sqlite"
 
 
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    ledger = Ledger(path)
+@pytest.fixture(params=["alone", "in a team"])
+def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[Ledger]:
+    """A ledger of one user, and one that reserves from a team's, which has room for all; both have to do the same."""
+    if request.param == "alone":
+        ledger = Ledger(path)
+    else:
+        ledger = TeamLedger(path, TeamServer(request.getfixturevalue("team_ledger")()))
     yield ledger
     ledger.close()
 

@@ -1,0 +1,466 @@
+"""A ledger that shares caps with others through PostgreSQL: the same arithmetic, leases, and a server that goes away."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from postgres import Postgres
+
+import ecoshell
+from ecoshell.budget.holds import Account, Ask, CapState, Hold
+from ecoshell.budget.leases import TeamLedger
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.money import NANO, Amount
+from ecoshell.budget.postgres import Share, TeamServer
+from ecoshell.errors import BudgetError, LimitReached, PriceUnknown, StoreError
+from ecoshell.messages import Usage
+
+MakeAsk = Callable[..., Ask]
+Team = Callable[..., str]
+Shell = Callable[..., TeamLedger]
+MILLION = 1_000_000
+
+
+@pytest.fixture
+def admin(team_ledger: Team) -> Iterator[TeamServer]:
+    server = TeamServer(team_ledger("postgres"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def shell(team_ledger: Team, tmp_path: Path) -> Iterator[Shell]:
+    """Opens the ledger of somebody's shell in a home of its own."""
+    opened: list[TeamLedger] = []
+
+    def make(person: str = "ann", home: str = "", project: str = "p") -> TeamLedger:
+        path = tmp_path / (home or f"home{len(opened)}") / "ledger.sqlite"
+        opened.append(TeamLedger(path, TeamServer(team_ledger(person)), project=project))
+        return opened[-1]
+
+    yield make
+    for ledger in opened:
+        ledger.close()
+
+
+def used(server: TeamServer) -> list[tuple[int, int]]:
+    """Of each cap, what is spent and what is held and leased."""
+    return [(share.spent, share.held + share.leased) for share in server.caps()]
+
+
+def same(alone: Ledger, team: Ledger, operation: Callable[[Ledger], object]) -> object:
+    """Do something to both; what comes of it, which has to be the same."""
+
+    def outcome(ledger: Ledger) -> object:
+        try:
+            return operation(ledger)
+        except LimitReached as hit:
+            return ("limit", hit.need, hit.left, hit.unit)
+        except BudgetError as refused:
+            return type(refused).__name__
+
+    one, other = outcome(alone), outcome(team)
+    if isinstance(one, Hold) and isinstance(other, Hold):
+        assert replace(one, account=other.account, entry=0) == replace(other, entry=0)
+        return (one, other)
+    assert one == other
+    return None
+
+
+KINDS = ["hold", "aside", "final", "settle", "unreported", "release", "tool", "overrun", "reconcile"]
+steps = st.lists(
+    st.tuples(st.sampled_from(KINDS), st.integers(0, 300), st.integers(0, 120), st.integers(0, 10)), max_size=25
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps, st.integers(100, 1500))
+def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_nano_dollar(
+    tmp_path_factory: pytest.TempPathFactory,
+    team_ledger: Team,
+    admin: TeamServer,
+    postgres: Postgres,
+    ask: MakeAsk,
+    account: Account,
+    steps: list[tuple[str, int, int, int]],
+    limit: int,
+) -> None:
+    postgres.sql(admin.address.rpartition("/")[2], "TRUNCATE ecoshell.totals, ecoshell.entries, ecoshell.leases")
+    admin.set_cap("everybody", "day", limit * MILLION)
+    folder = tmp_path_factory.mktemp("both")
+    alone, team = Ledger(folder / "alone.sqlite"), TeamLedger(folder / "team.sqlite", TeamServer(team_ledger()))
+    alone.set_cap("s1", "day", Amount(limit * MILLION, "usd"))
+    pending: list[tuple[Hold, Hold]] = []
+    overran = False
+
+    def both(operation: Callable[[Ledger], object]) -> None:
+        if isinstance(done := same(alone, team, operation), tuple):
+            pending.append(done)
+
+    def ended(operation: Callable[[Ledger, Hold], object]) -> None:
+        mine, teams = pending.pop(which % len(pending))
+        same(alone, team, lambda ledger: operation(ledger, mine if ledger is alone else teams))
+
+    for kind, prompt, output, which in steps:
+        wanted = ask(prompt, output)
+        match kind:
+            case "hold":
+                both(lambda ledger, wanted=wanted: ledger.hold(wanted))
+            case "aside":
+                same(alone, team, lambda ledger, wanted=wanted: ledger.set_aside(wanted))
+            case "final":
+                both(lambda ledger, wanted=wanted: ledger.exchange(ledger.set_aside(wanted), wanted))
+            case "tool":
+                same(alone, team, lambda ledger, nano=prompt * MILLION: ledger.charge_tool(account, "t", nano))
+            case _ if not pending:
+                continue
+            case "release":
+                ended(lambda ledger, hold: ledger.release(hold))
+            case "overrun":
+                overran = True
+                ended(
+                    lambda ledger, hold: (
+                        ledger.settle(hold, Usage(hold.prompt_tokens + 1, hold.max_tokens)).overrun_nano
+                    )
+                )
+            case "reconcile":
+
+                def reconcile(ledger: Ledger, hold: Hold) -> object:
+                    ledger.settle(hold, None)
+                    return ledger.reconcile(hold.entry, Usage(hold.prompt_tokens, 0)).spent_nano
+
+                ended(reconcile)
+            case _:
+                usage = None if kind == "unreported" else Usage(which, which)
+                ended(lambda ledger, hold, usage=usage: ledger.settle(hold, usage).spent_nano)
+        (mine,), (teams,) = alone.caps("s1", 1), team.caps("s1", 1)
+        assert (mine.spent, mine.left) == (teams.spent, teams.left)
+        ((spent, reserved),) = used(admin)
+        assert overran or spent + reserved <= limit * MILLION
+    for mine, teams in pending:
+        alone.settle(mine, None)
+        team.settle(teams, None)
+    team.close()
+    ((spent, reserved),) = used(admin)
+    asides = alone.caps("s1", 1)[0].held
+    assert (spent, reserved) == (alone.caps("s1", 1)[0].spent, asides)
+    assert alone.verify() == ()
+    alone.close()
+
+
+def test_the_caps_of_everybody_team_person_project_and_model_stand_together(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
+    scopes = ("everybody", "team:search", "person:ann", "project:p", "model:m")
+    for scope in scopes:
+        admin.set_cap(scope, "day", NANO)
+        admin.set_cap(scope, "month", NANO)
+    ann = shell()
+    ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    ann.close()
+    assert [(cap.scope, cap.period, cap.spent) for cap in admin.caps()] == [
+        (scope, period, 90 * MILLION) for scope in sorted(scopes) for period in ("day", "month")
+    ]
+    for scope in scopes:  # the tightest refuses
+        admin.set_cap(scope, "month", 100 * MILLION)
+        with pytest.raises(LimitReached, match=f"the {scope} month's cap of") as hit:
+            shell().hold(ask(100, 50))
+        assert (hit.value.left, hit.value.need) == (10 * MILLION, 116 * MILLION)
+        assert f"ecoshell budget set {scope} month AMOUNT" in hit.value.fix
+        admin.set_cap(scope, "month", NANO)
+
+
+def test_a_model_or_project_is_counted_for_its_own_calls_alone(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, account: Account
+) -> None:
+    admin.set_cap("model:m", "day", NANO)
+    admin.set_cap("model:other", "day", 100 * MILLION)
+    ann = shell()
+    other = ask(100, 50, account=replace(account, model="other"))
+    with pytest.raises(LimitReached, match="model:other day"):
+        ann.hold(other)
+    ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    with pytest.raises(LimitReached, match="model:other day"):
+        ann.hold(other)
+    ann.close()
+    assert used(admin) == [(90 * MILLION, 0), (0, 0)]
+
+
+def test_a_call_within_a_lease_asks_the_server_nothing(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.set_cap("team:search", "month", 100 * NANO)
+    asked: list[str] = []
+    rows = TeamServer._rows  # pyright: ignore[reportPrivateUsage] - the one way to the server
+    monkeypatch.setattr(
+        TeamServer, "_rows", lambda self, query, values: asked.append(query) or rows(self, query, values)
+    )
+    ann = shell()
+    ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    assert len(asked) == 1
+    for _ in range(3):
+        ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    assert len(asked) == 1
+    while len(asked) == 1:
+        ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    assert len(asked) == 2
+
+
+def test_a_lease_has_at_most_a_hundredth_of_what_is_left_and_all_together_a_twentieth(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
+    admin.set_cap("everybody", "month", 100 * NANO)
+    shells = [shell() for _ in range(8)]
+    for ledger in shells:
+        before = sum(lease.nano for lease in admin.open_leases())
+        hold = ledger.hold(ask(500, 0))
+        assert sum(lease.nano for lease in admin.open_leases()) - before <= NANO + NANO // 2
+        ledger.settle(hold, Usage(500, 0))
+    (cap,) = admin.caps()
+    assert cap.leased - 8 * NANO // 2 <= 5 * NANO  # none has told of its call yet
+    assert cap.leased > 4 * NANO
+
+
+def test_the_last_cent_can_be_used_by_two_who_share_it(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+    admin.set_cap("team:search", "day", NANO)
+    ann, bob = shell("ann"), shell("bob")
+    refused = 0
+    while refused < 2:
+        for ledger in (ann, bob):
+            refused = 0 if refused < 0 else refused
+            try:
+                ledger.settle(ledger.hold(replace(ask(1, 1), min_tokens=1)), Usage(1, 1))
+            except LimitReached:
+                refused += 1
+    ann.close()
+    bob.close()
+    assert used(admin) == [(NANO, 0)]
+
+
+def test_what_a_person_sees_of_a_teams_cap_is_what_can_still_be_reserved(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
+    admin.set_cap("team:search", "month", 2 * NANO)
+    ann, bob = shell("ann"), shell("bob")
+    assert ann.caps("s1", 1) == (CapState("team:search month", "usd", 2 * NANO, 0, 0),)
+    hold = ann.hold(ask(100, 50))
+    (cap,) = ann.caps("s1", 1)
+    assert (cap.spent, cap.held, cap.left) == (0, hold.nano, 1_850 * MILLION)
+    ann.settle(hold, Usage(80, 10))
+    (cap,) = ann.caps("s1", 1)
+    assert (cap.spent, cap.held) == (90 * MILLION, 0)
+    ann.set_cap("s1", "session", Amount(NANO, "usd"))
+    assert [one.scope for one in ann.caps("s1", 1)] == ["session", "team:search month"]
+    with pytest.raises(BudgetError):
+        bob.hold(ask(5_000, 50))
+
+
+def test_a_teams_cap_is_not_set_from_a_shell(shell: Shell) -> None:
+    with pytest.raises(Exception, match="An administrator sets it: ecoshell budget set team:search month"):
+        shell().set_cap("s1", "team:search month", Amount(1, "usd"))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_call_nobody_can_price_is_refused_under_a_teams_cap_and_made_without_one(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
+    ann = shell()
+    ann.settle(ann.hold(ask(price=None)), Usage(1, 1))
+    admin.set_cap("person:ann", "day", NANO)
+    with pytest.raises(PriceUnknown, match="person:ann day"):
+        ann.hold(ask(price=None))
+
+
+def test_without_the_server_calls_go_on_inside_the_lease_and_then_stop_with_a_message(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, postgres: Postgres
+) -> None:
+    admin.set_cap("team:search", "month", 100 * NANO)
+    ann = shell()
+    ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
+    leased = admin.open_leases()[0].nano
+    admin.close()
+    postgres.stop("immediate")
+    try:
+        made = 1
+        with pytest.raises(StoreError, match="cannot be reached") as away:
+            while True:
+                ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
+                made += 1
+        assert "Nothing was reserved and nothing was sent." in away.value.kept
+        assert made == leased // (150 * MILLION)
+        with pytest.raises(StoreError, match="cannot be reached"):
+            shell("bob").hold(ask(100, 50))
+    finally:
+        postgres.start()
+    assert used(admin) == [(0, leased)]
+    ann.settle(ann.hold(ask(100, 50)), Usage(100, 50))
+    ann.close()
+    assert used(admin) == [((made + 1) * 150 * MILLION, 0)]
+
+
+def test_a_call_that_is_under_way_on_another_day_of_the_server_counts_for_the_day_it_was_reserved_on(
+    shell: Shell, admin: TeamServer, ask: MakeAsk, postgres: Postgres
+) -> None:
+    admin.set_cap("person:ann", "day", NANO)
+    ann = shell()
+    hold = ann.hold(ask(100, 50))
+    database = admin.address.rpartition("/")[2]
+    for statement in (
+        "UPDATE ecoshell.leases SET day = day - 1",
+        "UPDATE ecoshell.totals SET at = to_char(at::date - 1, 'YYYY-MM-DD') WHERE length(at) = 10",
+    ):
+        postgres.sql(database, statement)
+    while len(admin.open_leases()) == 1:
+        second = ann.hold(ask(100, 50))
+    assert admin.caps()[0].spent == 0
+    ann.settle(hold, Usage(80, 10))
+    ann.settle(second, Usage(1, 1))
+    ann.close()
+    days = postgres.sql(
+        database, "SELECT day, sum(spent) FROM ecoshell.entries WHERE spent > 0 GROUP BY day ORDER BY day"
+    )
+    assert [spent for _, spent in days] == [90 * MILLION, 2 * MILLION]
+    assert used(admin) == [(2 * MILLION, 0)]
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+import spender
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.leases import TeamLedger
+from ecoshell.budget.postgres import TeamServer
+from ecoshell.messages import Usage
+
+ledger = TeamLedger(Path(sys.argv[1]), TeamServer(sys.argv[2]))
+ask = Ask(spender.PRICE, 1000, 100, Account("s", 1, "single", "m", "step"))
+ledger.settle(ledger.hold(ask), Usage(1000, 10))
+ledger.hold(ask)
+os._exit(9)
+"""
+
+
+def test_the_lease_of_a_shell_that_died_counts_until_it_is_reconciled(
+    shell: Shell, admin: TeamServer, team_ledger: Team, tmp_path: Path
+) -> None:
+    admin.set_cap("team:search", "month", 100 * NANO)
+    path = tmp_path / "home" / "ledger.sqlite"
+    here = Path(__file__).parent
+    env = {**os.environ, "PYTHONPATH": str(Path(ecoshell.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", DIES, str(path), team_ledger(), str(here)], check=False, env=env)
+    (lease,) = admin.open_leases()
+    assert used(admin) == [(0, lease.nano)]
+    ann = shell("ann", "home")
+    (entry,) = ann.unreconciled()
+    assert used(admin) == [(0, lease.nano)]
+    assert ann.reconcile_leases() == 1
+    settled = ann.rows("session")[0].spent_nano or 0
+    assert used(admin) == [(settled + (entry.held_nano or 0), 0)]
+    assert ann.reconcile_leases() == 0
+    ann.reconcile(entry.id, Usage(1000, 20))
+    assert used(admin) == [(ann.rows("session")[0].spent_nano, 0)]
+    assert ann.verify() == ()
+
+
+def test_an_administrator_ends_a_lease_whose_shell_will_not_come_back(
+    shell: Shell, admin: TeamServer, ask: MakeAsk
+) -> None:
+    admin.set_cap("team:search", "month", 100 * NANO)
+    ann = shell()
+    ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    (lease,) = admin.open_leases()
+    assert admin.close_lease(lease.id, 70 * MILLION) == lease.nano
+    assert admin.close_lease(lease.id, 0) is None
+    assert used(admin) == [(70 * MILLION, 0)]
+    for _ in range(20):  # the shell was alive after all: what it spends is told, and it takes another
+        ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    ann.close()
+    assert used(admin) == [((70 + 21 * 90) * MILLION, 0)]
+
+
+def test_a_ledger_is_brought_in_once(shell: Shell, admin: TeamServer, ask: MakeAsk, tmp_path: Path) -> None:
+    admin.set_cap("person:ann", "month", 100 * NANO)
+    alone = Ledger(tmp_path / "home" / "ledger.sqlite")
+    alone.settle(alone.hold(ask(100, 50)), Usage(80, 10))
+    alone.settle(alone.hold(ask(100, 50)), None)
+    alone.hold(ask(100, 50))
+    alone.close()
+    ann = shell("ann", "home")
+    ann.settle(ann.hold(ask(100, 50)), Usage(1, 1))
+    assert ann.take_over() == 2
+    assert ann.take_over() == 0
+    ann.close()
+    assert used(admin) == [((90 + 150 + 2) * MILLION, 0)]
+    assert [(row.key, row.spent_nano, row.calls) for row in admin.costs("person")] == [("ann", 242 * MILLION, 3)]
+
+
+def test_costs_add_up_by_person_team_and_project(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+    for person, project in (("ann", "p"), ("ann", "q"), ("bob", "q")):
+        ledger = shell(person, project=project)
+        ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
+        ledger.close()
+    held = shell("bob", project="p")
+    hold = held.hold(ask(100, 50))
+    spent = {by: {row.key: row.spent_nano for row in admin.costs(by)} for by in ("person", "team", "project")}
+    assert spent == {
+        "person": {"ann": 180 * MILLION, "bob": 90 * MILLION},
+        "team": {"search": 270 * MILLION},
+        "project": {"p": 90 * MILLION, "q": 180 * MILLION},
+    }
+    assert [row.held_nano >= (hold.nano or 0) for row in admin.costs("person")] == [False, True]
+    assert [row.key for row in held.server.costs("person")] == ["bob"]  # another's are not shown
+
+
+def test_a_cap_below_what_is_used_is_not_set(shell: Shell, admin: TeamServer, ask: MakeAsk) -> None:
+    admin.set_cap("person:ann", "day", NANO)
+    ann = shell()
+    ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+    ann.close()
+    assert admin.set_cap("person:ann", "day", 89 * MILLION) == 90 * MILLION
+    assert admin.caps() == (Share("person:ann", "day", NANO, 90 * MILLION, 0, 0),)
+    admin.set_cap("person:ann", "day", 90 * MILLION)
+    assert admin.caps()[0].limit == 90 * MILLION
+    admin.set_cap("person:ann", "day", None)
+    assert admin.caps() == ()
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+def test_a_connection_that_is_cut_at_any_moment_loses_and_doubles_nothing(
+    lost: str, shell: Shell, admin: TeamServer, ask: MakeAsk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.set_cap("team:search", "day", 3 * NANO)
+    ask_server = TeamServer._ask  # pyright: ignore[reportPrivateUsage] - where a connection can break
+    times = 0
+
+    def cut(self: TeamServer, query: str, values: tuple[object, ...]) -> object:
+        nonlocal times
+        times += 1
+        if self.address == admin.address or times % 3:
+            return ask_server(self, query, values)
+        if lost == "reply":
+            ask_server(self, query, values)
+        import psycopg
+
+        raise psycopg.OperationalError("the connection was cut")
+
+    monkeypatch.setattr(TeamServer, "_ask", cut)
+    ann = shell()
+    spent = 0
+    with suppress(LimitReached):
+        while True:
+            with suppress(StoreError):
+                ann.settle(ann.hold(ask(20, 20)), Usage(20, 1))
+                spent += 21 * MILLION
+            ((told, reserved),) = used(admin)
+            assert told <= spent <= told + reserved <= 3 * NANO
+    monkeypatch.undo()
+    os.environ["PGPASSWORD"] = Postgres.PASSWORD
+    ann.close()
+    assert used(admin) == [(spent, 0)]
