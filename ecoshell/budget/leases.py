@@ -98,7 +98,10 @@ class TeamLedger(Ledger):
         estimate: Usage | None = None,
     ) -> Settlement:
         settlement = super().settle(hold, usage, tool, seconds=seconds, estimate=estimate)
+        lease = self._leases.get(hold.account.model)
         self._ended(hold.account.lease, hold.entry)
+        if settlement.overran and lease is not None and lease.id == hold.account.lease:
+            self._grow(lease, 0, 0)  # so that others do not spend what is no longer there
         return settlement
 
     def release(self, hold: Hold) -> None:
@@ -242,7 +245,13 @@ class TeamLedger(Ledger):
                 self._give_back(lease, close=True)
                 return None
             self.set_lease(lease.id, granted.granted)
-            return granted.granted < used + least
+            refused = granted.granted < used + least
+            others = [one for one in self._leases.values() if one is not lease and self.lease_cap(one.id).left]
+            if not refused or not others:
+                return refused
+            for one in others:  # what this process has for other models is not idle where it is needed
+                self._give_back(one)
+            return self._grow(lease, least, whole)
 
     def _request(self, lease: _Lease, send: Callable[[list[dict[str, Any]]], Granted]) -> Granted:
         """Ask the server something about a lease, and tell it of calls on the way."""
@@ -298,7 +307,7 @@ class TeamLedger(Ledger):
         for share in [*self._shares.values()]:
             mine = [(lease, cap) for lease, cap in own if share.scope not in models - {f"model:{lease.model}"}]
             untold = sum(cap.spent - lease.spent for lease, cap in mine)
-            free = sum(cap.left for _, cap in mine)
+            free = sum(cap.limit - cap.spent - cap.held for _, cap in mine)
             states.append(_state(share, spent=untold, held=-untold - free))
         return tuple(states)
 

@@ -529,7 +529,7 @@ class Ledger:
         """Leave a lease what was spent and is held of it, so that nothing more is reserved from it."""
         with self._database.writing(_AS_BEFORE) as db:
             cap = _lease_cap(db, lease)
-            lowered = replace(cap, limit=cap.spent + cap.held)
+            lowered = replace(cap, limit=min(cap.limit, cap.spent + cap.held))
             db.execute("UPDATE caps SET amount = ? WHERE scope = 'lease' AND owner = ?", (lowered.limit, lease))
             return lowered
 

@@ -143,7 +143,7 @@ BEGIN
         SELECT lease_id, session_user, coalesce((SELECT team FROM members WHERE person = session_user), ''),
             its_project, its_model, today() ON CONFLICT DO NOTHING;
     l := told(lease_id, number, calls);
-    IF l.request = number AND NOT l.closed AND l.day = today() AND at_least > l.granted THEN
+    IF l.request = number AND NOT l.closed AND l.day = today() AND whole > l.granted THEN
         was := l;
         SELECT min(c.nano - c.spent - c.held - c.leased),
                min((c.nano - c.spent - c.held - c.leased) / 20 - c.leased)
@@ -155,7 +155,7 @@ BEGIN
         ELSIF at_least - l.granted <= room THEN
             spare := least(wished - whole, spare, room / 100, room - (whole - l.granted));
             l.single := spare < at_least - l.spent; -- not enough for another call like those that run
-            l.granted := least(whole, l.granted + room) + CASE WHEN l.single THEN 0 ELSE spare END;
+            l.granted := least(whole, l.granted + greatest(0, room)) + CASE WHEN l.single THEN 0 ELSE spare END;
         ELSE
             l.granted := was.granted;
             l.single := true;
