@@ -49,9 +49,15 @@ def load_settings(paths: Paths) -> "Settings":
     return load(paths.settings_file, os.environ).settings
 
 
-def open_ledger(paths: Paths) -> Ledger:
-    """The ledger of this user; raises StoreError."""
-    return Ledger(paths.ledger_file)
+def open_ledger(paths: Paths, settings: "Settings | None" = None, workspace: Path | None = None) -> Ledger:
+    """The ledger of this user, under a team's caps too where the settings name its ledger; raises StoreError."""
+    if settings is None or settings.budget.ledger is None:
+        return Ledger(paths.ledger_file)
+    from ecoshell.budget.leases import TeamLedger
+    from ecoshell.budget.postgres import TeamServer
+
+    project = settings.budget.project or workspace_folder(workspace).name
+    return TeamLedger(paths.ledger_file, TeamServer(settings.budget.ledger), project=project[:200])
 
 
 def open_store(paths: Paths) -> SessionStore:

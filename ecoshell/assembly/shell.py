@@ -189,7 +189,7 @@ def build(
     complaints: list[str] = []
     usual = tools is tools_of
     plugins = plugins_of(settings, paths, complaints.append) if usual else Plugins((), complaints.append)
-    ledger, store = open_ledger(paths), open_store(paths)
+    ledger, store = open_ledger(paths, settings, workspace), open_store(paths)
     log = EventLog(store)
     budget = SessionBudget(Gate(ledger, logged=log.flush))
     kept = paths.files_folder

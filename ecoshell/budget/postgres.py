@@ -26,7 +26,7 @@ OLDEST_SERVER = 14
 _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10.0
 """What a connection and an answer may take before the server counts as out of reach."""
-_FIX_MEMBER = "An administrator lets you in: ecoshell budget add NAME."
+_FIX_MEMBER = "Ask an administrator, who also lets people in: ecoshell budget add NAME."
 _COUNTS = ("input", "output", "cached", "cache_write", "reasoning")
 _NO_LEDGER = {"3F000", "42883", "42P01"}
 """There is no such schema, function or table."""

@@ -93,7 +93,8 @@ def read_settings(file: Path, environ: Mapping[str, str]) -> tuple[Loaded | None
 
 def variables() -> dict[str, keys.Path]:
     """The environment variable of every key that has one."""
-    return {PREFIX + "_".join(path).upper(): path for path, _, _ in values() if NAMED not in path}
+    short = {f"{PREFIX}LEDGER": ("budget", "ledger")}
+    return short | {PREFIX + "_".join(path).upper(): path for path, _, _ in values() if NAMED not in path}
 
 
 class Source:

@@ -114,6 +114,15 @@ def _amount_in(demand: str, *, tokens: bool = False, off: bool = False) -> Plain
     return PlainValidator(check)
 
 
+def _ledger_address(value: str) -> str:
+    from ecoshell.budget.postgres import require_address  # where there is one
+
+    try:
+        return require_address(value)
+    except UsageError as error:
+        raise ValueError(f"is no address of a team's ledger. {error}") from None
+
+
 AmountText = Annotated[str, _amount_in('must be dollars, such as "0.50", or tokens, such as "20000tok"', tokens=True)]
 Dollars = Annotated[str, _amount_in('must be dollars, such as "0.05"')]
 DollarsOrOff = Annotated[str, _amount_in('must be dollars, such as "0.05", or "off"', off=True)]
@@ -142,6 +151,11 @@ class BudgetSettings(Section):
     """What all sessions together may cost in a month."""
     ask_above: DollarsOrOff | None = None
     """A step that may cost more than this many dollars is asked about first; `off` is never, as without it."""
+    ledger: Annotated[str, AfterValidator(_ledger_address)] | None = None
+    """A ledger in PostgreSQL whose caps a team shares, such as `postgresql://ann@db.example.org/ledger`; the password
+    is in PGPASSWORD or ~/.pgpass. Also `ECOSHELL_LEDGER`."""
+    project: Said | None = None
+    """The project that calls are booked under in a team's ledger; else it is called as the workspace's folder is."""
 
 
 class AgentSettings(Section):

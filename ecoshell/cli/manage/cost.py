@@ -1,12 +1,14 @@
 """`ecoshell cost`: what was spent, what is held, the caps, and calls that count in full until somebody knows better."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.commands import spent_text
-from ecoshell.assembly.parts import open_ledger, open_store
+from ecoshell.assembly.parts import load_settings, open_ledger, open_store
 from ecoshell.budget.costs import CostRow
 from ecoshell.budget.holds import CapState
 from ecoshell.budget.ledger import Entry, Ledger
@@ -18,29 +20,44 @@ from ecoshell.errors import UsageError
 from ecoshell.messages import Usage
 from ecoshell.paths import Paths, user_paths
 
+if TYPE_CHECKING:
+    from ecoshell.budget.leases import TeamLedger
+
+_BY_TEAM = ("person", "team", "project")
 _ZERO = frozenset({"0", "$0", "0.0", "0.00", "$0.00"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
     add_json(parser)
-    by = ("day", "session", "model", "role", "tool", "plan")
+    by = ("day", "session", "model", "role", "tool", "plan", *_BY_TEAM)
     parser.add_argument("--by", choices=by, default="day", help="what to add up by (default: day)")
     parser.add_argument("--session", metavar="ID", help="whose caps to show (default: the session last used)")
     parser.add_argument(
-        "--reconcile", metavar="ENTRY=USD", help="say what a call really cost that counts in full because nobody knows"
+        "--reconcile",
+        metavar="ENTRY=USD",
+        nargs="?",
+        const="",
+        help="say what a call really cost that counts in full because nobody knows; alone: end leases of dead shells",
+    )
+    parser.add_argument(
+        "--import", dest="take_over", action="store_true", help="bring what this ledger has into the team's, once"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the costs, or reconcile one entry first; raises UsageError and StoreError."""
     paths = user_paths()
-    with closing(open_ledger(paths)) as ledger:
-        if args.reconcile is not None:
+    with closing(open_ledger(paths, load_settings(paths))) as ledger:
+        if args.take_over:
+            _told(f"{counted(_team(ledger).take_over(), 'call')} brought into the team's ledger.")
+        if args.reconcile == "":
+            _told(f"{counted(_team(ledger).reconcile_leases(), 'lease')} of dead shells ended.")
+        elif args.reconcile is not None:
             entry, actual = _reconciliation(args.reconcile)
             ledger.reconcile(entry, actual)
         plans = _plans(ledger, paths) if args.by == "plan" else []
-        rows = () if args.by == "plan" else ledger.rows(args.by)
+        rows = () if args.by == "plan" else _rows(ledger, args.by)
         unknown, caps = ledger.unreconciled(), _caps(ledger, paths, args.session)
     if args.json:
         print_json(
@@ -58,6 +75,24 @@ def run(args: argparse.Namespace) -> int:
         _print_caps(caps)
         _print_unknown(unknown)
     return 0
+
+
+def _team(ledger: Ledger) -> "TeamLedger":
+    """The same, of a team; raises UsageError where it is of one user alone."""
+    from ecoshell.budget.leases import TeamLedger
+
+    if isinstance(ledger, TeamLedger):
+        return ledger
+    fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
+    raise UsageError("This needs a team's ledger, and there is none.", fix=fix)
+
+
+def _rows(ledger: Ledger, by: Any) -> Sequence[CostRow]:
+    return _team(ledger).server.costs(by) if by in _BY_TEAM else ledger.rows(by)
+
+
+def _told(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _plans(ledger: Ledger, paths: Paths) -> list[PlanCost]:

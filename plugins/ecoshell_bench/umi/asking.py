@@ -109,7 +109,7 @@ async def _under_test(setup: ModelSetup, budget: Amount | None) -> AsyncGenerato
     """Those who are to be asked, under the caps of the settings; let go of at the end."""
     paths = user_paths()
     settings = await asyncio.to_thread(load_settings, paths)
-    ledger = await asyncio.to_thread(open_ledger, paths)
+    ledger = await asyncio.to_thread(open_ledger, paths, settings)
     try:
         model = ModelUnderTest(setup, settings, SessionBudget(Gate(ledger)))
         await model.set_caps(settings, budget)

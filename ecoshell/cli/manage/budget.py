@@ -1,0 +1,120 @@
+"""`ecoshell budget`: the ledger of a team for those who look after it: make it, set its caps, see what is used."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from contextlib import closing
+
+from ecoshell.assembly.parts import load_settings
+from ecoshell.budget.money import amount_text, nano_to_usd_text, parse_amount
+from ecoshell.budget.postgres import OpenLease, Share, TeamServer
+from ecoshell.cli.arguments import add_actions
+from ecoshell.cli.manage.show import print_json, print_table
+from ecoshell.errors import UsageError
+from ecoshell.paths import user_paths
+
+_SCOPE = re.compile(r"everybody|(team|person|project|model):\S.{0,199}", re.DOTALL)
+_SCOPES = "Give everybody, team:NAME, person:NAME, project:NAME or model:NAME."
+_ZERO = frozenset({"0", "$0"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    action = add_actions(parser, default="show")
+    action("init", "make the ledger in the database of [budget] ledger, whose owner you are")
+    action("show", "the caps, what is spent, held and leased of each, and the leases")
+    put = action("set", "set a cap, or remove it")
+    put.add_argument("scope", metavar="SCOPE", help="everybody, team:NAME, person:NAME, project:NAME or model:NAME")
+    put.add_argument("period", choices=("day", "month"), metavar="day|month")
+    put.add_argument("amount", metavar="USD", help="dollars, such as 200, or off")
+    add = action("add", "let a role of the database use the ledger")
+    add.add_argument("person", metavar="PERSON")
+    add.add_argument("--team", default="", metavar="NAME", help="the team whose caps are theirs too")
+    close = action("close", "end a lease whose shell will not come back")
+    close.add_argument("lease", metavar="LEASE=USD", help="the lease, and what its shell spent of it without telling")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it, and print how the caps then are; raises UsageError, SettingsError and StoreError."""
+    address = load_settings(user_paths()).budget.ledger
+    if address is None:
+        fix = "Set [budget] ledger, or ECOSHELL_LEDGER, to its address: postgresql://PERSON@HOST/DATABASE."
+        raise UsageError("It is not said where the team's ledger is.", fix=fix)
+    with closing(TeamServer(address)) as server:
+        said = ""
+        match args.action:
+            case "init":
+                said = "The ledger is made." if server.create() else "The ledger is there already."
+            case "set":
+                _set(server, args.scope, args.period, args.amount)
+            case "add":
+                server.add_member(args.person, args.team)
+                said = f"{args.person} may use the ledger{f', in team {args.team}' if args.team else ''}."
+            case "close":
+                said = _close(server, args.lease)
+            case _:
+                pass
+        caps, leases = server.caps(), server.open_leases()
+    if args.json:
+        print_json({"caps": [_record(cap) for cap in caps]})
+    else:
+        _print(said, caps, leases if args.action == "show" else ())
+    return 0
+
+
+def _set(server: TeamServer, scope: str, period: str, text: str) -> None:
+    if not _SCOPE.fullmatch(scope):
+        raise UsageError(f"There is no scope {scope!r}.", fix=_SCOPES)
+    if text.strip().lower() == "off":
+        server.set_cap(scope, period, None)
+        return
+    amount = parse_amount(text)
+    if amount.unit != "usd":
+        raise UsageError("A team's cap is in dollars.", fix="Give such as 200 or $0.50.")
+    used = server.set_cap(scope, period, amount.value)
+    if used > amount.value:
+        least = nano_to_usd_text(used)
+        raise UsageError(
+            f"{scope} has used {amount_text(used, 'usd')} of this {period} already, which is more than "
+            f"{amount_text(amount.value, 'usd')}; the cap stays as it was.",
+            fix=f"Give at least {least}, which ends all further calls.",
+        )
+
+
+def _close(server: TeamServer, text: str) -> str:
+    lease, _, took = text.rpartition("=")
+    if not lease:
+        raise UsageError(f"{text!r} cannot be read.", fix="Give the lease and what was spent, as `budget show` has it.")
+    held = server.close_lease(lease, 0 if took in _ZERO else parse_amount(took).value)
+    if held is None:
+        raise UsageError(f"There is no open lease {lease}.", fix="`ecoshell budget show` lists them.")
+    return f"{amount_text(held, 'usd')} are no longer leased."
+
+
+def _record(cap: Share) -> dict[str, str]:
+    amounts = {"limit": cap.limit, "spent": cap.spent, "held": cap.held, "leased": cap.leased}
+    usd = {f"{name}_usd": nano_to_usd_text(nano) for name, nano in amounts.items()}
+    return {"scope": cap.scope, "period": cap.period, **usd}
+
+
+def _print(said: str, caps: Sequence[Share], leases: Sequence[OpenLease]) -> None:
+    if said:
+        print(said)
+    if not caps:
+        print("No cap is set. Set one: ecoshell budget set team:NAME month 200")
+    else:
+        right = ("limit", "spent", "held", "leased", "left")
+        left = [cap.limit - cap.spent - cap.held - cap.leased for cap in caps]
+        cells = [
+            (cap.scope, cap.period, *(amount_text(nano, "usd") for nano in (*_amounts(cap), max(0, rest))))
+            for cap, rest in zip(caps, left, strict=True)
+        ]
+        print_table(("cap", "of", *right), cells, right=right)
+    if leases:
+        print("\nLeases:")
+        cells = [(one.id, one.person, one.at, amount_text(one.nano, "usd")) for one in leases]
+        print_table(("lease", "person", "since", "amount"), cells, right=("amount",))
+
+
+def _amounts(cap: Share) -> tuple[int, int, int, int]:
+    return cap.limit, cap.spent, cap.held, cap.leased

@@ -1,0 +1,160 @@
+"""What somebody who means ill can do to a team's ledger with SQL of their own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from postgres import Postgres
+
+from ecoshell.budget.holds import Ask
+from ecoshell.budget.leases import TeamLedger
+from ecoshell.budget.money import NANO
+from ecoshell.budget.postgres import TeamServer
+from ecoshell.messages import Usage
+
+Team = Callable[..., str]
+Sql = Callable[..., list[tuple[object, ...]]]
+
+
+@pytest.fixture
+def admin(team_ledger: Team) -> Iterator[TeamServer]:
+    server = TeamServer(team_ledger("postgres"))
+    server.set_cap("team:search", "month", 10 * NANO)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def lease(team_ledger: Team, admin: TeamServer, tmp_path: Path, ask: Callable[..., Ask]) -> Iterator[str]:
+    """Bob's, from which a call is under way, and one has ended."""
+    ledger = TeamLedger(tmp_path / "bob" / "ledger.sqlite", TeamServer(team_ledger("bob")))
+    ledger.settle(ledger.hold(ask(100, 50)), Usage(80, 10))
+    ledger.hold(ask(100, 50))
+    yield admin.open_leases()[0].id
+    ledger.close()
+
+
+@pytest.fixture
+def ann(postgres: Postgres, admin: TeamServer) -> Sql:
+    """Runs SQL as somebody who may use the ledger."""
+    database = admin.address.rpartition("/")[2]
+    return lambda text, *values: postgres.sql(database, text, *values, person="ann")
+
+
+TABLES = ("members", "caps", "totals", "leases", "entries")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *(f"DELETE FROM ecoshell.{table}" for table in TABLES),
+        *(f"TRUNCATE ecoshell.{table} CASCADE" for table in TABLES),
+        *(f"SELECT * FROM ecoshell.{table}" for table in TABLES[:3]),
+        "UPDATE ecoshell.caps SET nano = 1000000000000",
+        "UPDATE ecoshell.totals SET spent = 0",
+        "UPDATE ecoshell.leases SET granted = 1000000000000",
+        "INSERT INTO ecoshell.caps VALUES ('person:ann', 'day', 1)",
+        "INSERT INTO ecoshell.members VALUES ('ann', 'rich')",
+        "UPDATE ecoshell.costs SET spent_nano = 0",
+        "SELECT ecoshell.set_cap('team:search', 'month', 1000000000000)",
+        "SELECT ecoshell.add_member('ann', 'rich')",
+        "SELECT ecoshell.add_member('postgres', 'search')",
+        "SELECT ecoshell.close_lease(id, 0) FROM ecoshell.leases",
+        "SELECT ecoshell.changed(l, l) FROM ecoshell.leases l",
+        "SELECT ecoshell.lock_totals('bob', 'search', '', '', now()::date)",
+        "GRANT ecoshell_admin TO ann",
+        "SET ROLE ecoshell_admin",
+        "SET SESSION AUTHORIZATION bob",
+        "ALTER TABLE ecoshell.entries DISABLE ROW LEVEL SECURITY",
+        "CREATE FUNCTION ecoshell.today() RETURNS date LANGUAGE sql AS 'SELECT now()::date'",
+        "CREATE FUNCTION ecoshell.open_of(text) RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+        "DROP SCHEMA ecoshell CASCADE",
+    ],
+)
+def test_a_member_cannot(statement: str, ann: Sql, lease: str) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        ann(statement)
+
+
+def test_a_member_sees_no_rows_of_others(ann: Sql, lease: str, admin: TeamServer) -> None:
+    for view in ("entries", "leases", "costs", "open_leases"):
+        assert ann(f"SELECT * FROM ecoshell.{view}") == []
+        leak = f"""CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
+            $$BEGIN RAISE EXCEPTION 'seen: %', $1; END$$; SELECT * FROM ecoshell.{view} v WHERE pg_temp.leak(v.person)"""
+        ann(leak)  # it is asked about no row
+    assert len(admin.open_leases()) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "settle(%s, 99, '[]', 0, true)",
+        "settle(%s, NULL, '[]', 0, true)",
+        "lease(%s, 99, '', '', 5, 5, 5, '[]')",
+    ],
+)
+def test_a_member_cannot_touch_anothers_lease(call: str, ann: Sql, lease: str, admin: TeamServer) -> None:
+    before = admin.caps(), admin.open_leases()
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="somebody else's"):
+        ann(f"SELECT ecoshell.{call}", lease)
+    assert (admin.caps(), admin.open_leases()) == before
+
+
+CALL = (
+    '{"entry": %s, "role": "", "reconciled": false, "spent": %s, "calls": 1, "input": 0, "cached": 0, "cache_write": 0, '
+    '"output": 0, "reasoning": 0, "model": "m", "day": "2025-01-01"}'
+)
+
+
+@pytest.mark.parametrize("spent", ["-1000000000", "1e30", "9223372036854775807"])
+def test_nothing_negative_and_nothing_too_large_is_taken_in(
+    spent: str, ann: Sql, lease: str, admin: TeamServer
+) -> None:
+    before = admin.caps()
+    mine = "a lease of my own"
+    ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', 1, 1, 1, '[]')", mine)
+    call = "[" + CALL % (1, spent) + "]"
+    with pytest.raises(psycopg.Error):
+        ann("SELECT ecoshell.settle(%s, 2, %s, 0, true)", mine, call.replace("}]", "}," + CALL % (2, "9") + "]"))
+    with pytest.raises(psycopg.Error):
+        ann("SELECT ecoshell.import('p', %s)", "[" + CALL % ('"x"', spent) + "," + CALL % ('"y"', "9") + "]")
+    ann("SELECT ecoshell.settle(%s, 3, '[]', 0, true)", mine)
+    assert admin.caps() == before
+
+
+def test_no_lease_is_granted_beyond_the_cap_whatever_is_asked_for(ann: Sql, admin: TeamServer) -> None:
+    for number, (least, whole, wished) in enumerate([(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]):
+        ann(
+            "SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')",
+            f"a lease of mine {number}",
+            least,
+            whole,
+            wished,
+        )
+        (cap,) = admin.caps()
+        assert 0 <= cap.spent + cap.held + cap.leased <= cap.limit
+    with pytest.raises(psycopg.Error):
+        ann("SELECT ecoshell.lease('too short', 1, 'p', 'm', 1, 1, 1, '[]')")
+
+
+def test_the_day_is_the_servers_whatever_a_member_sets(ann: Sql, admin: TeamServer, postgres: Postgres) -> None:
+    (today,) = postgres.sql("postgres", "SELECT (now() AT TIME ZONE 'UTC')::date")[0]
+    for zone in ("-12", "14"):
+        ann(f"SET timezone = '{zone}'; SELECT ecoshell.lease('a lease at {zone} hours', 1, 'p', 'm', 1, 1, 1, '[]')")
+    days = {day for (day,) in ann("SELECT day FROM ecoshell.leases")}
+    assert today in days
+    assert len(days) == 1
+
+
+def test_tables_and_functions_of_a_members_own_are_not_taken_for_the_ledgers(ann: Sql, admin: TeamServer) -> None:
+    ann(
+        """CREATE TEMPORARY TABLE caps (scope text, period text, nano bigint);
+        CREATE TEMPORARY TABLE totals (scope text, at text, spent bigint, held bigint, leased bigint);
+        CREATE FUNCTION pg_temp.today() RETURNS date LANGUAGE sql AS $$SELECT date '2000-01-01'$$;
+        CREATE FUNCTION pg_temp.least(bigint, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint';
+        SET search_path = pg_temp, ecoshell;
+        SELECT ecoshell.lease('a lease of my very own', 1, 'p', 'm', 1000, 1000, 1000, '[]')"""
+    )
+    (cap,) = admin.caps()
+    assert cap.held + cap.leased == 1000

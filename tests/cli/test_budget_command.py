@@ -1,0 +1,164 @@
+"""`ecoshell budget`, and what `ecoshell cost` tells of a team."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from ecoshell.assembly.parts import load_settings, open_ledger
+from ecoshell.budget.holds import Account, Ask
+from ecoshell.budget.leases import TeamLedger
+from ecoshell.budget.ledger import Ledger
+from ecoshell.budget.price import Price, Rates
+from ecoshell.cli import main
+from ecoshell.messages import Usage
+from ecoshell.paths import user_paths
+
+Team = Callable[..., str]
+PRICE = Price(Rates(*[Decimal(1000)] * 5))
+ASK = Ask(PRICE, 100, 50, Account("s", 1, "single", "m", "step"))
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Runs a command in this process and returns what it printed."""
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+
+    def run(*argv: str, ledger: str, status: int = 0) -> str:
+        monkeypatch.setenv("ECOSHELL_LEDGER", ledger)
+        got = main(list(argv))
+        told = capsys.readouterr()
+        assert got == status, told.err
+        return told.err if status else told.out
+
+    return run
+
+
+def spend() -> None:
+    """A call in this home."""
+    with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
+        ledger.settle(ledger.hold(ASK), Usage(80, 10))
+
+
+def test_caps_are_set_and_shown_and_costs_told_by_person_team_and_project(
+    shell: Callable[..., str], team_ledger: Team
+) -> None:
+    owner, ann = team_ledger("postgres"), team_ledger("ann")
+    assert json.loads(shell("budget", "init", "--json", ledger=owner)) == {"caps": []}
+    assert "is there already" in shell("budget", "init", ledger=owner)
+    shell("budget", "set", "team:search", "month", "200", ledger=owner)
+    shell("budget", "set", "person:ann", "day", "$0.50", ledger=owner)
+    shell("budget", "set", "model:m", "day", "7", ledger=owner)
+    shell("budget", "set", "model:m", "day", "off", ledger=owner)
+    spend_as(shell, ann)
+    assert json.loads(shell("budget", "show", "--json", ledger=ann)) == {
+        "caps": [
+            {
+                "scope": scope,
+                "period": period,
+                "limit_usd": limit,
+                "spent_usd": "0.09",
+                "held_usd": "0",
+                "leased_usd": "0",
+            }
+            for scope, period, limit in (("person:ann", "day", "0.5"), ("team:search", "month", "200"))
+        ]
+    }
+    for by, key in (("person", "ann"), ("team", "search"), ("project", Path.cwd().name)):
+        (row,) = json.loads(shell("cost", "--by", by, "--json", ledger=ann))["rows"]
+        assert (row["key"], row["spent_usd"], row["calls"]) == (key, "0.09", 1)
+    told = json.loads(shell("cost", "--json", ledger=ann))
+    assert [(cap["scope"], cap["spent_usd"]) for cap in told["caps"]] == [
+        ("person:ann day", "0.09"),
+        ("team:search month", "0.09"),
+    ]
+    assert told["rows"][0]["spent_usd"] == "0.09"
+
+
+def spend_as(shell: Callable[..., str], address: str) -> None:
+    shell("cost", "--json", ledger=address)  # the variable names this one from now on
+    spend()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("set", "group:x", "month", "2"), "There is no scope 'group:x'"),
+        (("set", "team:x", "month", "2000tok"), "in dollars"),
+        (("set", "team:x", "year", "2"), "year"),
+        (("set", "person:ann", "day", "0.05"), "Give at least 0.09, which ends all further calls."),
+        (("add", "nobody of this name"), "CREATE ROLE"),
+        (("close", "no such lease=1"), "There is no open lease"),
+    ],
+)
+def test_what_cannot_be_done_is_told_with_the_way_out(
+    argv: tuple[str, ...], said: str, shell: Callable[..., str], team_ledger: Team
+) -> None:
+    spend_as(shell, team_ledger("ann"))
+    assert said in shell("budget", *argv, ledger=team_ledger("postgres"), status=2)
+
+
+def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_password_is_not(
+    shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: object
+) -> None:
+    owner = team_ledger("postgres")
+    place, _, database = owner.rpartition("/")
+    assert "Correct [budget] ledger" in shell("budget", "show", ledger=f"{place}/nowhere", status=1)
+    assert "ecoshell budget init" in shell("budget", "show", ledger=f"{place}/template1", status=1)
+    assert "cannot be reached" in shell("budget", "show", ledger=team_ledger("postgres", 1), status=1)
+    for wrong in ("http://db/ledger", "postgresql://", "postgresql://ann:secret@db/ledger"):
+        said = shell("budget", "show", ledger=wrong, status=2)
+        assert "ECOSHELL_LEDGER" in said
+        assert "secret" not in said
+    assert "refuses: permission denied" in shell(
+        "budget", "set", "team:x", "day", "1", ledger=team_ledger("ann"), status=1
+    )
+    monkeypatch.setenv("PGPASSWORD", "another word")
+    said = shell("budget", "show", ledger=owner, status=1)
+    assert "PGPASSWORD" in said
+    assert "another word" not in said
+    assert "It is not said where" in shell("budget", "show", ledger="", status=2)
+    assert "needs a team's ledger" in shell("cost", "--by", "team", ledger="", status=2)
+    assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # one's own is there
+
+
+def test_a_ledger_of_a_newer_ecoshell_is_left_alone(
+    shell: Callable[..., str], team_ledger: Team, postgres: "object"
+) -> None:
+    owner = team_ledger("postgres")
+    database = owner.rpartition("/")[2]
+    postgres.sql(  # pyright: ignore[reportAttributeAccessIssue]
+        database, "CREATE OR REPLACE FUNCTION ecoshell.schema_version() RETURNS integer LANGUAGE sql AS 'SELECT 99'"
+    )
+    for action in ("init", "show"):
+        assert "newer ecoshell" in shell("budget", action, ledger=owner, status=1)
+
+
+def test_a_ledger_is_brought_into_the_teams_once_and_leases_of_dead_shells_are_ended(
+    shell: Callable[..., str], team_ledger: Team, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell("cost", ledger="")
+    with closing(Ledger(user_paths().ledger_file)) as alone:
+        alone.settle(alone.hold(ASK), Usage(80, 10))
+    ann = team_ledger("ann")
+    for calls in ("1 call", "0 calls"):
+        assert main(["cost", "--import", "--by", "person", "--json"]) == 2  # not without a team's
+        monkeypatch.setenv("ECOSHELL_LEDGER", ann)
+        capsys.readouterr()
+        assert main(["cost", "--import", "--by", "person", "--json"]) == 0
+        told = capsys.readouterr()
+        assert f"{calls} brought" in told.err
+        assert json.loads(told.out)["rows"][0]["spent_usd"] == "0.09"
+        monkeypatch.setenv("ECOSHELL_LEDGER", "")
+    monkeypatch.setenv("ECOSHELL_LEDGER", ann)
+    with closing(open_ledger(user_paths(), load_settings(user_paths()))) as ledger:
+        assert isinstance(ledger, TeamLedger)
+        ledger.hold(ASK)
+        monkeypatch.setattr("ecoshell.budget.leases.alive", lambda pid: False)
+        shell("cost", "--reconcile", ledger=ann)
+    assert [row["spent_usd"] for row in json.loads(shell("cost", "--by", "person", "--json", ledger=ann))["rows"]] == [
+        "0.24"
+    ]
