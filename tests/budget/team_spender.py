@@ -1,6 +1,6 @@
 """A shell of a team that makes random calls from leases; started by the trial, and killed at random.
 
-Prints `held`, `refused` or `away` for each call, and ends when it has made its calls or was refused some times in a row.
+Prints `held`, `refused` or `away` for each call; ends when it has made its calls, or was refused some times in a row.
 """
 
 import random

@@ -1,6 +1,7 @@
 """What somebody who means ill can do to a team's ledger with SQL of their own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -81,7 +82,8 @@ def test_a_member_sees_no_rows_of_others(ann: Sql, lease: str, admin: TeamServer
     for view in ("entries", "leases", "costs", "open_leases"):
         assert ann(f"SELECT * FROM ecoshell.{view}") == []
         leak = f"""CREATE FUNCTION pg_temp.leak(text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
-            $$BEGIN RAISE EXCEPTION 'seen: %', $1; END$$; SELECT * FROM ecoshell.{view} v WHERE pg_temp.leak(v.person)"""
+            $$BEGIN RAISE EXCEPTION 'seen: %', $1; END$$;
+            SELECT * FROM ecoshell.{view} v WHERE pg_temp.leak(v.person)"""
         ann(leak)  # it is asked about no row
     assert len(admin.open_leases()) == 1
 
@@ -102,8 +104,8 @@ def test_a_member_cannot_touch_anothers_lease(call: str, ann: Sql, lease: str, a
 
 
 CALL = (
-    '{"entry": %s, "role": "", "reconciled": false, "spent": %s, "calls": 1, "input": 0, "cached": 0, "cache_write": 0, '
-    '"output": 0, "reasoning": 0, "model": "m", "day": "2025-01-01"}'
+    '{"entry": %s, "role": "", "reconciled": false, "spent": %s, "calls": 1, "input": 0, "cached": 0, '
+    '"cache_write": 0, "output": 0, "reasoning": 0, "model": "m", "day": "2025-01-01"}'
 )
 
 

@@ -30,7 +30,7 @@ LONGEST = 3_000 if FULL else 600
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="kill -9 is POSIX")
-def test_many_shells_never_pass_the_cap_whatever_fails_and_every_nano_dollar_is_found_again(
+def test_many_shells_never_pass_the_cap_whatever_fails_and_every_nano_dollar_is_found_again(  # noqa: PLR0915 - a story
     team_ledger: Callable[..., str], postgres: Postgres, tmp_path: Path
 ) -> None:
     chance, network = random.Random(3), BadNetwork(postgres.port)

@@ -105,7 +105,7 @@ def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_passw
     shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: object
 ) -> None:
     owner = team_ledger("postgres")
-    place, _, database = owner.rpartition("/")
+    place = owner.rpartition("/")[0]
     assert "Correct [budget] ledger" in shell("budget", "show", ledger=f"{place}/nowhere", status=1)
     assert "ecoshell budget init" in shell("budget", "show", ledger=f"{place}/template1", status=1)
     assert "cannot be reached" in shell("budget", "show", ledger=team_ledger("postgres", 1), status=1)
