@@ -127,13 +127,9 @@ def test_nothing_negative_and_nothing_too_large_is_taken_in(
 
 def test_no_lease_is_granted_beyond_the_cap_whatever_is_asked_for(ann: Sql, admin: TeamServer) -> None:
     for number, (least, whole, wished) in enumerate([(1, 1, 10**18), (1, 10**18, 1), (-(10**18), 10**18, 10**18)]):
-        ann(
-            "SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')",
-            f"a lease of mine {number}",
-            least,
-            whole,
-            wished,
-        )
+        with suppress(psycopg.errors.CheckViolation):
+            wanted = (f"a lease of mine {number}", least, whole, wished)
+            ann("SELECT ecoshell.lease(%s, 1, 'p', 'm', %s, %s, %s, '[]')", *wanted)
         (cap,) = admin.caps()
         assert 0 <= cap.spent + cap.held + cap.leased <= cap.limit
     with pytest.raises(psycopg.Error):
