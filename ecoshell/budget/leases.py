@@ -125,9 +125,6 @@ class TeamLedger(Ledger):
             self._ended(lease.id, entry)
             return entry
 
-    def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
-        return (*super().caps(session, turn), *self._shared())
-
     def reconcile(self, entry: int, actual: Amount | Usage) -> Settlement:
         settlement = super().reconcile(entry, actual)
         kept = self.entry(entry)
@@ -200,7 +197,7 @@ class TeamLedger(Ledger):
         assert ask.price is not None
         output = ask.max_tokens
         try:
-            output = fitting_output(ask, super().caps(ask.account.session, ask.account.turn))
+            output = fitting_output(ask, self.own_caps(ask.account.session, ask.account.turn))
         except LimitReached:
             if not freed:
                 raise
@@ -292,10 +289,13 @@ class TeamLedger(Ledger):
             with self._asking, suppress(StoreError):  # else with the next request
                 self._give_back(lease, close=lease in self._past)
 
+    def _capped(self, caps: tuple[CapState, ...]) -> bool:
+        return bool(self._shares) or any(cap.scope != LEASE for cap in caps)
+
     def _of(self, lease: _Lease) -> tuple[str, str]:
         return self.project, lease.model
 
-    def _shared(self) -> tuple[CapState, ...]:
+    def shared_caps(self) -> tuple[CapState, ...]:
         """The team's caps, as if what is free in this process's leases were free."""
         if self._shares is None:
             self._shares = {}
@@ -316,7 +316,7 @@ class TeamLedger(Ledger):
         if isinstance(refused, StoreError):
             raise refused from None
         if refused:
-            raise limit_reached(min(self._shared(), key=lambda cap: cap.left), need) from None
+            raise limit_reached(min(self.shared_caps(), key=lambda cap: cap.left), need) from None
 
 
 def _free(ask: Ask) -> bool:

@@ -396,14 +396,23 @@ class Ledger:
             db.execute("UPDATE entries SET tool = ? WHERE id = ?", (tool, entry))
 
     def caps(self, session: str, turn: int) -> tuple[CapState, ...]:
-        """The caps that stand over a session's turn now."""
+        """The caps that stand over a session's turn now: the user's own, and those that are shared with others."""
+        return (*self.own_caps(session, turn), *self.shared_caps())
+
+    def own_caps(self, session: str, turn: int) -> tuple[CapState, ...]:
+        """Those of the user alone."""
         with self._database.reading() as db:
             return _caps_over(db, session, turn, self._today())
 
+    def shared_caps(self) -> tuple[CapState, ...]:
+        """Those of a team; here there is none."""
+        return ()
+
     def caps_at_rest(self, session: str, turn: int) -> tuple[CapState, ...]:
         """The same, as if the turn's calls that are under way here took nothing."""
+        shared = self.shared_caps()
         with self._database.reading() as db:
-            caps = _caps_over(db, session, turn, self._today())
+            caps = (*_caps_over(db, session, turn, self._today()), *shared)
             nano, tokens = _under_way(db, session, turn, os.getpid())
         held = {"usd": nano, "tokens": tokens}
         return tuple(replace(cap, held=max(0, cap.held - held[cap.unit])) for cap in caps)
@@ -564,13 +573,18 @@ class Ledger:
     def _caps_for(self, db: sqlite3.Connection, account: Account, day: str) -> tuple[CapState, ...]:
         """The caps over this account; raises ModelBarred when there are any and the model is barred."""
         caps = _caps_over(db, account.session, account.turn, day, account.lease)
-        row = db.execute("SELECT reason FROM barred WHERE model = ?", (account.model,)).fetchone() if caps else None
+        query, barring = "SELECT reason FROM barred WHERE model = ?", self._capped(caps)
+        row = db.execute(query, (account.model,)).fetchone() if barring else None
         if row is not None:
             raise ModelBarred(
                 f"{account.model} is not called under a cap any more: {row['reason']}.",
                 fix="Choose another model, or remove the caps with /budget off.",
             )
         return caps
+
+    def _capped(self, caps: tuple[CapState, ...]) -> bool:
+        """Whether anything limits a call over which these stand."""
+        return bool(caps)
 
     def _place(self, db: sqlite3.Connection, ask: Ask, output: int, state: State, *, day: str = "") -> Hold:
         """Write the reservation of a call with this many output tokens."""

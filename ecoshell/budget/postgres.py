@@ -203,7 +203,7 @@ class TeamServer:
         import psycopg
         from psycopg.rows import dict_row
 
-        if self._connection is not None:
+        if self._connection is not None and not self._connection.closed:
             return self._connection
         connection = psycopg.Connection[dict[str, Any]].connect(
             self.address,
