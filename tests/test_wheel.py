@@ -13,7 +13,7 @@ import pytest
 from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
-DATA = (".md", ".tcss", ".jsonl")
+DATA = (".md", ".tcss", ".jsonl", ".sql")
 TYPED = "ecoshell/py.typed"
 PLUGINS = ("ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_web")
 STRAY = (
