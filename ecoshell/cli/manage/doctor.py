@@ -49,7 +49,7 @@ for number in range(pynvml.nvmlDeviceGetCount()):
 """
 _SECONDS = 60
 _REQUIRED = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*extra == ['\"](?P<extra>\w+)['\"])?")
-_EXTRAS = ("local", "learn", "bench", "data", "plot")
+_EXTRAS = ("local", "learn", "bench", "data", "plot", "team")
 
 
 @dataclass(frozen=True, slots=True)
