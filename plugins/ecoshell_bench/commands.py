@@ -100,6 +100,8 @@ def _add_tasks(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--budget", type=_amount, metavar="AMOUNT", help="end the run before the task after this is spent")
     add("--out", type=Path, metavar="FILE", help="keep the results here (default: in the cache folder)")
     add("--events", type=Path, metavar="DIR", help="write down what happened in each task, a file for each")
+    workers = "processes that play at once, or ray://HOST:PORT: a Ray cluster's (default: 1)"
+    add("--workers", type=_workers, default=1, metavar="N", help=workers)
     resume = "go on with the results of an interrupted run"
     add("--resume", nargs="?", const=RESUME_USUAL, metavar="FILE", help=resume)
     return tasks
@@ -224,6 +226,19 @@ def _between(least: int, most: int, named: str, fix: str, kind: Callable[[str], 
 def _temperature(text: str) -> float | Literal["auto"]:
     fix = "Give a number from 0 to 2, or auto."
     return "auto" if text == "auto" else _between(0, 2, "no temperature", fix, float)(text)
+
+
+def _workers(text: str) -> int | str:
+    """How many processes, or the address of a cluster."""
+    fix = "Give how many processes play at once, or ray://HOST:PORT."
+    if not text.startswith("ray:"):
+        return _whole_number(1, 1000, fix)(text)
+    if (
+        not re.fullmatch(r"ray://([^\s:/@]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}", text)
+        or int(text.rpartition(":")[2]) > 65535
+    ):
+        raise UsageError(f"{text!r} is not the address of a Ray cluster.", fix=fix)
+    return text
 
 
 def _words(text: str) -> tuple[str, ...]:

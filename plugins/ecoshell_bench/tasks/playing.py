@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import asdict, is_dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecoshell.agent.dependencies import SessionBudget
@@ -81,14 +80,8 @@ class _Allowing(NonInteractive):
 class TaskRunner:
     """Plays tasks one after another in one sandbox."""
 
-    def __init__(
-        self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float, keep: Path | None = None
-    ) -> None:
-        """`settings` are those of every task, `seconds` is the time each side has for one.
-
-        In the folder `keep`, each side's course of each task is written down: ecoshell's events, the loop's messages.
-        """
-        self._keep = keep
+    def __init__(self, sandbox: Sandbox, models: Models, settings: "Settings", *, seconds: float) -> None:
+        """`settings` are those of every task, `seconds` is the time each side has for one."""
         self._sandbox = sandbox
         self._models = models
         self._settings = settings
@@ -101,23 +94,23 @@ class TaskRunner:
             await model.warm()
             await _reply(model, Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side))
 
-    async def play(self, task: Task, side: Side, options: Options) -> Result:
-        """One side at one task, from an empty folder to its check; what goes wrong is part of the result."""
+    async def play(self, task: Task, side: Side, options: Options) -> tuple[Result, str]:
+        """One side at one task, from an empty folder to its check; what goes wrong is part of the result.
+
+        With it comes its course, as JSON Lines: ecoshell's events, or the loop's messages.
+        """
         result = Result(task.id, task.kind, side, task.digest)
         if told := await self._sandbox.prepare(task):
             result.status, result.error, result.wrong = "setup", told, [told]
-            return result
+            return result, ""
         course: list[object] = []
         try:
             await (self._by_ecoshell if side == "ecoshell" else self._by_loop)(task, options, result, course)
         except EcoshellError as failure:
             result.status, result.error = "error", f"{type(failure).__name__}: {failure}"
-        if self._keep is not None:
-            lines = (json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
-            (self._keep / f"{task.id.replace('/', '_')}.{side}.jsonl").write_text("".join(lines), encoding="utf-8")
         result.wrong = await failures(task, self._sandbox.workspace, result)
         result.ok = not result.wrong
-        return result
+        return result, "".join(json.dumps(one, ensure_ascii=False, default=_plain) + "\n" for one in course)
 
     async def _by_ecoshell(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """As in a chat whose person allows each call that is asked about, in a home of its own."""

@@ -1,27 +1,26 @@
 """`ecoshell bench tasks`: natural requests in throw-away workspaces, checked by what came of them."""
 
 import argparse
-import asyncio
 import hashlib
 import json
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ecoshell.assembly.parts import load_settings, open_ledger
+from ecoshell.assembly.parts import load_settings
 from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.options import Options
-from ecoshell.paths import Paths, user_paths
+from ecoshell.paths import user_paths
 from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
-from ecoshell_bench.tasks.playing import STOPS, Models, TaskRunner
+from ecoshell_bench.tasks.playing import STOPS
 from ecoshell_bench.tasks.report import Played, Result, Side, as_record
 from ecoshell_bench.tasks.suite import Task, chosen, read_suite
-from ecoshell_bench.tasks.workspace import sandbox
+from ecoshell_bench.tasks.workers import Job, played
 
 if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this module
     from ecoshell.settings.schema import Settings
@@ -124,10 +123,22 @@ class _Run:
         note(f"{self._total - len(self._left)} of {self._total} are there; results go to {results.path}.")
 
     def play(self, settings: "Settings", options: Options, loop: str) -> int:
-        """Play what is left; Ctrl-C ends it, and what was played stays. Gives the exit status."""
+        """Play what is left; Ctrl-C ends it, and what was played stays. Gives the exit status.
+
+        Settings are the usual ones but for the temperature and what the user's say of models: addresses, prices, the
+        graphics card.
+        """
+        args, usual = self._args, type(settings)()
+        agent = usual.agent.model_copy(update={"temperature": args.temperature})
+        told = usual.model_copy(update={"agent": agent, "models": settings.models, "local": settings.local})
+        job = Job(told, options, loop, tuple(self._sides), args.task_seconds, keeps=args.events is not None)
+        if job.keeps:
+            args.events.mkdir(parents=True, exist_ok=True)
+        turns = takewhile(lambda _: not self._used_up, self._left)
         try:
-            if self._left:
-                asyncio.run(self._play_all(settings, options, loop))
+            with closing(played(job, turns, args.workers, len(self._left))) as rows:
+                for task, (result, course) in rows:
+                    self._add(task, result, course)
         except KeyboardInterrupt:
             note(f"Stopped. --resume {self._results.path} goes on there.")
             return INTERRUPTED
@@ -136,39 +147,6 @@ class _Run:
             note(f"The budget is used up. --resume {path} goes on there, with a budget of its own.")
             return LIMIT
         return 0
-
-    async def _play_all(self, given: "Settings", options: Options, loop: str) -> None:
-        """Settings are the usual ones but for the temperature and what the user's say of models: addresses, prices, the
-        graphics card.
-        """
-        usual, args = type(given)(), self._args
-        agent = usual.agent.model_copy(update={"temperature": args.temperature})
-        settings = usual.model_copy(update={"agent": agent, "models": given.models, "local": given.local})
-        if args.events is not None:
-            args.events.mkdir(parents=True, exist_ok=True)
-        with sandbox() as place:
-            folder = place.folder
-            ledger = open_ledger(Paths(folder, folder, folder))  # each task has one of its own to write
-            models = Models(settings, options, ledger)
-            runner = TaskRunner(place, models, settings, seconds=args.task_seconds, keep=args.events)
-            asked: dict[Side, Options] = {"ecoshell": options, "baseline": replace(options, model=loop)}
-            try:
-                for side in self._sides:
-                    await runner.load(str(asked[side].model), side)
-                for task, side in self._left:
-                    result = await runner.play(task, side, asked[side])
-                    if result.error.startswith(STOPS):
-                        raise ModelUnavailable(
-                            f"{task.id} could not be played: {result.error}",
-                            kept=f"What was played is in {self._results.path}.",
-                            fix=f"When the model answers again: --resume {self._results.path}",
-                        )
-                    self._add(task, result)
-                    if self._used_up:
-                        break
-            finally:
-                await models.aclose()
-                ledger.close()
 
     @property
     def _used_up(self) -> bool:
@@ -181,8 +159,17 @@ class _Run:
         spent = [one.spent_nano for one in self._now]
         return None in spent or sum(nano or 0 for nano in spent) >= budget.value
 
-    def _add(self, task: Task, result: Result) -> None:
-        """Keep a result, and say how it went, and how long the rest will take."""
+    def _add(self, task: Task, result: Result, course: str) -> None:
+        """Keep a result, and say how it went, and how long the rest will take; raises ModelUnavailable."""
+        if result.error.startswith(STOPS):
+            raise ModelUnavailable(
+                f"{task.id} could not be played: {result.error}",
+                kept=f"What was played is in {self._results.path}.",
+                fix=f"When the model answers again: --resume {self._results.path}",
+            )
+        if course:
+            name = f"{task.id.replace('/', '_')}.{result.side}.jsonl"
+            (self._args.events / name).write_text(course, encoding="utf-8")
         self._results.add(result)
         self._now.append(result)
         played = len(self._now)

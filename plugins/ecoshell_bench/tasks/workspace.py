@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import string
 import sys
 import tempfile
 import unicodedata
@@ -16,6 +17,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,17 +116,20 @@ def sandbox() -> Generator[Sandbox]:
 
 
 def _first_free(base: Path) -> tuple[int, Path]:
-    """The first place that no run holds: a lock, which ends with the process, and a folder."""
-    number = 1
+    """The first place that nobody holds: a lock, which ends with the process, and a folder.
+
+    Their names are of one length, so that prompts are, for as many as a machine has as a rule.
+    """
+    names = chain(string.digits[1:] + string.ascii_letters, map(str, count(100)))
     while True:
-        lock = os.open(base / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        name = next(names)
+        lock = os.open(base / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            number += 1
         else:
-            return lock, base / str(number)
+            return lock, base / name
 
 
 def _remove(folder: Path) -> None:
