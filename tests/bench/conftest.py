@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_play import written
+from bench_play import Bench, written
 
 NAMES = ("read_file", "list_files", "count_text", "fetch_url", "get_weather", "send_mail", "play_music", "book_flight")
 
@@ -47,3 +47,11 @@ def replay(tmp_path: Path) -> Path:
         recorded("never", step("play_music"), success=False),
     ]
     return written(tmp_path / "replay.jsonl", *runs)
+
+
+@pytest.fixture
+def play(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return Bench(tmp_path, capsys)

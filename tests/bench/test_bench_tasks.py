@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import Any
 
 import bench_play
 import pytest
+from bench_play import Bench
 from full_disk import no_file_over
 from hostile_server import hostile_server
 
@@ -67,37 +67,6 @@ WROTE = [
     {"text": "It is done."},
 ]
 TALKED = [{"text": "Good morning to you."}]
-
-
-class Bench:
-    """A suite and the scripts of those who play it."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self.out = folder / "results.jsonl"
-        self.capsys = capsys
-        self.status = 0
-
-    def script(self, name: str, *replies: Any) -> str:
-        return f"script:{bench_play.written(self.folder / name, *replies)}"
-
-    def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
-        suite = bench_play.written(self.folder / "suite.jsonl", *tasks)
-        model = self.script("model.jsonl", *script)
-        self.capsys.readouterr()
-        self.status = bench("--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments)
-        printed = self.capsys.readouterr()
-        self.told = printed.err
-        record: dict[str, Any] = json.loads(printed.out)
-        return record
-
-
-@pytest.fixture
-def play(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setenv("ECOSHELL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    return Bench(tmp_path, capsys)
 
 
 def test_tasks_are_judged_by_the_answer_the_files_a_command_and_the_calls(play: Bench) -> None:

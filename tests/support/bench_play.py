@@ -1,6 +1,7 @@
 """`ecoshell bench` from its command line, and the files it reads."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +27,28 @@ def written(path: Path, *records: Any) -> Path:
     """A new file of JSON Lines."""
     path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), encoding="utf-8")
     return path
+
+
+class Bench:
+    """`bench tasks` with a suite and the scripts of those who play it."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.out = folder / "results.jsonl"
+        self.capsys = capsys
+        self.status = 0
+
+    def script(self, name: str, *replies: Any) -> str:
+        return f"script:{written(self.folder / name, *replies)}"
+
+    def run(self, tasks: Iterable[Any], *arguments: str, script: Iterable[Any] = ()) -> dict[str, Any]:
+        suite = written(self.folder / "suite.jsonl", *tasks)
+        model = self.script("model.jsonl", *script)
+        self.capsys.readouterr()
+        self.status = bench(
+            "tasks", "--suite", str(suite), "--model", model, "--registration", "names", "--json", *arguments
+        )
+        printed = self.capsys.readouterr()
+        self.told = printed.err
+        record: dict[str, Any] = json.loads(printed.out)
+        return record
