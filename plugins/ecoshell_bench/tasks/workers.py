@@ -16,7 +16,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ecoshell import __version__
@@ -145,58 +145,11 @@ class _Gone(Exception):
     """A worker died; of what."""
 
 
-class _Hired(Protocol):
-    """A worker somewhere else."""
-
-    def play(self, task: Task, side: Side) -> Row | EcoshellError:
-        """What came of a task, or why not; raises _Gone."""
-        ...
-
-    def close(self) -> None:
-        """End it, whatever it does; may be asked for from another thread, and twice."""
-        ...
-
-
-class _Place:
-    """A worker, and the one that takes its place."""
-
-    def __init__(self, hire: Callable[[], _Hired]) -> None:
-        self._hire = hire
-        self._worker: _Hired | None = None
-        self._closed = False
-
-    def play(self, task: Task, side: Side) -> Row:
-        last = ""
-        for _ in range(_DEATHS):
-            self._worker = worker = self._worker or self._hire()
-            try:
-                if self._closed:
-                    break
-                row = worker.play(task, side)
-            except _Gone as gone:
-                last, self._worker = str(gone), None
-                worker.close()
-            else:
-                if isinstance(row, EcoshellError):
-                    raise row
-                return row
-        raise EcoshellError(
-            f"{task.id} could not be played: {_DEATHS} workers died of it, the last one by {last}.",
-            kept=_KEPT,
-            fix="Look whether memory is short; --resume goes on there, also with fewer workers.",
-        )
-
-    def close(self) -> None:
-        self._closed = True
-        if self._worker is not None:
-            self._worker.close()
-
-
 # Processes
 
 
 class _Process:
-    """A process on this machine."""
+    """A process on this machine; `play` raises _Gone, and `close` ends it, whatever it does."""
 
     def __init__(self, job: Job) -> None:
         spawn = get_context("spawn")
@@ -233,7 +186,7 @@ def _serve(pipe: Connection, job: Job) -> None:
 
 
 class _Actor:
-    """An actor of a Ray cluster."""
+    """An actor of a Ray cluster; as a process."""
 
     def __init__(self, ray: Any, job: Job) -> None:
         self._ray = ray
@@ -261,6 +214,44 @@ class _Actor:
                 if not self._plays:  # who plays does not listen
                     self._ray.wait([self._actor.close.remote()], timeout=_CLOSING)
                 self._ray.kill(self._actor)
+
+
+_Hired = _Process | _Actor
+
+
+class _Place:
+    """A worker, and the one that takes its place."""
+
+    def __init__(self, hire: Callable[[], _Hired]) -> None:
+        self._hire = hire
+        self._worker: _Hired | None = None
+        self._closed = False
+
+    def play(self, task: Task, side: Side) -> Row:
+        last = ""
+        for _ in range(_DEATHS):
+            self._worker = worker = self._worker or self._hire()
+            try:
+                if self._closed:
+                    break
+                row = worker.play(task, side)
+            except _Gone as gone:
+                last, self._worker = str(gone), None
+                worker.close()
+            else:
+                if isinstance(row, EcoshellError):
+                    raise row
+                return row
+        raise EcoshellError(
+            f"{task.id} could not be played: {_DEATHS} workers died of it, the last one by {last}.",
+            kept=_KEPT,
+            fix="Look whether memory is short; --resume goes on there, also with fewer workers.",
+        )
+
+    def close(self) -> None:
+        self._closed = True
+        if self._worker is not None:
+            self._worker.close()
 
 
 @contextmanager
