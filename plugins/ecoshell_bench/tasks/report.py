@@ -131,32 +131,15 @@ def wilson(right: int, n: int) -> tuple[float, float] | None:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """What a run came to: the results of each side, and the models' names."""
-
-    model: str
-    ecoshell: Sequence[Result]
-    baseline_model: str | None
-    """None where the plain loop was not asked for."""
-    baseline: Sequence[Result]
-
-    @property
-    def both(self) -> tuple[list[Result], list[Result]]:
-        """The results of the tasks that both have played."""
-        ids = {result.id for result in self.ecoshell} & {result.id for result in self.baseline}
-        ours = [result for result in self.ecoshell if result.id in ids]
-        return ours, [result for result in self.baseline if result.id in ids]
-
-
-def as_record(played: Played) -> dict[str, Any]:
-    """What is printed, as docs/bench-tasks.md says."""
-    record = {**_side(played.model, played.ecoshell), "baseline": None, "paired": None, "ratio": None}
-    if played.baseline_model is not None:
-        ours, theirs = played.both
+def as_record(model: str, results: Sequence[Result], loop: str | None, baseline: Sequence[Result]) -> dict[str, Any]:
+    """What is printed, as docs/bench-tasks.md says; `loop` is the plain loop's model, None without one."""
+    record = {**_side(model, results), "baseline": None, "paired": None, "ratio": None}
+    if loop is not None:
+        ids = {result.id for result in results} & {result.id for result in baseline}
+        ours, theirs = ([result for result in side if result.id in ids] for side in (results, baseline))
         pairs = Pairs.of(ours, theirs)
         kinds = {kind: _pairs(Pairs.of(some, theirs)) for kind, some in _by_kind(ours).items()}
-        record["baseline"] = _side(played.baseline_model, played.baseline)
+        record["baseline"] = _side(loop, baseline)
         record["paired"] = {**_pairs(pairs), "p": _rounded(pairs.p), "kinds": kinds}
         names = ("prompt", "cached", "output", "seconds")
         record["ratio"] = {name: _rounded(_ratio(ours, theirs, name)) for name in names}
@@ -191,22 +174,16 @@ def _figures(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def _row(result: Result) -> dict[str, Any]:
+    def of(*names: str) -> dict[str, Any]:
+        return {name: getattr(result, name) for name in names}
+
     return {
-        "id": result.id,
-        "kind": result.kind,
-        "ok": result.ok,
-        "answer": result.answer,
-        "registered": result.registered,
-        "calls": result.calls,
-        "steps": result.steps,
+        **of("id", "kind", "ok", "answer", "registered", "calls", "steps"),
         "repeats_max": result.repeats,
-        "tokens": {"prompt": result.prompt, "cached": result.cached, "output": result.output},
+        "tokens": of("prompt", "cached", "output"),
         "seconds": round(result.seconds, 3),
         "price_usd": _price([result]),
-        "status": result.status,
-        "wrong": result.wrong,
-        "error": result.error,
-        "called": result.called,
+        **of("status", "wrong", "error", "called"),
     }
 
 

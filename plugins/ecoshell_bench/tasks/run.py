@@ -18,7 +18,7 @@ from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
 from ecoshell_bench.tasks.playing import STOPS
-from ecoshell_bench.tasks.report import Played, Result, Side, as_record
+from ecoshell_bench.tasks.report import Result, Side, as_record
 from ecoshell_bench.tasks.suite import Task, chosen, read_suite
 from ecoshell_bench.tasks.workers import Job, played
 
@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
         def of(side: Side) -> list[Result]:
             return _of(results, side, tasks) if side in sides else []
 
-        played = Played(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
-    record = as_record(played)
+        record = as_record(model, of("ecoshell"), loop if "baseline" in sides else None, of("baseline"))
     if not args.json:  # a row for each task is told while they are played
         del record["rows"]
         record["baseline"] = record["baseline"] and {**record["baseline"], "rows": None}

@@ -82,12 +82,7 @@ class RecordedModel:
         self._sent: list[tuple[str, ...]] = []
         self.number = 0
         """The step it is asked for, counted from 0."""
-        self._traits = Traits("recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True)
-
-    @property
-    def traits(self) -> Traits:
-        """A model that costs nothing."""
-        return self._traits
+        self.traits = Traits("recorded", ZERO_PRICE, None, None, native_tools=form == "native", local=True)
 
     def count(self, text: str) -> int:
         """Tokens of a plain text."""
@@ -104,8 +99,8 @@ class RecordedModel:
         cached = max((self._shared(prompt, before) for before in self._sent), default=0)
         self._sent.append(prompt)
         text, call = self._said(request.role)
-        written = self._count(text) if call is None or self._traits.native_tools else self._count(call_text(call, text))
-        if call is not None and self._traits.native_tools:
+        written = self._count(text) if call is None or self.traits.native_tools else self._count(call_text(call, text))
+        if call is not None and self.traits.native_tools:
             written += self._count(call_text(call))
         usage = Usage(input=self._tokens(prompt), cached=cached, output=written)
         yield Reply(text, () if call is None else (call,), usage)
@@ -132,7 +127,7 @@ class RecordedModel:
             written = message.speaker == "assistant" and message.call is not None
             return f"{message.speaker}\n{message.text}{call_text(message.call) if written and message.call else ''}"
 
-        if self._traits.native_tools:
+        if self.traits.native_tools:
             return (*(tool.entry for tool in request.tools), *map(piece, request.messages))
         return tuple(map(piece, as_plain_messages(request)))
 
