@@ -59,17 +59,13 @@ def run(args: argparse.Namespace) -> int:
         "qop_rows": len(rows),
         "qop_error_max": round(max(row.error for row in rows), 6),
         "validity": validity(constants, args.plans),
-        "choice": None if choice is None else _rounded(choice, "ours", "best", "cheapest"),
-        "parallel": None if parallel is None else _rounded(parallel, "sum_s", "critical_s", "clock_s"),
+        "choice": choice and {name: round(getattr(choice, name), 6) for name in ("ours", "best", "cheapest")},
+        "parallel": parallel,
     }
     drawn = f"Shares of {args.plans:,} random plans that are valid, with the mask and without."
     chosen = f"Mean QoP over {choice.samples:,} samples; drawn at random: {choice.average:.4f}." if choice else ""
     show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {drawn} {chosen}")
     return 0
-
-
-def _rounded(found: "Choice | Parallel", *names: str) -> dict[str, float]:
-    return {name: round(getattr(found, name), 6) for name in names}
 
 
 # What was recorded
@@ -361,18 +357,11 @@ def _effects(samples: Sequence[Sequence[RecordedPlan]], tools: Sequence[str]) ->
 # Branches at the same time
 
 
-@dataclass(frozen=True, slots=True)
-class Parallel:
-    """Mean seconds of a plan with branches: one tool after the other, its longest path, and carried out."""
+def carried_out(plans: Sequence[RecordedPlan]) -> dict[str, float] | None:
+    """Carry out all plans that have branches, with tools that sleep as long as was recorded; None without any.
 
-    sum_s: float
-    critical_s: float
-    clock_s: float
-    plans: int
-
-
-def carried_out(plans: Sequence[RecordedPlan]) -> Parallel | None:
-    """Carry out all plans that have branches, with tools that sleep as long as was recorded; None without any."""
+    Mean seconds of a plan: one tool after the other (sum), its longest path (critical), and by the clock.
+    """
     branching = [one for one in plans if len({node.after for node in one.plan.nodes}) < len(one.plan.nodes)]
     if not branching:
         return None
@@ -380,12 +369,12 @@ def carried_out(plans: Sequence[RecordedPlan]) -> Parallel | None:
         {node.label: taken / _MS for node, taken in zip(one.plan.nodes, one.milliseconds, strict=True)}
         for one in branching
     ]
-    return Parallel(
-        sum_s=statistics.fmean(sum(one.milliseconds) for one in branching) / _MS,
-        critical_s=statistics.fmean(_longest(one.plan, own) for one, own in zip(branching, times, strict=True)),
-        clock_s=statistics.fmean(asyncio.run(_clocks([one.plan for one in branching], times))),
-        plans=len(branching),
-    )
+    seconds = {
+        "sum_s": (sum(one.milliseconds) / _MS for one in branching),
+        "critical_s": (_longest(one.plan, own) for one, own in zip(branching, times, strict=True)),
+        "clock_s": asyncio.run(_clocks([one.plan for one in branching], times)),
+    }
+    return {name: round(statistics.fmean(each), 6) for name, each in seconds.items()}
 
 
 def _longest(plan: GraphPlan, seconds: Mapping[str, float]) -> float:

@@ -44,8 +44,8 @@ class Cluster:
         self.start()
         end = time.monotonic() + 600
         while "Ray runtime started" not in self.log.read_text():
+            assert time.monotonic() < end, self.log.read_text()
             if self.head.poll() is not None:  # Ray gives a node half a minute to begin, however busy the machine is
-                assert time.monotonic() < end, self.log.read_text()
                 self.start()
             time.sleep(0.2)
 

@@ -124,12 +124,14 @@ class _Run:
     def play(self, settings: "Settings", options: Options, loop: str) -> int:
         """Play what is left; Ctrl-C ends it, and what was played stays. Gives the exit status.
 
-        Settings are the usual ones but for the temperature and what the user's say of models: addresses, prices, the
-        graphics card.
+        Settings are the usual ones but for the temperature and what the user's say of models (addresses, prices, the
+        graphics card) and of a ledger that is shared.
         """
         args, usual = self._args, type(settings)()
         agent = usual.agent.model_copy(update={"temperature": args.temperature})
-        told = usual.model_copy(update={"agent": agent, "models": settings.models, "local": settings.local})
+        budget = usual.budget.model_copy(update=settings.budget.model_dump(include={"ledger", "project"}))
+        shared = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
+        told = usual.model_copy(update=shared)
         job = Job(told, options, loop, tuple(self._sides), args.task_seconds, keeps=args.events is not None)
         if job.keeps:
             args.events.mkdir(parents=True, exist_ok=True)

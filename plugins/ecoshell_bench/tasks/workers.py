@@ -4,10 +4,12 @@ Each plays one task at a time. One that dies is replaced, and the task that it h
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Generator, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -42,8 +44,6 @@ _CONNECTING = 10.0
 _CLOSING = 10.0
 """Seconds that a worker has to clear up behind it."""
 _KEPT = "What was played is kept."
-_VARIABLES = ("ECOSHELL_LEDGER",)
-"""What the machines of a cluster are told of this one's environment; keys are not among it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,8 @@ class Job:
 class Worker:
     """Plays tasks one after another in a sandbox of its own; models are loaded at the first one, and stay."""
 
-    def __init__(self, job: Job, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, job: Job) -> None:
         self._job = job
-        self._variables = variables or {}
         self._opened = ExitStack()
         self._runner: TaskRunner | None = None
 
@@ -92,7 +91,6 @@ class Worker:
         self._opened.close()
 
     def _begin(self) -> TaskRunner:
-        os.environ.update(self._variables)
         job, opened = self._job, self._opened
         self._loop = opened.enter_context(asyncio.Runner())
         place = opened.enter_context(sandbox())
@@ -198,8 +196,7 @@ class _Actor:
         self._plays = True
         try:
             if self._actor is None:
-                variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-                self._actor = self._ray.remote(num_cpus=1)(Worker).remote(self._job, variables)
+                self._actor = self._ray.remote(num_cpus=1)(Worker).remote(self._job)
             return self._ray.get(self._actor.told.remote(task, side))
         except self._ray.exceptions.RayError as failure:
             raise _Gone(" ".join(str(failure).split())) from failure
@@ -265,7 +262,9 @@ def _cluster(address: str, job: Job) -> Generator[tuple[Callable[[], _Hired], in
     where = urlsplit(address)
     try:
         socket.create_connection((where.hostname, where.port), _CONNECTING).close()  # at once, where nobody is there
-        ray.init(address, log_to_driver=False)
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
     except OSError as failure:
         fix = "Start it with `ray start --head`; the port is its --ray-client-server-port, usually 10001."
         raise UsageError(f"There is no Ray cluster at {address}: {failure}.", fix=fix) from failure
