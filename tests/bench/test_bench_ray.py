@@ -14,17 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_play import written
+from bench_play import SAID, task, timeless, written
 
 pytest.importorskip("ray", reason="needs Ray")
 pytest.importorskip("grpc", reason="needs Ray's client")
 
-SAID = [{"text": "It is 1,204."}] * 40
 MAIN = "import sys; from ecoshell.cli import main; sys.exit(main())"
-
-
-def task(name: str, **changes: Any) -> dict[str, Any]:
-    return {"id": name, "kind": "sums", "request": f"Sum {name}?", "check": {"answer_contains": ["1204"]}, **changes}
 
 
 class Cluster:
@@ -79,12 +74,6 @@ def cluster() -> Iterator[Cluster]:
     made = Cluster(Path(tempfile.mkdtemp(prefix="r", dir="/tmp")))  # sockets have short names
     yield made
     made.end()
-
-
-def timeless(found: Any) -> Any:
-    if isinstance(found, dict):
-        return {name: timeless(value) for name, value in found.items() if name != "seconds"}
-    return [timeless(one) for one in found] if isinstance(found, list) else found
 
 
 def test_a_cluster_comes_to_what_one_worker_does_also_where_one_of_its_own_is_killed(cluster: Cluster) -> None:

@@ -362,7 +362,7 @@ def test_ctrl_c_prints_the_figures_of_what_was_played(play: Bench, monkeypatch: 
     through = TaskRunner.play
     played: list[str] = []
 
-    async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> Result:
+    async def interrupted(self: TaskRunner, task: Any, side: Any, options: Any) -> tuple[Result, str]:
         if played:
             os.kill(os.getpid(), 2)
             await asyncio.sleep(30)

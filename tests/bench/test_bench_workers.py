@@ -9,20 +9,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bench_play import Bench, written
+from bench_play import SAID, Bench, task, timeless, written
 
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
-
-SAID = [{"text": "It is 1,204."}] * 40
-
-
-def task(name: str, **changes: Any) -> dict[str, Any]:
-    """A task that the answer 1,204 does."""
-    return {"id": name, "kind": "sums", "request": f"Sum {name}?", "check": {"answer_contains": ["1204"]}, **changes}
-
 
 SIX = (
     task("f"),
@@ -34,13 +25,6 @@ SIX = (
 )
 ONCE_KILLED = 'echo x >> {log}; [ "$(wc -l < {log})" -gt 1 ] || kill -9 $PPID'
 """Kills the worker that prepares a task, the first time."""
-
-
-def timeless(found: Any) -> Any:
-    """Figures but for the seconds that something took."""
-    if isinstance(found, dict):
-        return {name: timeless(value) for name, value in found.items() if name != "seconds"}
-    return [timeless(one) for one in found] if isinstance(found, list) else found
 
 
 def waited(until: Callable[[], bool]) -> None:

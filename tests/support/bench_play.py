@@ -29,6 +29,22 @@ def written(path: Path, *records: Any) -> Path:
     return path
 
 
+SAID = [{"text": "It is 1,204."}] * 40
+"""A script in which it does not matter who speaks which line."""
+
+
+def task(name: str, **changes: Any) -> dict[str, Any]:
+    """A task that the answer 1,204 does."""
+    return {"id": name, "kind": "sums", "request": f"Sum {name}?", "check": {"answer_contains": ["1204"]}, **changes}
+
+
+def timeless(found: Any) -> Any:
+    """Figures but for the seconds that something took."""
+    if isinstance(found, dict):
+        return {name: timeless(value) for name, value in found.items() if name != "seconds"}
+    return [timeless(one) for one in found] if isinstance(found, list) else found
+
+
 class Bench:
     """`bench tasks` with a suite and the scripts of those who play it."""
 

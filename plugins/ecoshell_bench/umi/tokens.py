@@ -33,7 +33,7 @@ from ecoshell.modes.umi.history import ENDINGS
 from ecoshell.paths import user_paths
 from ecoshell_bench.ecoact import PER_MESSAGE
 from ecoshell_bench.printing import counting, progress, show_record
-from ecoshell_bench.umi.asking import view_of
+from ecoshell_bench.umi.asking import MODES, view_of
 from ecoshell_bench.umi.metrics import TAILS, resamples
 from ecoshell_bench.umi.reference import Decision, Trajectory, read_trajectories
 
@@ -44,7 +44,6 @@ Count = Callable[[str], int]
 Form = Literal["native", "text"]
 """How tools are sent: as an array and calls of the provider's own kind, or as text."""
 FORMS: tuple[Form, ...] = get_args(Form)
-MODES = ("single", "umi")
 Turn = tuple[Usage, ...]
 """What one turn took in one mode, call by call."""
 Measure = Callable[[Turn], float]
