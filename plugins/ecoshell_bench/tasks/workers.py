@@ -41,8 +41,8 @@ Row = tuple[Result, str]
 _DEATHS = 3
 """Of the workers of one task, after which the run ends."""
 _CONNECTING = 10.0
-_CLOSING = 10.0
-"""Seconds that a worker has to clear up behind it."""
+_CLOSING = 60.0
+"""Seconds that a worker has to clear up behind it, on a busy machine too."""
 _KEPT = "What was played is kept."
 
 
