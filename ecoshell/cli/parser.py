@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "events": ("ecoshell.cli.manage.events", "what `ask --json` prints, and its JSON schema"),
     "doctor": ("ecoshell.cli.manage.doctor", "what is installed, what is missing, what to do"),
     "completion": ("ecoshell.cli.completion", "what makes Tab work in your shell"),
+    "train": ("ecoshell.cli.manage.train", "train the models of this machine for what the shell asks of them"),
     "models": ("ecoshell.cli.manage.models", "what can be talked with, and prices; `models pull` brings more"),
 }
 """Each command's module, and what the command does. A module has `add_arguments(parser)` and `run(args)`, as the

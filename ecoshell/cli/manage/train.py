@@ -1,0 +1,146 @@
+"""`ecoshell train`: make the models of this machine better at what the shell asks of them."""
+
+import argparse
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.cli.arguments import add_actions
+from ecoshell.cli.manage.show import print_json
+from ecoshell.cli.parser import Parser
+from ecoshell.errors import UsageError
+from ecoshell.untrusted import visible
+
+if TYPE_CHECKING:
+    from ecoshell.training.trainer import Progress, Recipe, Tell
+
+METHODS: Mapping[str, tuple[str, str]] = {
+    "umi": ("ecoshell.training.umi", "adapters for choosing, calling and answering (GLPFT, SPEC §4)"),
+    "catp": ("ecoshell.training.caorl", "a planner of branching plans (CAORL, SPEC §3)"),
+}
+"""Each method's module, and what it makes.
+
+A module has `RECIPE`, `add_arguments(parser)`, `estimate(args, recipe)`, and `train(args, recipe, tell)`, which returns
+what was made as a mapping for JSON, with the rows of the curve as `curve`; `args.out` is its folder.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The methods and what they take."""
+    add = add_actions(parser, default="")
+    for name, (module, about) in METHODS.items():
+        method = add(name, about)
+        if isinstance(method, Parser):
+            method.fill = partial(_fill, module)
+
+
+def _fill(module: str, parser: argparse.ArgumentParser) -> None:
+    """Load a method, and give its parser what all take and what it takes."""
+    method = import_module(module)
+    usual: Recipe = method.RECIPE
+
+    def number(name: str, default: float, about: str) -> None:
+        kind = type(default)
+        parser.add_argument(name, type=partial(_positive, kind), default=default, metavar="N", help=about)
+
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder; one that is there is gone on with")
+    number("--steps", usual.steps, f"steps of the optimizer (default: {usual.steps})")
+    number("--batch", usual.batch, f"examples of a step (default: {usual.batch})")
+    number("--rate", usual.rate, f"the highest learning rate (default: {usual.rate:g})")
+    number("--tokens", usual.tokens, f"the most tokens computed at once (default: {usual.tokens})")
+    number("--every", usual.every, f"steps between checkpoints (default: {usual.every})")
+    number("--seed", usual.seed, f"what chance begins with (default: {usual.seed})")
+    parser.add_argument("--dry-run", action="store_true", help="tell what it would take, and train nothing")
+    method.add_arguments(parser)
+
+
+def _positive(kind: type[int] | type[float], text: str) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = 0
+    if not 0 < value < 1e9:
+        raise UsageError(f"{text!r} is no number above 0.", fix="Give a number, such as 8.")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, or tell what it would take; raises UsageError, ModelError and StoreError."""
+    if not args.action:
+        raise UsageError("Nothing is named that could be trained.", fix=f"There are {', '.join(METHODS)}.")
+    from dataclasses import replace
+
+    method = import_module(METHODS[args.action][0])
+    numbers = {name: getattr(args, name) for name in ("steps", "batch", "rate", "tokens", "every", "seed")}
+    recipe = replace(method.RECIPE, **numbers)
+    if args.dry_run:
+        foreseen = method.estimate(args, recipe)
+        if args.json:
+            print_json(asdict(foreseen))
+        else:
+            hours = "unknown (ecoshell[train] is not installed)" if foreseen.hours is None else f"{foreseen.hours:.2f}"
+            print(f"{foreseen.tokens:,} tokens, {foreseen.steps:,} steps, hours: {hours}, {foreseen.disk_mb:.1f} MB")
+        return 0
+    if args.out is None:
+        from ecoshell.paths import user_paths
+
+        args.out = user_paths().data / "training" / args.action
+    with _telling(quiet=args.json) as tell:
+        made: dict[str, Any] = method.train(args, recipe, tell)
+    curve = made.pop("curve", [])
+    if args.json:
+        print_json(made)
+        return 0
+    from ecoshell.training.trainer import plotted
+
+    print(plotted(curve))
+    for name, value in made.items():
+        print(f"{name}: {visible(str(value))}")
+    return 0
+
+
+def _telling(*, quiet: bool) -> "AbstractContextManager[Tell]":
+    """What shows how far it is, on standard error."""
+    return nullcontext(_silent) if quiet else _Bars()
+
+
+def _silent(_: "Progress") -> None:
+    """JSON alone was wanted."""
+
+
+class _Bars:
+    """A bar for each stage, with its losses and the time left."""
+
+    def __enter__(self) -> "Tell":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[told]}"),
+        )
+        self._bars = Progress(*columns, console=Console(stderr=True))
+        self._bars.start()
+        self._stages: dict[str, Any] = {}
+        return self._tell
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def _tell(self, progress: "Progress") -> None:
+        if progress.note:
+            self._bars.console.print(progress.note, markup=False)
+        if progress.stage not in self._stages:
+            self._stages[progress.stage] = self._bars.add_task(progress.stage, total=progress.steps, told="")
+        told = "" if progress.loss is None else f"loss {progress.loss:.3f}"
+        if progress.validation is not None:
+            told += f", validation {progress.validation:.3f}"
+        if progress.seconds_left is not None:
+            told += f", {progress.seconds_left / 60:.0f} min left"
+        self._bars.update(self._stages[progress.stage], completed=progress.step, told=told)
