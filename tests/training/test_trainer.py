@@ -1,7 +1,6 @@
 """The loop of training, with a model of a few numbers; what needs PyTorch is skipped without it."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from ecoshell.errors import ModelBroken, UsageError
 from ecoshell.training import trainer
 from ecoshell.training.trainer import CHECKPOINT, CURVE, Progress, Recipe, curve_of
