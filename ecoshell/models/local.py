@@ -16,11 +16,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ecoshell.budget.price import ZERO_PRICE
+from ecoshell.messages import Call
 from ecoshell.models.base import Delta, PromptSize, Reply, Request, ScoreRequest, Scores, Traits
 from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
 from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
-from ecoshell.models.formats import GENERIC
+from ecoshell.models.formats import GENERIC, call_json
 from ecoshell.models.gguf import check_adapter, check_base, parameters, size_of
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
@@ -88,6 +89,15 @@ class LocalModel:
     def count(self, text: str) -> int:
         """Exact; the first count loads the tokenizer, as in `size`."""
         return len(self._runtime.vocabulary().tokens(text))
+
+    def exchange(self, request: Request, said: str, call: Call | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The tokens of a prompt, and of a reply to it with its end: what a model is trained on."""
+        vocabulary, form = self._runtime.vocabulary(), self._form(request).calls
+        if call is not None:
+            written = form.write(call.name, call_json(call))
+            said = f"{said}\n{written}" if said else written
+        end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)
+        return tuple(self._prompt(request)), (*vocabulary.tokens(said), *end)
 
     def score_size(self, request: ScoreRequest) -> PromptSize:
         """Exact: the prefix once, and every context and target."""

@@ -1,0 +1,225 @@
+"""GLPFT (SPEC §4): one adapter learns whole trajectories; from it three learn one role each.
+
+Every example is what the shell asks one role, and its reply alone has a loss: what the others say is masked.
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from ecoshell.errors import UsageError
+from ecoshell.models.embedded import NAME as EMBEDDED
+from ecoshell.models.gguf import tensor_shapes
+from ecoshell.models.local import LocalModel
+from ecoshell.models.local_models import local_files
+from ecoshell.training import data, trainer
+from ecoshell.training.data import ROLES, Example
+from ecoshell.training.export import MODULES, architecture, write_adapter
+from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
+
+RECIPE = Recipe(steps=2000, batch=16, rate=1e-3, tokens=4096, every=50)
+SINGLE, SHARED = "single", "roles"
+"""What the adapters of one model are called, and of one model in all roles."""
+_TASKS, _HELD, _RANK = 8000, 60, 8
+_SAMPLE = 12
+"""Tasks that are played to tell what a run takes."""
+_STRENGTH = 2
+"""`alpha` of an adapter, as a multiple of its rank."""
+_LEAST_SHARED = 64
+"""Tokens that prompts begin with alike from which on that is worth computing apart."""
+
+Mode = Literal["single", "umi"]
+Stage = tuple[str, tuple[str, ...], str]
+"""An adapter's name, the roles whose examples it learns from, and the adapter it begins as; empty is none."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What this method takes."""
+    parser.add_argument("--base", default=EMBEDDED, metavar="NAME", help="embedded (default) or local:FILE.gguf")
+    parser.add_argument("--tasks", type=int, default=_TASKS, metavar="N", help=f"to learn from (default: {_TASKS})")
+    parser.add_argument("--held", type=int, default=_HELD, metavar="N", help=f"to validate with (default: {_HELD})")
+    parser.add_argument("--rank", type=int, choices=(2, 4, 8, 16), default=_RANK, help=f"(default: {_RANK})")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--only", choices=(SINGLE,), help="the first stage alone: an adapter for one model")
+    what.add_argument("--without-global", action="store_true", help="adapters of roles from nothing (ablation)")
+    what.add_argument("--one-adapter", action="store_true", help="one adapter for all roles (ablation)")
+
+
+def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
+    """What all stages take together, as far as a few tasks tell how long examples are."""
+    base, local = _base(args.base)
+    found = data.examples(local, min(args.tasks, _SAMPLE), recipe.seed, "train", _modes(args))
+    learner, total = Adapter(base, args.rank, recipe.seed, found), Estimate(0, 0, 0.0, 0.0)
+    for _, roles, _ in _stages(args):
+        told = trainer.estimate(learner, _of(found, roles), recipe, numbers=learner.numbers)
+        total += replace(told, disk_mb=told.disk_mb + learner.numbers * 2 / 1e6)  # the adapter itself has half floats
+    return total
+
+
+def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any]:
+    """Train and export; returns the files of the adapters by their names, and the curve of the first.
+
+    Raises UsageError, ModelError and StoreError.
+    """
+    trainer.require()
+    base, local = _base(args.base)
+    out: Path = args.out
+    seed, modes = recipe.seed, _modes(args)
+    tell(Progress(0, args.tasks, note=f"{args.tasks} tasks are played, or taken from {out}.", stage="tasks"))
+    found = data.examples(local, args.tasks, seed, "train", modes, out / "tasks.jsonl")
+    held = data.examples(local, args.held, seed, "held", modes, out / "held.jsonl")
+    tell(Progress(args.tasks, args.tasks, stage="tasks"))
+    made: dict[str, Any] = {}
+    states: dict[str, Mapping[str, Any]] = {}
+    for name, roles, begins in _stages(args):
+        learner = Adapter(base, args.rank, seed, found)
+        if begins:
+            learner.begin_as(states[begins])
+        rows = trainer.train(
+            learner,
+            _of(found, roles),
+            _of(held, roles),
+            recipe,
+            out / name,
+            lambda progress, name=name: tell(replace(progress, stage=name)),
+        )
+        states[name] = learner.trained()
+        made.setdefault("curve", rows)
+        file = out / f"{name}.gguf"
+        learner.export(file, role=name)
+        made[name] = str(file)
+    return made
+
+
+def _stages(args: argparse.Namespace) -> Iterator[Stage]:
+    if args.without_global:
+        yield from ((role, (role,), "") for role in ROLES)
+        return
+    yield SINGLE, (SINGLE,), ""
+    if args.one_adapter:
+        yield SHARED, ROLES, SINGLE
+    elif not args.only:
+        yield from ((role, (role,), SINGLE) for role in ROLES)
+
+
+def _modes(args: argparse.Namespace) -> tuple[Mode, ...]:
+    return (SINGLE,) if args.only else ("umi",) if args.without_global else (SINGLE, "umi")
+
+
+def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
+    return [one for one in examples if one.role in roles]
+
+
+def _base(name: str) -> tuple[Path, LocalModel]:
+    """The file of a base, and the model by which prompts are rendered; raises UsageError and ModelError."""
+    found = local_files(name)
+    if found is None or found.adapter is not None:
+        raise UsageError(f"{name} is no base to train.", fix="Name embedded, or local:FILE.gguf.")
+    local = LocalModel(found.base, name=name)
+    architecture(found.base)
+    return found.base, local
+
+
+class Adapter:
+    """A LoRA adapter of all matrices of a GGUF base, as a `Learner` of examples; nothing is loaded before it is asked.
+
+    What all prompts begin with alike is computed once for several of them, and nothing is derived there.
+    """
+
+    def __init__(self, base: Path, rank: int, seed: int, examples: Sequence[Example]) -> None:
+        self._base, self._rank, self._seed = base, rank, seed
+        self._shared = _alike([one.prompt for one in examples])
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers are trained."""
+        names = tuple(f".{name}.weight" for name in MODULES.values())
+        shapes = tensor_shapes(self._base).items()
+        return sum(self._rank * sum(shape) for name, shape in shapes if name.endswith(names))
+
+    def tokens(self, example: Example) -> int:
+        return len(example.prompt) - self._shared + len(example.reply)
+
+    def weight(self, example: Example) -> int:
+        return len(example.reply)
+
+    def trained(self) -> Mapping[str, Any]:
+        return {name: value for name, value in self._model.model.named_parameters() if value.requires_grad}
+
+    def begin_as(self, other: Mapping[str, Any]) -> None:
+        """Begin with what another adapter has learned."""
+        with trainer.require().no_grad():
+            for name, value in self.trained().items():
+                value.copy_(other[name])
+
+    def loss(self, examples: Sequence[Example]) -> Any:
+        torch = trainer.require()
+        model, place = self._model, self._model.device
+        past = None
+        if self._shared:
+            with torch.no_grad():
+                start = torch.tensor([examples[0].prompt[: self._shared]], device=place)
+                past = model.model(start, use_cache=True).past_key_values
+                past.batch_repeat_interleave(len(examples))
+        rest = [(*one.prompt[self._shared :], *one.reply) for one in examples]
+        most = max(map(len, rest))
+        ids = torch.tensor([(*one, *[0] * (most - len(one))) for one in rest], device=place)  # nobody looks back on 0
+        told = model.model(ids, past_key_values=past, use_cache=past is not None).last_hidden_state
+        spans = [(len(one) - len(example.reply), len(one)) for one, example in zip(rest, examples, strict=True)]
+        before = torch.cat([told[row, begin - 1 : end - 1] for row, (begin, end) in enumerate(spans)])
+        wanted = torch.cat([ids[row, begin:end] for row, (begin, end) in enumerate(spans)])
+        return torch.nn.functional.cross_entropy(model.lm_head(before).float(), wanted, reduction="sum")
+
+    def export(self, file: Path, *, role: str) -> None:
+        """Write the adapter as a GGUF file; raises StoreError."""
+        arrays = {name: value.detach().float().cpu().numpy() for name, value in self.trained().items()}
+        write_adapter(arrays, self._base, file, alpha=self._rank * _STRENGTH, role=role)
+
+    @cached_property
+    def _model(self) -> Any:
+        """The base in bfloat16, its matrices with the adapter beside them."""
+        torch, library = trainer.require(), import_module("transformers")
+        library.utils.logging.disable_progress_bar()
+        options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": torch.bfloat16}
+        if hasattr(library, "GgufConfig"):  # else the weights would stay packed, which is many times slower
+            options["quantization_config"] = library.GgufConfig(dequantize=True)
+        model = library.AutoModelForCausalLM.from_pretrained(str(self._base.parent), **options)
+        model.requires_grad_(False)
+        torch.manual_seed(self._seed)
+        for layer in model.model.layers:
+            for module in MODULES:
+                inside, name = module.split(".")
+                parent = getattr(layer, inside)
+                setattr(parent, name, _lora(torch, getattr(parent, name), self._rank))
+        return model.to(trainer.device())
+
+
+def _lora(torch: Any, linear: Any, rank: int) -> Any:
+    """A linear layer with a product of two narrow matrices beside it, of which the second begins with zeros."""
+
+    class Adapted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = linear
+            self.a = torch.nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
+            self.b = torch.nn.Parameter(torch.zeros(linear.out_features, rank))
+
+        def forward(self, x: Any) -> Any:
+            narrow = torch.nn.functional.linear(x, self.a.to(x.dtype))
+            return self.linear(x) + torch.nn.functional.linear(narrow, self.b.to(x.dtype)) * _STRENGTH
+
+    return Adapted()
+
+
+def _alike(prompts: Sequence[Sequence[int]]) -> int:
+    """How many tokens all prompts begin with alike, at least one less than the shortest has."""
+    if not prompts:
+        return 0
+    first, last = min(prompts), max(prompts)  # the others are between them
+    most = min(map(len, prompts)) - 1
+    same = next((at for at in range(most) if first[at] != last[at]), most)
+    return same if same >= _LEAST_SHARED else 0

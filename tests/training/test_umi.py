@@ -1,0 +1,96 @@
+"""Adapters: what PyTorch learns is what llama.cpp does with the file; needs PyTorch, and is skipped without it."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ecoshell.errors import ModelBroken
+from ecoshell.models.base import ScoreRequest
+from ecoshell.models.embedded import embedded_path
+from ecoshell.models.gguf import check_adapter, header
+from ecoshell.models.local import LocalModel
+from ecoshell.training.data import Example
+from ecoshell.training.trainer import Recipe, train
+from ecoshell.training.umi import Adapter
+
+torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
+pytest.importorskip("transformers", reason="the extra `train` is not installed")
+pytest.importorskip("llama_cpp", reason="the extra `local` is not installed")
+
+PREFIX = "The harbour master keeps a list of boats, and every morning "
+TARGETS = ("he counts them twice.", "the gulls steal it.", '{"name": "list_files"', "42 42 42")
+
+
+@pytest.fixture(scope="module")
+def adapter() -> Adapter:
+    """An adapter that changes much, as if it had learned."""
+    made = Adapter(embedded_path(), 4, 1, [])
+    with torch.no_grad():
+        torch.manual_seed(5)
+        for name, value in made.trained().items():
+            if name.endswith(".b"):
+                value.copy_(torch.randn_like(value) * 0.05)
+    return made
+
+
+def scored(name: str, adapter: Path | None) -> list[float]:
+    async def scores() -> list[float]:
+        model = LocalModel(embedded_path(), name=name, adapter=adapter)
+        try:
+            return list((await model.score(ScoreRequest(PREFIX, ("",) * len(TARGETS), TARGETS))).logprobs)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(scores())
+
+
+def tokens(text: str, *, start: bool = False) -> tuple[int, ...]:
+    return tuple(LocalModel(embedded_path())._runtime.vocabulary().tokens(text, start=start))
+
+
+def test_llama_cpp_with_the_adapter_says_what_pytorch_says(adapter, tmp_path) -> None:
+    file = tmp_path / "adapter.gguf"
+    adapter.export(file, role="single")
+    check_adapter(file, embedded_path())
+    assert header(file)["ecoshell.trained_for"] == "single"
+    prefix = tokens(PREFIX, start=True)
+    with torch.no_grad():
+        ours = [-float(adapter.loss([Example("single", prefix, tokens(target))])) for target in TARGETS]
+    theirs, base = scored("adapted", file), scored("base", None)
+    assert max(abs(one - other) for one, other in zip(theirs, base, strict=True)) > 2
+    for one, other, target in zip(ours, theirs, TARGETS, strict=True):
+        assert one == pytest.approx(other, abs=0.25 + 0.02 * abs(other)), target
+
+
+def test_an_adapter_is_small_and_keeps_to_its_base(adapter, tmp_path) -> None:
+    file = tmp_path / "adapter.gguf"
+    adapter.export(file, role="planner")
+    assert file.stat().st_size < 5_000_000
+    other = tmp_path / "other.gguf"
+    shutil.copyfile(embedded_path(), other)
+    data_of = bytearray(other.read_bytes())
+    place = data_of.index(b"general.architecture") + len("general.architecture") + 12
+    data_of[place : place + 5] = b"qwen2"
+    other.write_bytes(data_of)
+    with pytest.raises(ModelBroken, match="architecture llama"):
+        check_adapter(file, other)
+
+
+def test_what_all_prompts_begin_with_changes_no_loss_but_by_rounding(adapter) -> None:
+    start = tokens(PREFIX * 8, start=True)
+    examples = [Example("single", (*start, *tokens(f" {word}")), tokens(TARGETS[0])) for word in ("one", "another")]
+    apart = Adapter(embedded_path(), 4, 1, examples)
+    apart.__dict__["_model"] = adapter._model
+    assert apart._shared >= len(start)
+    with torch.no_grad():
+        assert float(apart.loss(examples)) == pytest.approx(float(adapter.loss(examples)), rel=0.02)
+
+
+def test_an_adapter_learns_what_it_is_shown(tmp_path) -> None:
+    examples = [Example("single", tokens("The code of the door is", start=True), tokens(" 7319."))]
+    learner = Adapter(embedded_path(), 2, 1, examples)
+    rows = train(learner, examples, [], Recipe(steps=6, batch=1, rate=0.01, every=6), tmp_path, lambda _: None)
+    assert rows[-1]["loss"] < rows[0]["loss"] / 2
+    assert learner.numbers == sum(value.numel() for value in learner.trained().values())
