@@ -185,6 +185,8 @@ class Adapter:
         torch, library = trainer.require(), import_module("transformers")
         library.utils.logging.disable_progress_bar()
         options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": torch.bfloat16}
+        if trainer.device().type == "cpu":  # where the fused attention takes half of the time, most of it to derive
+            options["attn_implementation"] = "eager"
         if hasattr(library, "GgufConfig"):  # else the weights would stay packed, which is many times slower
             options["quantization_config"] = library.GgufConfig(dequantize=True)
         model = library.AutoModelForCausalLM.from_pretrained(str(self._base.parent), **options)
