@@ -31,6 +31,7 @@ from ecoshell.errors import EcoshellError, StoreError, UsageError
 from ecoshell.events import PlanChanged, PlanRow, TurnUndone
 from ecoshell.events.describe import context_line, describe, untried, why_words
 from ecoshell.messages import Effect
+from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.local_models import LOCAL, is_embedded, local_files
 from ecoshell.options import ALL_ONE, ROLES, SESSIONS, RoleModels, role_named
 from ecoshell.planning.btp.explain import state_word
@@ -327,7 +328,7 @@ def _parted(name: str) -> tuple[str, str]:
         files = local_files(name)
     except EcoshellError:  # it is gone since it was named
         return name, ""
-    if files is None or files.adapter is None:
+    if files is None or files.adapter is None or name == EMBEDDED:
         return name, ""
     return (name.partition("+")[0] if is_embedded(name) else f"{LOCAL}{files.base}"), str(files.adapter)
 

@@ -106,9 +106,9 @@ class ConfiguredModelFactory:
     def _player(self, role: RoleName, own: str | None, name: str, there: dict[str, MeteredModel]) -> MeteredModel:
         """The model of a role: its own, or the session's of this name."""
         if own is None:
-            return self._metered(name, there)
+            return self._metered(_in_role(name, role), there)
         try:
-            return self._metered(own.strip(), there)
+            return self._metered(_in_role(own.strip(), role), there)
         except (ModelMissing, ModelBroken, UsageError) as error:
             told = f"{own} cannot be the {role}. {error.message}"
             raise type(error)(told, kept=error.kept, fix=error.fix) from error
@@ -297,6 +297,13 @@ def extended(factory: type[ConfiguredModelFactory], plugins: Plugins) -> type[Co
             return super()._model(name) if make is None else make(name, self._book.given(name))
 
     return Extended
+
+
+def _in_role(name: str, role: RoleName) -> str:
+    """What a model is called in a role: the embedded one has adapters for them."""
+    from ecoshell.models.embedded import NAME, embedded_as
+
+    return embedded_as(role) if name == NAME else name
 
 
 def _asked_stepwise(model: MeteredModel) -> bool:

@@ -47,6 +47,8 @@ _MAX_BYTES = 1 << 40
 """Bounds beyond which no file goes that is what it says it is."""
 _SIZE_LABEL = re.compile(r"(?:(?P<experts>\d+)x)?(?P<count>\d+(?:\.\d+)?)(?P<scale>[KMBT])(?:-.*)?")
 _SCALES = {"K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+TRAINED_FOR = "ecoshell.trained_for"
+"""The entry in which an adapter that `ecoshell train` made says for which role."""
 _LORA_A, _LORA_B = ".lora_a", ".lora_b"
 _FLIPPED = "token_embd.weight"
 """The end of the name of a matrix whose two factors change places (llama.cpp, `llama-adapter.cpp`)."""

@@ -22,13 +22,13 @@ from ecoshell.models.chat_template import ChatTemplate
 from ecoshell.models.choosing import Chooser, Sampling, recommended
 from ecoshell.models.engine import CacheOwner, Cancelled, Engine, EngineOptions, Progress
 from ecoshell.models.formats import GENERIC, call_json
-from ecoshell.models.gguf import check_adapter, check_base, parameters, size_of
+from ecoshell.models.gguf import TRAINED_FOR, check_adapter, check_base, header, parameters, size_of
 from ecoshell.models.llama import Vocabulary
 from ecoshell.models.protocol import as_plain_messages
 from ecoshell.models.replying import ReplyForm, ReplyReader
 
 SMALL_BYTES = 300_000_000
-"""Files below this size, all their parts together, hold models too small to follow a protocol."""
+"""Files below this size, all their parts together, hold models too small to follow a protocol not trained on."""
 SMALL_REPEAT_PENALTY = 1.1
 """Small models fall into loops when they always take the likeliest token."""
 USUAL_CONTEXT = 8192
@@ -50,7 +50,7 @@ class LocalModel:
         self._adapter = adapter and adapter.resolve()
         self._name = name or (f"local:{path}+{adapter}" if adapter else f"local:{path}")
         self._options = options or EngineOptions()
-        self._small = size_of(path) < SMALL_BYTES
+        self._small = size_of(path) < SMALL_BYTES and not (adapter and TRAINED_FOR in header(adapter))
         self._parameters = parameters(path)
         self._runtime = _join_runtime(path, self._options, self._adapter)
         self._closed = False

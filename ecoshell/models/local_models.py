@@ -1,6 +1,7 @@
 """Local models: what their names stand for, and the GGUF files on this machine.
 
-Names are `embedded`, `local:BASE.gguf`, either with `+ADAPTER.gguf`, and `hf:…`. Files are the user's own, and those
+Names are `embedded`, `embedded-base`, `local:BASE.gguf`, the first or the last with `+ADAPTER.gguf`, and `hf:…`. Files
+are the user's own, and those
 that other programs keep: Hugging Face's hub cache (`HF_HUB_CACHE`, `HF_HOME`), LM Studio's folders, llama.cpp's cache
 (`LLAMA_CACHE`), and Ollama's blobs, which its manifests name (`OLLAMA_MODELS`). Nothing is written there.
 """
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
+from ecoshell.models.embedded import BASE, embedded_adapter, embedded_path
 from ecoshell.models.embedded import NAME as EMBEDDED
-from ecoshell.models.embedded import embedded_path
 from ecoshell.models.gguf import (
     HUB,
     MAGIC,
@@ -84,7 +85,7 @@ def local_name(file: ModelFile) -> str:
 
 def is_embedded(name: str) -> bool:
     """Whether the name is of the embedded model, with an adapter or without."""
-    return name == EMBEDDED or name.startswith(EMBEDDED + _PLUS)
+    return name in (EMBEDDED, BASE) or name.startswith(EMBEDDED + _PLUS)
 
 
 def name_parts(name: str) -> tuple[str, str]:
@@ -102,6 +103,8 @@ def local_files(name: str, folder: Path | None = None) -> LocalFiles | None:
     A `+` may stand in file names, too: a file that has the whole name comes first, then the first `+` that parts two
     files, then the first behind a file, or at least behind what should be one.
     """
+    if name in (EMBEDDED, BASE):
+        return LocalFiles(embedded_path(), embedded_adapter() if name == EMBEDDED else None)
     if is_embedded(name):
         return _with_adapter(name, embedded_path(), name[len(EMBEDDED) :])
     if name.startswith(HUB):

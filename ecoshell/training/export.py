@@ -13,7 +13,7 @@ from typing import Any
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import remedy, replacement
-from ecoshell.models.gguf import header
+from ecoshell.models.gguf import TRAINED_FOR, header
 
 MODULES = {
     "self_attn.q_proj": "attn_q",
@@ -25,8 +25,6 @@ MODULES = {
     "mlp.down_proj": "ffn_down",
 }
 """What is trained of each layer, as transformers and as llama.cpp call it."""
-TRAINED_FOR = "ecoshell.trained_for"
-"""The entry in which an adapter says for which role it was trained."""
 
 
 def architecture(base: Path) -> dict[str, int]:
