@@ -1,9 +1,9 @@
 """Local models: what their names stand for, and the GGUF files on this machine.
 
 Names are `embedded`, `embedded-base`, `local:BASE.gguf`, the first or the last with `+ADAPTER.gguf`, and `hf:…`. Files
-are the user's own, and those
-that other programs keep: Hugging Face's hub cache (`HF_HUB_CACHE`, `HF_HOME`), LM Studio's folders, llama.cpp's cache
-(`LLAMA_CACHE`), and Ollama's blobs, which its manifests name (`OLLAMA_MODELS`). Nothing is written there.
+are the user's own, and those that other programs keep: Hugging Face's hub cache (`HF_HUB_CACHE`, `HF_HOME`), LM
+Studio's folders, llama.cpp's cache (`LLAMA_CACHE`), and Ollama's blobs, which its manifests name (`OLLAMA_MODELS`).
+Nothing is written there.
 """
 
 import json

@@ -6,6 +6,7 @@ every observation is true, and what is learned is, token for token, what the mod
 """
 
 import asyncio
+import hashlib
 import json
 import random
 import re
@@ -71,6 +72,12 @@ class Task:
     answer: Callable[[Sequence[str]], str]
     setup: tuple[tuple[str, ...], ...] = ()
     """Programs that are run in the workspace first."""
+
+    @property
+    def digest(self) -> str:
+        """What tells the task from others."""
+        told = (self.request, sorted(self.files.items()), self.steps, self.setup)
+        return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
 
 Made = tuple[Sequence[tuple[str, Call]], Callable[[Sequence[str]], Mapping[str, str]]]
@@ -627,15 +634,16 @@ def examples(
 
     Raises UsageError, which names the line, for a file that is broken.
     """
-    there = _kept(keep) if keep else {}
+    there, wanted = _kept(keep) if keep else {}, list[str]()
     if keep:
         keep.parent.mkdir(parents=True, exist_ok=True)
 
     async def played() -> None:
         with keep.open("a", encoding="utf-8") if keep else nullcontext() as file:
-            for number, task in enumerate(generate(count, seed, split)):
+            for task in generate(count, seed, split):
                 for mode in modes:
-                    key = f"{split} {seed} {number} {mode}"
+                    key = f"{mode} {task.digest}"
+                    wanted.append(key)
                     if key not in there:
                         there[key] = await play(task, local, mode)
                         said = [[one.role, one.prompt, one.reply] for one in there[key]]
@@ -643,7 +651,6 @@ def examples(
                             print(json.dumps([key, said], separators=(",", ":")), file=file, flush=True)
 
     asyncio.run(played())
-    wanted = (f"{split} {seed} {number} {mode}" for number in range(count) for mode in modes)
     return [one for key in wanted for one in there[key]]
 
 
