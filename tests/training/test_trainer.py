@@ -15,7 +15,7 @@ from ecoshell.training import trainer
 from ecoshell.training.trainer import CHECKPOINT, CURVE, Progress, Recipe, curve_of
 
 torch = pytest.importorskip("torch", reason="the extra `train` is not installed")
-pytest.importorskip("peft", reason="the extra `train` is not installed")
+pytest.importorskip("transformers", reason="the extra `train` is not installed")
 
 RECIPE = Recipe(steps=24, batch=4, rate=0.05, tokens=8, every=8, seed=3)
 EXAMPLES = [(x / 10, 3 * x / 10 + 1) for x in range(-10, 10)]
