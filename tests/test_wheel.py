@@ -13,7 +13,7 @@ import pytest
 from ecoshell import __version__
 
 ROOT = Path(__file__).parent.parent
-DATA = (".md", ".tcss", ".jsonl", ".sql")
+DATA = (".md", ".tcss", ".jsonl", ".sql", ".toml")
 TYPED = "ecoshell/py.typed"
 PLUGINS = ("ecoshell_bench", "ecoshell_data", "ecoshell_git", "ecoshell_web")
 STRAY = (
@@ -99,7 +99,8 @@ def test_the_wheel_holds_the_package_its_plugins_their_data_and_the_themes_and_n
 def packaged(sources, suffixes=(".py", *DATA)):
     """The modules, or the data, of the program and its plugins, by their places in the wheel."""
     wanted = {name.removeprefix("plugins/") for name in sources if name.startswith(("ecoshell/", "plugins/"))}
-    return {name for name in wanted if name.endswith(suffixes) and "/" in name}
+    there = {name for name in wanted if name.endswith(suffixes) and "/" in name}
+    return {name for name in there if not name.endswith("/pyproject.toml")}  # a plugin's own, for who copies it
 
 
 def test_the_source_distribution_holds_what_git_has_and_nothing_that_lies_about(sources, wheel):

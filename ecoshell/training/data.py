@@ -472,7 +472,7 @@ class _Maker:
         self.setup.append(("sh", "-c", f"echo more >> {file}"))
         return self._git(f'git add {file} && git commit -m "{text}"'), _nothing
 
-    def _git(self, command: str) -> Made:
+    def _git(self, command: str) -> list[tuple[str, Call]]:
         return [("I ask git.", Call("run_command", {"command": command}))]
 
     def _repository(self) -> tuple[str, str]:

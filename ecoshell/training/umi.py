@@ -205,7 +205,7 @@ def _lora(torch: Any, linear: Any, rank: int) -> Any:
 
     class Adapted(torch.nn.Module):
         def __init__(self) -> None:
-            super().__init__()
+            torch.nn.Module.__init__(self)
             self.linear = linear
             self.a = torch.nn.Parameter(torch.randn(rank, linear.in_features) / linear.in_features**0.5)
             self.b = torch.nn.Parameter(torch.zeros(linear.out_features, rank))
@@ -217,7 +217,7 @@ def _lora(torch: Any, linear: Any, rank: int) -> Any:
     return Adapted()
 
 
-def _alike(prompts: Sequence[Sequence[int]]) -> int:
+def _alike(prompts: Sequence[tuple[int, ...]]) -> int:
     """How many tokens all prompts begin with alike, at least one less than the shortest has."""
     if not prompts:
         return 0

@@ -44,7 +44,7 @@ def test_a_dry_run_tells_what_it_would_take_and_trains_nothing(capsys, tmp_path)
     assert told["steps"] == 5
     assert told["hours"] is None  # nothing is there to measure it with
     assert 5 * 3 * 40 < told["tokens"] < 5 * 3 * 800
-    assert told["disk_mb"] == pytest.approx(2_442_240 * 14 / 1e6)
+    assert told["disk_mb"] == pytest.approx(1_221_120 * 14 / 1e6)
     assert main([*command, "--out", str(tmp_path / "run"), "--dry-run"]) == 0
     assert "hours: unknown" in capsys.readouterr().out
     assert not (tmp_path / "run").exists()
