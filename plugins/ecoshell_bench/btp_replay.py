@@ -39,7 +39,8 @@ from ecoshell.strategies.base import (
     Tried,
     same,
 )
-from ecoshell_bench.reading import RunRecord, StepRecord, read_records
+from ecoshell.training.records import read_records
+from ecoshell_bench.reading import RunRecord, StepRecord
 
 MAX_STEPS = 24
 """Thoughts of one task, as many as the shell allows unless told otherwise (SPEC §1)."""

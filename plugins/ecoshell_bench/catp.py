@@ -3,6 +3,7 @@
 - Prices of recorded plans, recomputed from time and memory, and QoP of the rows of the paper's Tables 2 and 3.
 - How many plans of a random policy are valid, with the mask and without (Table 4).
 - Which recorded plan the cost model would pick, beside the best one and the cheapest, which only hindsight knows.
+- What the plans of a trained planner were worth (CAORL).
 - How long plans take when their branches run at the same time: by reckoning, and by the executor's clock.
 """
 
@@ -13,24 +14,17 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from importlib.resources import files
 from itertools import groupby
-from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
-
-from ecoshell.errors import UsageError
-from ecoshell.messages import Footprint
-from ecoshell.planning.catp.costs import CostVector, Tariff, cost_vector, level_of, quality, tiers_of
+from ecoshell.planning.catp.costs import CostVector, cost_vector, level_of, quality
 from ecoshell.planning.catp.executor import run_graph
-from ecoshell.planning.catp.plan import TASK, GraphPlan, Node, PlanFault, longest_path
-from ecoshell.planning.catp.tpl import parse
+from ecoshell.planning.catp.plan import GraphPlan, Node, longest_path
+from ecoshell.training.caorl_data import Constants, RecordedPlan, read_constants, read_plans, sizes_of
 from ecoshell_bench.catp_random import problems, random_plan, valid
 from ecoshell_bench.printing import show_record
-from ecoshell_bench.reading import checked, read_records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,15 +32,11 @@ if TYPE_CHECKING:
 
 _GIVEN = 1
 """The size level of what a task gives: the second, that of ordinary photographs, as the pools do not record sizes."""
-_ENLARGED = {"image_super_resolution": 4.0}
-"""Pixels a tool gives for each it takes; the recorded GPU memory of tools behind it grows as much."""
 _RIDGE = 10.0
 """How strongly the effects of tools on the score are drawn to nothing."""
 _AT_ONCE = 64
 """Plans that are carried out at the same time; their tools only sleep."""
 _MS = 1_000
-_FIX = "Give OpenCATP's recorded plans, one JSON object a line."
-_FIX_CONSTANTS = "Give OpenCATP's constants.json."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,131 +53,14 @@ def run(args: argparse.Namespace) -> int:
         "parallel": parallel,
     }
     drawn = f"Shares of {args.plans:,} random plans that are valid, with the mask and without."
+    if args.planner is not None:
+        from ecoshell.training.caorl_planner import read_planner
+        from ecoshell_bench.catp_planner import judged
+
+        record["planner"] = judged(read_planner(args.planner), plans, constants)
     chosen = f"Mean QoP over {choice.samples:,} samples; drawn at random: {choice.average:.4f}." if choice else ""
     show_record(record, as_json=args.json, notes=f"\n{len(plans):,} recorded plans. {drawn} {chosen}")
     return 0
-
-
-# What was recorded
-
-
-def _exact(figure: object) -> object:
-    """A measured figure as the decimal it is written with."""
-    return Decimal(repr(figure)) if isinstance(figure, int | float) and not isinstance(figure, bool) else figure
-
-
-Figure = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Price = Annotated[Decimal, BeforeValidator(_exact), Field(strict=True, ge=0, allow_inf_nan=False)]
-Rates = Annotated[dict[int, Price], Field(min_length=1)]
-"""Prices of memory by the most MB they hold for."""
-
-
-class Constants(BaseModel):
-    """What holds for all recorded plans (constants.json)."""
-
-    model_config = ConfigDict(frozen=True)
-    price_per_request: Price
-    cpu_long_memory_pricing: Rates
-    gpu_long_memory_pricing: Rates
-    cpu_short_price_per_mb_ms: Price
-    gpu_short_price_per_mb_ms: Price
-    tools_cpu_long_term_mem_mb: dict[str, Figure]
-    """Constant memory of each tool."""
-    tools_gpu_long_term_mem_mb: dict[str, Figure]
-    tool_io: dict[str, tuple[str, str]]
-    """Types of each tool's inputs, joined by `-`, and of its output: image, text."""
-    image_size_levels_px: Annotated[tuple[Figure, ...], AfterValidator(sorted)]
-    """Centres of the size levels of images, in pixels, in rising order."""
-    max_cost: Annotated[Price, Field(gt=0)]
-    """C_max."""
-    alpha: Figure
-
-    @cached_property
-    def tariff(self) -> Tariff:
-        """The rates of a run."""
-        return Tariff(
-            run=self.price_per_request,
-            cpu=tiers_of(self.cpu_long_memory_pricing),
-            gpu=tiers_of(self.gpu_long_memory_pricing),
-            cpu_instant=self.cpu_short_price_per_mb_ms,
-            gpu_instant=self.gpu_short_price_per_mb_ms,
-        )
-
-    @property
-    def types(self) -> dict[str, tuple[Sequence[str], str]]:
-        """The inputs and the output of each tool."""
-        return {tool: (taken.split("-"), given) for tool, (taken, given) in self.tool_io.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedPlan:
-    """A plan as it was once carried out on one sample of a task."""
-
-    task: int
-    sample: int
-    plan: GraphPlan
-    score: float
-    """How well it did, 0 to 1."""
-    price: Decimal
-    """What it cost, as recorded."""
-    milliseconds: tuple[float, ...]
-    """Of each node."""
-    prices: tuple[Decimal, ...]
-    """Of each node, reckoned from its time and its memory."""
-
-    @property
-    def tools(self) -> list[str]:
-        """The tool of each node."""
-        return [node.tool for node in self.plan.nodes]
-
-
-def read_constants(path: Path) -> Constants:
-    """The constants of a file; raises UsageError."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as failure:
-        raise UsageError(f"{path} cannot be read: {failure}.", fix=_FIX_CONSTANTS) from failure
-    return checked(TypeAdapter(Constants), record, str(path), _FIX_CONSTANTS)
-
-
-class _Line(BaseModel):
-    """A recorded plan as it stands in a file."""
-
-    task_id: int
-    sample_id: int
-    plan: Any
-    tool_exec_ms: tuple[Figure, ...]
-    tool_short_cpu_mb: tuple[Figure, ...]
-    tool_short_gpu_mb: tuple[Figure, ...]
-    score: Figure
-    price: Price
-
-
-def read_plans(paths: Sequence[Path], constants: Constants) -> list[RecordedPlan]:
-    """The plans of all files together; raises UsageError, which names file and line."""
-    plans = [
-        _recorded_plan(line, place, constants) for path in paths for place, line in read_records(path, _Line, _FIX)
-    ]
-    if not plans:
-        raise UsageError(f"{' and '.join(map(str, paths))}: there is no recorded plan.", fix=_FIX)
-    return plans
-
-
-def _recorded_plan(line: _Line, place: str, constants: Constants) -> RecordedPlan:
-    cpu, gpu = constants.tools_cpu_long_term_mem_mb, constants.tools_gpu_long_term_mem_mb
-    try:
-        plan = parse(json.dumps(line.plan))
-        tools = [node.tool for node in plan.nodes]
-        runs = zip(tools, line.tool_exec_ms, line.tool_short_cpu_mb, line.tool_short_gpu_mb, strict=True)
-        prices = tuple(
-            constants.tariff.price(taken, Footprint(cpu[tool], cpu_mb, gpu[tool], gpu_mb))
-            for tool, taken, cpu_mb, gpu_mb in runs
-        )
-    except KeyError as failure:
-        raise UsageError(f"{place}: {failure} is missing in the constants.", fix=_FIX) from failure
-    except (ValueError, PlanFault) as failure:
-        raise UsageError(f"{place}: this is no recorded plan: {failure}.", fix=_FIX) from failure
-    return RecordedPlan(line.task_id, line.sample_id, plan, line.score, line.price, line.tool_exec_ms, prices)
 
 
 # Prices, and the paper's tables
@@ -328,14 +201,7 @@ def _samples(plans: Sequence[RecordedPlan]) -> list[list[RecordedPlan]]:
 def _sizes(one: RecordedPlan, constants: Constants) -> list[float]:
     """Pixels that reach each node by way of the plan; texts have none."""
     given = constants.image_size_levels_px[min(_GIVEN, len(constants.image_size_levels_px) - 1)]
-    after: dict[str, float] = {TASK: given}
-    taken: list[float] = []
-    for node in one.plan.nodes:
-        size = max(after[label] for label in node.after)
-        taken.append(size)
-        gives = constants.types.get(node.tool, ((), "image"))[1]
-        after[node.label] = size * _ENLARGED.get(node.tool, 1.0) if gives == "image" else 0.0
-    return taken
+    return [*sizes_of(one.plan, constants, given)]
 
 
 def _effects(samples: Sequence[Sequence[RecordedPlan]], tools: Sequence[str]) -> dict[str, float]:

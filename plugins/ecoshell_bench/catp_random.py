@@ -8,6 +8,7 @@ from ecoshell.planning.catp.plan import TASK, Node, PlanFault
 from ecoshell.planning.catp.rules import Problem, faults
 from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, parse, token_word
 from ecoshell.planning.catp.types import IMAGE, TEXT, Signature
+from ecoshell.training.caorl_planner import MAX_TOKENS
 
 TASK_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((IMAGE,), (IMAGE,)),
@@ -21,8 +22,6 @@ TASK_TYPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((IMAGE,), (IMAGE, TEXT, TEXT)),
 )
 """What is given and what is wanted, for every combination in the benchmark: six sequential ones, three branching."""
-MAX_TOKENS = 40
-"""Tokens that a plan of the benchmark may have."""
 
 
 def problems(types: Mapping[str, tuple[Sequence[str], str]]) -> dict[str, Problem]:

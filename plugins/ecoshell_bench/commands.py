@@ -164,6 +164,8 @@ def _add_catp(benchmarks: "Benchmarks") -> argparse.ArgumentParser:
     add("--constants", type=Path, required=True, metavar="FILE", help="OpenCATP's constants.json")
     plans = "random plans for each kind of task (default: 10,000)"
     add("--plans", type=number, default=10_000, metavar="N", help=plans)
+    planner = "what `ecoshell train catp` wrote: measure its plans, too"
+    add("--planner", type=Path, metavar="FILE", help=planner)
     return catp
 
 

@@ -2,55 +2,16 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BeforeValidator, StrictBool, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, StrictBool
 
 from ecoshell.errors import UsageError
 from ecoshell.messages import ToolDocument
-
-T = TypeVar("T")
-
-
-def read_objects(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each line's object with its place, `file:line`. Raises UsageError."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as failure:
-        raise UsageError(f"{path} cannot be read: {failure}.", fix="Give a JSON Lines file.") from failure
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        place = f"{path}:{number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as failure:
-            raise UsageError(f"{place} is not JSON: {failure}.", fix="Give a JSON Lines file.") from failure
-        if not isinstance(record, Mapping):
-            raise UsageError(f"{place} is not a JSON object.", fix="Give a JSON Lines file.")
-        yield place, cast("Mapping[str, Any]", record)
-
-
-def read_records(path: Path, kind: type[T], fix: str) -> Iterator[tuple[str, T]]:
-    """Each line as a dataclass, with its place. Raises UsageError, which names line and field."""
-    adapter = TypeAdapter(kind)
-    for place, record in read_objects(path):
-        yield place, checked(adapter, record, place, fix)
-
-
-def checked(adapter: TypeAdapter[T], record: object, place: str, fix: str) -> T:
-    """What a record says; raises UsageError, which names the field of the first fault, entries of lists from 1 on."""
-    try:
-        return adapter.validate_python(record)
-    except ValidationError as failure:
-        first = failure.errors(include_url=False)[0]
-        field = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-        no_object = first["type"] in ("model_type", "dataclass_type")  # whose message has a name of ours
-        said = "it is not an object" if no_object else first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"{place}: {f'`{field}`: ' if field else ''}{said}.", fix=fix) from failure
+from ecoshell.training.records import read_records
 
 
 def _says_something(text: str) -> str:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import remedy
-from ecoshell_bench.reading import checked, read_objects
+from ecoshell.training.records import checked, read_objects
 
 _FIX = "Give another file with --out, or remove this one."
 

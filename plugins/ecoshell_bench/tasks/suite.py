@@ -21,7 +21,8 @@ from pydantic import (
 )
 
 from ecoshell.errors import UsageError
-from ecoshell_bench.reading import Filled, checked, read_objects
+from ecoshell.training.records import checked, read_objects
+from ecoshell_bench.reading import Filled
 
 Split = Literal["dev", "test"]
 SPLITS: tuple[Split, ...] = ("dev", "test")

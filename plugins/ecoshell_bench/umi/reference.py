@@ -18,7 +18,8 @@ from pydantic import BeforeValidator
 from ecoshell.errors import UsageError
 from ecoshell.messages import META_TOOLS, ToolDocument
 from ecoshell.sessions.export import write_new
-from ecoshell_bench.reading import Filled, Text, read_objects, read_records, read_runs, read_tools
+from ecoshell.training.records import read_objects, read_records
+from ecoshell_bench.reading import Filled, Text, read_runs, read_tools
 
 Decision = Literal["call", "finish", "give_up"]
 Split = Literal["held", "rest", "all"]

@@ -1,0 +1,229 @@
+"""`ecoshell train catp`: a planner of branching plans, by cost-aware offline reinforcement learning (CATP-LLM §3.2).
+
+A small decision transformer learns which action of a plan came before which return; the return is what the plan was
+worth less what it cost at every action. Tasks are in folds: a model for each, which has not seen the fold's tasks.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ecoshell.errors import UsageError
+from ecoshell.training import trainer
+from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
+
+if TYPE_CHECKING:
+    from ecoshell.training.caorl_data import Example, Recordings
+    from ecoshell.training.caorl_planner import Model, Planner, Variant
+
+RECIPE = Recipe(steps=250, batch=32, rate=3e-3, decay=1e-4, every=125)
+"""Many short steps of a small model; weight decay and clipping are the paper's (C.2)."""
+FOLDS = 4
+PLANNER = "planner.npz"
+_DROPOUT = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What this method takes beyond what all take."""
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="OpenCATP: constants.json, *_plan_pool.jsonl")
+    only = "train these alone: caorl, ift, no-context, no-feedback, no-masking (default: all)"
+    add("--only", type=_variants, metavar="NAME,…", help=only)
+    add("--folds", type=_folds, default=FOLDS, metavar="N", help=f"parts the tasks are in (default: {FOLDS})")
+
+
+def _variants(text: str) -> tuple[str, ...]:
+    from ecoshell.training.caorl_planner import VARIANTS
+
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if wrong := [name for name in names if name not in VARIANTS]:
+        raise UsageError(f"There is no way of training called {wrong[0]!r}.", fix=f"Choose of {', '.join(VARIANTS)}.")
+    return names
+
+
+def _folds(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 2 <= int(text[:3]) <= 99):
+        raise UsageError(f"{text!r} is not a number of parts from 2 to 99.", fix="Give a number, such as 5.")
+    return int(text)
+
+
+def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
+    """What it takes: of each variant its first fold is looked at, as the others are like it."""
+    runs = [*_trainings(*_read(args), args.only, recipe)]
+    found: list[Estimate] = []
+    for _, (run, *others) in groupby(runs, key=lambda run: run.variant):
+        numbers = sum(values.size for values in run.model.weights.values())
+        one = trainer.estimate(run, run.examples, recipe, numbers=numbers)
+        found += [one] * (1 + len(others))
+    total = found[0]
+    for one in found[1:]:
+        total += one
+    return total
+
+
+def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any]:
+    """Train every variant for every fold, and write the planner; raises UsageError, ModelError and StoreError."""
+    trainer.require().set_num_threads(1)  # the model is so small that a second thread only waits
+    planner, recordings = _read(args)
+    models: dict[tuple[str, int], Model] = {}
+    curve: list[dict[str, Any]] = []
+    for run in _trainings(planner, recordings, args.only, recipe):
+
+        def told(progress: Progress, stage: str = f"{run.variant} {run.fold + 1}/{len(planner.folds)}") -> None:
+            tell(replace(progress, stage=stage))
+
+        folder = args.out / run.variant / str(run.fold)
+        rows = trainer.train(run, run.examples, run.held, recipe, folder, told)
+        curve = curve or rows
+        models[run.variant, run.fold] = run.trained_model()
+    file = args.out / PLANNER
+    replace(planner, models=models).save(file)
+    variants = [*dict.fromkeys(variant for variant, _ in models)]
+    return {"planner": str(file), "mb": file.stat().st_size / 1e6, "variants": variants, "curve": curve}
+
+
+def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
+    """What is known of the tasks, without models; raises UsageError."""
+    from ecoshell.training.caorl_data import POOLS, Recordings, folds_of, read_constants, read_plans
+    from ecoshell.training.caorl_planner import Planner
+
+    constants = read_constants(args.data / "constants.json")
+    pools = [args.data / name for name in POOLS if (args.data / name).is_file()]
+    if not pools:
+        raise UsageError(f"{args.data} has no recorded plans.", fix=f"Give a folder with {' or '.join(POOLS)}.")
+    recordings = Recordings(read_plans(pools, constants), constants)
+    texts = args.data / "task_description.txt"
+    descriptions = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else []
+    tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
+    if len(tasks) < args.folds:
+        raise UsageError(f"{len(tasks)} tasks are too few for {args.folds} parts.", fix="Give fewer --folds.")
+    everywhere = set.intersection(*(set(one.words) for one in tasks.values()))
+    words = tuple(sorted({word for one in tasks.values() for word in one.words} - everywhere))
+    folds, levels = folds_of(tasks, args.folds), tuple(constants.image_size_levels_px)
+    return Planner(constants.types, levels, constants.alpha, words, tasks, folds), recordings
+
+
+def _trainings(
+    planner: "Planner", recordings: "Recordings", only: Sequence[str] | None, recipe: Recipe
+) -> "Iterator[Training]":
+    import numpy as np
+
+    from ecoshell.training.caorl_planner import VARIANTS, Model, fresh
+
+    for variant, how in VARIANTS.items():
+        if only and variant not in only:
+            continue
+        for fold, held in enumerate(planner.folds):
+            tasks = sorted({*planner.tasks} - {*held})
+            examples = recordings.examples(tasks, planner)
+            every = np.concatenate([some for _, some in _to_go(examples, planner.alpha, how.feedback)])
+            scale = float(every.mean()), max(float(every.std()), 1e-6)
+            costs = np.array(recordings.costs(tasks), np.float32)
+            model = Model(fresh(planner, recipe.seed), costs, scale)
+            if how.imitates:
+                examples = _best(examples, planner.alpha)
+            yield Training(planner, variant, fold, model, examples, recordings.examples(held, planner))
+
+
+def _to_go(examples: "Sequence[Example]", alpha: float, feedback: bool) -> "list[tuple[Example, tuple[float, ...]]]":
+    """Each example with the returns to go before its actions, less the best return of its task and level.
+
+    So the highest return, which is what is asked for in the end, is 0 for every task: tasks are worth very unlike much.
+    """
+    found = [(one, one.returns(alpha, feedback=feedback)) for one in examples]
+    best: dict[tuple[int, int], float] = {}
+    for one, (first, *_) in found:
+        best[one.task, one.level] = max(best.get((one.task, one.level), first), first)
+    return [(one, tuple(part - best[one.task, one.level] for part in returns)) for one, returns in found]
+
+
+def _best(examples: "Sequence[Example]", alpha: float) -> "list[Example]":
+    """The plan that is worth most for each task and level."""
+    found: dict[tuple[int, int], Example] = {}
+    for one in examples:
+        there = found.setdefault((one.task, one.level), one)
+        if one.worth(alpha) > there.worth(alpha):
+            found[one.task, one.level] = one
+    return [*found.values()]
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training of one variant for one fold."""
+
+    planner: "Planner"
+    variant: str
+    fold: int
+    model: "Model"
+    examples: "Sequence[Example]"
+    held: "Sequence[Example]"
+    _trained: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @cached_property
+    def _how(self) -> "Variant":
+        from ecoshell.training.caorl_planner import VARIANTS
+
+        return VARIANTS[self.variant]
+
+    @cached_property
+    def _returns(self) -> "Mapping[Example, tuple[float, ...]]":
+        both = (self.examples, self.held)
+        found = (_to_go(some, self.planner.alpha, self._how.feedback) for some in both)
+        return {one: returns for some in found for one, returns in some}
+
+    def trained(self) -> Mapping[str, Any]:
+        """The weights."""
+        if not self._trained:
+            torch = trainer.require()
+            for name, values in self.model.weights.items():
+                self._trained[name] = torch.nn.Parameter(torch.from_numpy(values).to(trainer.device()))
+        return self._trained
+
+    def tokens(self, example: "Example") -> int:
+        """Tools, words, the level of the input, and actions."""
+        words = len(self.planner.tasks[example.task].words)
+        return len(self.planner.language.tools) + words + 1 + len(example.actions)
+
+    def weight(self, example: "Example") -> int:
+        """The actions that were a choice."""
+        return sum(len(allowed) > 1 for allowed in self._allowed(example))
+
+    def loss(self, examples: "Sequence[Example]") -> Any:
+        """Cross entropy of each action over those that could be taken."""
+        import numpy as np
+
+        from ecoshell.training.caorl_planner import forward, inputs
+
+        torch = trainer.require()
+        asked = [(self.planner.tasks[one.task], one.level, one.actions, self._returns[one]) for one in examples]
+        given = inputs(self.planner, self._how, self.model, asked)
+        open_ = np.zeros((*given["actions"].shape, self.planner.language.start), bool)
+        target = np.full(given["actions"].shape, -100, np.int64)
+        for row, one in enumerate(examples):
+            for step, allowed in enumerate(self._allowed(one)):
+                open_[row, step, list(allowed)] = True
+                if len(allowed) > 1:
+                    target[row, step] = one.actions[step]
+        tensors = {name: torch.from_numpy(values).to(trainer.device()) for name, values in given.items()}
+        scores = forward(self.trained(), tensors, torch, _dropping(torch)).float()
+        scores = scores.masked_fill(~torch.from_numpy(open_).to(scores.device), -1e9)
+        wanted = torch.from_numpy(target).to(scores.device)
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="sum")
+
+    def _allowed(self, example: "Example") -> Sequence[Sequence[int]]:
+        """What each action was chosen from."""
+        if self._how.masking:
+            return example.allowed
+        return [self.planner.language.head(example.actions[:step]) for step in range(len(example.actions))]
+
+    def trained_model(self) -> "Model":
+        """The model as it is now."""
+        return replace(self.model, weights={name: v.detach().cpu().numpy() for name, v in self.trained().items()})
+
+
+def _dropping(torch: Any) -> Callable[[Any], Any]:
+    return lambda x: torch.nn.functional.dropout(x, _DROPOUT, training=torch.is_grad_enabled())

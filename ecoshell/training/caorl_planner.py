@@ -1,0 +1,349 @@
+"""A planner trained by CAORL (CATP-LLM §3): one file of small decision transformers, read and run with numpy alone.
+
+Plans are written as actions: the tool head chooses a tool or [EoP], the dependency head a tool, `<task>` or <EoD>
+(§3.2.2). An action is a whole number: of n tools, 0 to n-1 are [tool], n is [EoP], n+1 to 2n are <tool>, 2n+1 is
+`<task>`, 2n+2 is <EoD>.
+"""
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ecoshell.errors import StoreError, UsageError
+from ecoshell.files import remedy, replacement
+from ecoshell.planning.catp.costs import importance
+from ecoshell.planning.catp.masking import Draft
+from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
+from ecoshell.planning.catp.rules import Problem
+from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, token_word
+from ecoshell.planning.catp.types import Signature
+
+MAX_TOKENS = 40
+"""Tokens that a plan of the benchmark may have."""
+_ACTIONS = 32
+"""Actions that are looked at, which is more than any plan of the benchmark has."""
+_WIDTH, _LAYERS, _HEADS = 48, 2, 4
+_FAR = -1e9
+_FIX = "Give a file that `ecoshell train catp` wrote."
+
+Actions = tuple[int, ...]
+Weights = Mapping[str, Any]
+"""Arrays of numpy, or tensors of PyTorch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to train: the method, its ablations (CATP-LLM Table 4), and the baseline."""
+
+    context: bool = True
+    """Sees what each tool costs at every size level, and the level of the input."""
+    feedback: bool = True
+    """What the plan costs so far is a reward of every action, not of the last one alone."""
+    masking: bool = True
+    """Only actions are learned and taken from which a valid plan can still come."""
+    imitates: bool = False
+    """Learns the best plan of each task alone, and is asked for no return."""
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "caorl": Variant(),
+    "ift": Variant(context=False, feedback=False, imitates=True),
+    "no-context": Variant(context=False),
+    "no-feedback": Variant(feedback=False),
+    "no-masking": Variant(masking=False),
+}
+METHOD, BASELINE = "caorl", "ift"
+ABLATIONS = ("no-context", "no-feedback", "no-masking")
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A task as a planner is told of it."""
+
+    words: tuple[str, ...]
+    wanted: tuple[str, ...]
+    """Kinds of what a plan is to give."""
+    given: tuple[str, ...] = ("image",)
+
+
+def words_of(description: str) -> tuple[str, ...]:
+    """The words of a task's description; what is wanted in a language is one word with it, as several may be wanted."""
+    return tuple(re.findall(r"[^\s,?]+", re.sub(r"(?<=\w) in (?=\w)", "·", description.lower())))
+
+
+class Language:
+    """The actions of some tools."""
+
+    def __init__(self, types: Mapping[str, tuple[Sequence[str], str]]) -> None:
+        self.tools = sorted(types)
+        self._signatures = {tool: Signature.strict(*types[tool]) for tool in self.tools}
+        self._problems: dict[Situation, Problem] = {}
+        count = len(self.tools)
+        self.end, self.task, self.close, self.start = count, 2 * count + 1, 2 * count + 2, 2 * count + 3
+        words = [token_word(Node(tool)) for tool in self.tools]
+        tokens = (*(f"[{word}]" for word in words), END, *(f"<{word}>" for word in words), TASK, CLOSE)
+        self._tokens = tokens
+        self._actions = {token: action for action, token in enumerate(tokens)}
+
+    def written(self, plan: GraphPlan) -> Actions:
+        """A plan as actions, with what each node waits for in the mask's order."""
+        places = {node.label: place for place, node in enumerate(plan.nodes)}
+        found: list[int] = []
+        for node in plan.nodes:
+            after = sorted(node.after, key=lambda label: places.get(label, -1))
+            names = (TASK if label == TASK else f"<{token_word(plan.nodes[places[label]])}>" for label in after)
+            found += [self.tools.index(node.tool), *(self._actions[name] for name in names), self.close]
+        return (*found, self.end)
+
+    def text(self, actions: Actions) -> str:
+        """Actions as tokens, with what the two heads do not say between them."""
+        parts = (f"{self._tokens[one]} {OPEN}" if one < self.end else self._tokens[one] for one in actions)
+        return " ".join((START, *parts))
+
+    def problem(self, situation: Situation) -> Problem:
+        """What the mask holds a plan to."""
+        bare = Situation((), situation.wanted, situation.given)
+        if bare not in self._problems:
+            self._problems[bare] = Problem(self._signatures, bare.given, bare.wanted, max_tokens=MAX_TOKENS, uses=1)
+        return self._problems[bare]
+
+    def head(self, actions: Actions) -> range:
+        """All actions of the head whose turn it is."""
+        return range(self.end + 1) if not actions or actions[-1] == self.close else range(self.end + 1, self.start)
+
+    def masked(self, situation: Situation) -> "Mask":
+        """The mask at the beginning of a plan."""
+        return Mask(Draft(self.problem(situation)), self._tokens, self._actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """The actions from which a valid plan can still come."""
+
+    draft: Draft
+    tokens: Sequence[str]
+    actions: Mapping[str, int]
+
+    def allowed(self) -> tuple[int, ...]:
+        """Those that may come next; none when the plan is finished."""
+        return tuple(sorted(self.actions[token] for token in self.draft.next_tokens()))
+
+    def add(self, action: int) -> None:
+        """Take one; raises PlanFault for one that may not come."""
+        self.draft.add(self.tokens[action])
+        if OPEN in self.draft.next_tokens():
+            self.draft.add(OPEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One trained decision transformer, and what it was told in training."""
+
+    weights: Weights
+    costs: NDArray[np.float32]
+    """What each tool costs at each size level, as a share of C_max: as tasks of the training say."""
+    scale: tuple[float, float]
+    """Mean and deviation of the returns to go, which are those less than the best one of a task."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What is in a planner's file: models by variant and fold, of which each has seen no task of its fold."""
+
+    types: Mapping[str, tuple[Sequence[str], str]]
+    levels: tuple[float, ...]
+    """Centres of the size levels of images, in pixels."""
+    alpha: float
+    words: tuple[str, ...]
+    tasks: Mapping[int, Situation]
+    folds: tuple[tuple[int, ...], ...]
+    """Tasks that are held back from the models of each fold."""
+    models: Mapping[tuple[str, int], Model] = field(default_factory=dict[tuple[str, int], Model])
+
+    @cached_property
+    def language(self) -> Language:
+        """The actions of its tools."""
+        return Language(self.types)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Those that were trained."""
+        return tuple(name for name in VARIANTS if (name, 0) in self.models)
+
+    def plan(self, variant: str, task: int, level: int, among: Sequence[Actions] = ()) -> Actions:
+        """The plan for an input of a level: of those given, or, without any, whatever the mask allows.
+
+        The models are used that have not seen the task. They are asked for the return of the best plan; what is still to
+        come of it changes with what the plan costs so far.
+        """
+        how, situation = VARIANTS[variant], self.tasks[task]
+        fold = next(number for number, held in enumerate(self.folds) if task in held)
+        model, language = self.models[variant, fold], self.language
+        mask = language.masked(situation) if how.masking and not among else None
+        returns, spent, actions = [0.0], 0.0, Actions()
+        while len(actions) < _ACTIONS and (not actions or actions[-1] != language.end):
+            if among:
+                allowed = sorted({one[len(actions)] for one in among if one[: len(actions)] == actions})
+            else:
+                allowed = [*language.head(actions)] if mask is None else [*mask.allowed()]
+            action = allowed[0]
+            if len(allowed) > 1:
+                asked = inputs(self, how, model, [(situation, level, actions, returns)])
+                scores = forward(model.weights, asked, np)[0, -1]
+                action = allowed[int(np.argmax(scores[allowed]))]
+            if mask is not None:
+                mask.add(action)
+            if action < language.end:
+                spent += float(model.costs[action, level])
+            actions = (*actions, action)
+            returns.append(returns[-1] + ((1 - self.alpha) * spent if how.feedback else 0.0))
+        return actions
+
+    def save(self, file: Path) -> None:
+        """Write the file whole or not at all; raises StoreError."""
+        arrays: dict[str, Any] = {}
+        told = [[name, fold, one.scale] for (name, fold), one in self.models.items()]
+        own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
+        own |= {"tasks": {task: asdict(one) for task, one in self.tasks.items()}, "models": told}
+        arrays["about"] = np.frombuffer(json.dumps(own).encode(), np.uint8)
+        for (name, fold), one in self.models.items():
+            for part, values in {**one.weights, "costs": one.costs}.items():
+                arrays[f"{name}/{fold}/{part}"] = np.asarray(values, np.float16 if part != "costs" else np.float32)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        try:
+            with replacement(file, 0o644) as opened:
+                opened.write(buffer.getbuffer())
+        except OSError as error:
+            raise StoreError(
+                f"{file} cannot be written: {error.strerror}.", fix=remedy(error, "Choose another --out.")
+            ) from error
+
+
+def read_planner(file: Path) -> Planner:
+    """The planner of a file; raises UsageError."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            about = json.loads(arrays["about"].tobytes())
+            models: dict[tuple[str, int], Model] = {}
+            for name, fold, scale in about.pop("models"):
+                begin = f"{name}/{fold}/"
+                parts = {key.removeprefix(begin): arrays[key] for key in arrays.files if key.startswith(begin)}
+                costs = parts.pop("costs")
+                weights = {key: value.astype(np.float32) for key, value in parts.items()}
+                models[name, fold] = Model(weights, costs, tuple(scale))
+        tasks = {int(task): Situation(**{k: tuple(v) for k, v in one.items()}) for task, one in about["tasks"].items()}
+        folds = tuple(map(tuple, about["folds"]))
+        own = {"levels": tuple(about["levels"]), "words": tuple(about["words"]), "tasks": tasks, "folds": folds}
+        return Planner(about["types"], alpha=about["alpha"], models=models, **own)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as failure:
+        raise UsageError(f"{file} is no planner: {failure}.", fix=_FIX) from failure
+
+
+# The network
+
+
+def fresh(planner: Planner, seed: int) -> dict[str, NDArray[np.float32]]:
+    """The weights of a model that has learned nothing."""
+    tools, d = len(planner.language.tools), _WIDTH
+    shapes: dict[str, tuple[int, ...]] = {
+        "tool": (tools, d),
+        "cost": (len(planner.levels), d),
+        "level": (len(planner.levels), d),
+        "word": (len(planner.words) + 1, d),
+        "action": (planner.language.start + 1, d),
+        "return": (1, d),
+        "place": (_ACTIONS + 1, d),
+        "tool_head": (d, tools + 1),
+        "dependency_head": (d, tools + 2),
+    }
+    norms = ["cost", "action", "return", "out"]
+    for layer in range(_LAYERS):
+        shapes |= {f"{layer}.attend": (d, 3 * d), f"{layer}.join": (d, d), f"{layer}.up": (d, 4 * d)}
+        shapes |= {f"{layer}.down": (4 * d, d), f"{layer}.up_bias": (4 * d,)}
+        norms += [f"{layer}.attend", f"{layer}.up"]
+    draw = np.random.default_rng(seed)
+    found = {name: draw.normal(0.0, 0.08, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name in norms:
+        found[f"{name}.gain"], found[f"{name}.shift"] = np.ones(d, np.float32), np.zeros(d, np.float32)
+    return found
+
+
+def inputs(
+    planner: Planner,
+    how: Variant,
+    model: Model,
+    asked: Sequence[tuple[Situation, int, Actions, Sequence[float]]],
+) -> dict[str, NDArray[Any]]:
+    """What the network is given: for each the task, the level of its input, the actions so far and the returns to go.
+
+    There is one return more than actions; what is beyond a plan's end counts for nothing.
+    """
+    known = {word: number for number, word in enumerate(planner.words, 1)}
+    texts = [[known[word] for word in one.words if word in known] for one, *_ in asked]
+    width, longest = max(1, *map(len, texts)), max(len(returns) for *_, returns in asked)
+    tools, steps = len(planner.language.tools), np.arange(longest)
+    words = np.zeros((len(asked), width), np.int64)
+    actions = np.full((len(asked), longest), planner.language.start, np.int64)
+    returns = np.zeros((len(asked), longest), np.float32)
+    levels = np.zeros(len(asked), np.int64)
+    costs = np.zeros((len(asked), *model.costs.shape), np.float32)
+    for row, (_, level, taken, to_go) in enumerate(asked):
+        words[row, : len(texts[row])] = texts[row]
+        actions[row, 1 : len(taken) + 1] = taken[: longest - 1]
+        if not how.imitates:
+            returns[row, : len(to_go)] = (np.array(to_go) - model.scale[0]) / model.scale[1]
+        if how.context:
+            levels[row] = level
+            costs[row] = np.log(model.costs * 100 + 1) * importance(len(planner.levels), level)
+    prefix = tools + width + 1
+    seen = np.zeros((len(asked), 1, prefix + longest, prefix + longest), np.float32)
+    seen[:, :, :, tools : tools + width] = np.where(words == 0, _FAR, 0)[:, None, None]
+    seen[:, :, :prefix, prefix:] = _FAR
+    seen[:, :, prefix:, prefix:] = np.where(steps[None] > steps[:, None], _FAR, 0)
+    return {"costs": costs, "level": levels, "words": words, "actions": actions, "returns": returns, "seen": seen}
+
+
+def forward(w: Weights, given: Mapping[str, Any], xp: Any, drop: Callable[[Any], Any] = lambda x: x) -> Any:
+    """Scores of all actions at each place of a plan; `xp` is numpy or torch, which agree on what is used here.
+
+    Tools with their cost features, the task's words and the level of its input see each other; the plan sees them and
+    what stands before in it. Returns and actions have layers of their own, normed, and are added to their place.
+    """
+    tools = w["tool"] + _norm(given["costs"] @ w["cost"], w, "cost")
+    level = w["level"][given["level"]][:, None]
+    steps = _norm(given["returns"][..., None] @ w["return"], w, "return") + _norm(
+        w["action"][given["actions"]], w, "action"
+    )
+    steps = steps + w["place"][: steps.shape[1]]
+    x = drop(xp.concatenate([tools, w["word"][given["words"]], level, steps], axis=1))
+    for layer in range(_LAYERS):
+        x = x + drop(_attention(_norm(x, w, f"{layer}.attend"), w, layer, given["seen"], xp))
+        hidden = (_norm(x, w, f"{layer}.up") @ w[f"{layer}.up"] + w[f"{layer}.up_bias"]).clip(min=0)
+        x = x + drop(hidden @ w[f"{layer}.down"])
+    x = _norm(x[:, -steps.shape[1] :], w, "out")
+    return xp.concatenate([x @ w["tool_head"], x @ w["dependency_head"]], axis=-1)
+
+
+def _attention(x: Any, w: Weights, layer: int, seen: Any, xp: Any) -> Any:
+    count, length, width = x.shape
+    parts = (x @ w[f"{layer}.attend"]).reshape(count, length, 3, _HEADS, width // _HEADS)
+    query, key, value = (parts[:, :, at].swapaxes(1, 2) for at in range(3))
+    scores = query @ key.swapaxes(-1, -2) * (width // _HEADS) ** -0.5 + seen
+    shares = xp.exp(scores - xp.amax(scores, -1, keepdims=True))
+    shares = shares / shares.sum(-1, keepdims=True)
+    return (shares @ value).swapaxes(1, 2).reshape(count, length, width) @ w[f"{layer}.join"]
+
+
+def _norm(x: Any, w: Weights, name: str) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / ((centred**2).mean(-1, keepdims=True) + 1e-5) ** 0.5 * w[f"{name}.gain"] + w[f"{name}.shift"]
