@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ecoshell.training.caorl_data import Example, Recordings
     from ecoshell.training.caorl_planner import Model, Planner, Variant
 
-RECIPE = Recipe(steps=250, batch=32, rate=3e-3, decay=1e-4, every=125)
+RECIPE = Recipe(steps=300, batch=32, rate=3e-3, decay=1e-4, every=100)
 """Many short steps of a small model; weight decay and clipping are the paper's (C.2)."""
-FOLDS = 4
+FOLDS = 5
 PLANNER = "planner.npz"
 _DROPOUT = 0.1
 
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = "train these alone: caorl, ift, no-context, no-feedback, no-masking (default: all)"
     add("--only", type=_variants, metavar="NAME,…", help=only)
     add("--folds", type=_folds, default=FOLDS, metavar="N", help=f"parts the tasks are in (default: {FOLDS})")
+    add("--held", type=_folds, metavar="N", help="parts that are held back, one after the other (default: all)")
 
 
 def _variants(text: str) -> tuple[str, ...]:
@@ -46,14 +47,14 @@ def _variants(text: str) -> tuple[str, ...]:
 
 
 def _folds(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 2 <= int(text[:3]) <= 99):
-        raise UsageError(f"{text!r} is not a number of parts from 2 to 99.", fix="Give a number, such as 5.")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:3]) <= 99):
+        raise UsageError(f"{text!r} is not a number of parts from 1 to 99.", fix="Give a number, such as 4.")
     return int(text)
 
 
 def estimate(args: argparse.Namespace, recipe: Recipe) -> Estimate:
     """What it takes: of each variant its first fold is looked at, as the others are like it."""
-    runs = [*_trainings(*_read(args), args.only, recipe)]
+    runs = [*_trainings(*_read(args), args, recipe)]
     found: list[Estimate] = []
     for _, (run, *others) in groupby(runs, key=lambda run: run.variant):
         numbers = sum(values.size for values in run.model.weights.values())
@@ -71,9 +72,9 @@ def train(args: argparse.Namespace, recipe: Recipe, tell: Tell) -> dict[str, Any
     planner, recordings = _read(args)
     models: dict[tuple[str, int], Model] = {}
     curve: list[dict[str, Any]] = []
-    for run in _trainings(planner, recordings, args.only, recipe):
+    for run in _trainings(planner, recordings, args, recipe):
 
-        def told(progress: Progress, stage: str = f"{run.variant} {run.fold + 1}/{len(planner.folds)}") -> None:
+        def told(progress: Progress, stage: str = f"{run.variant} {run.fold + 1}") -> None:
             tell(replace(progress, stage=stage))
 
         folder = args.out / run.variant / str(run.fold)
@@ -99,8 +100,8 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
     texts = args.data / "task_description.txt"
     descriptions = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else []
     tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
-    if len(tasks) < args.folds:
-        raise UsageError(f"{len(tasks)} tasks are too few for {args.folds} parts.", fix="Give fewer --folds.")
+    if not 2 <= args.folds <= len(tasks):
+        raise UsageError(f"{len(tasks)} tasks cannot be in {args.folds} parts.", fix="Give --folds from 2 to as many.")
     everywhere = set.intersection(*(set(one.words) for one in tasks.values()))
     words = tuple(sorted({word for one in tasks.values() for word in one.words} - everywhere))
     folds, levels = folds_of(tasks, args.folds), tuple(constants.image_size_levels_px)
@@ -108,37 +109,30 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
 
 
 def _trainings(
-    planner: "Planner", recordings: "Recordings", only: Sequence[str] | None, recipe: Recipe
+    planner: "Planner", recordings: "Recordings", args: argparse.Namespace, recipe: Recipe
 ) -> "Iterator[Training]":
     import numpy as np
 
     from ecoshell.training.caorl_planner import VARIANTS, Model, fresh
 
     for variant, how in VARIANTS.items():
-        if only and variant not in only:
+        if args.only and variant not in args.only:
             continue
-        for fold, held in enumerate(planner.folds):
+        for fold, held in enumerate(planner.folds[: args.held]):
             tasks = sorted({*planner.tasks} - {*held})
             examples = recordings.examples(tasks, planner)
-            every = np.concatenate([some for _, some in _to_go(examples, planner.alpha, how.feedback)])
+            returns = [one.returns(planner.alpha, feedback=how.feedback) for one in examples]
+            targets: dict[str, float] = {}
+            for one, (first, *_) in zip(examples, returns, strict=True):
+                for kind in ("", "+".join(planner.tasks[one.task].wanted)):
+                    targets[kind] = max(targets.get(kind, first), first)
+            every = np.concatenate(returns)
             scale = float(every.mean()), max(float(every.std()), 1e-6)
             costs = np.array(recordings.costs(tasks), np.float32)
-            model = Model(fresh(planner, recipe.seed), costs, scale)
+            model = Model(fresh(planner, recipe.seed), costs, targets, scale)
             if how.imitates:
                 examples = _best(examples, planner.alpha)
             yield Training(planner, variant, fold, model, examples, recordings.examples(held, planner))
-
-
-def _to_go(examples: "Sequence[Example]", alpha: float, feedback: bool) -> "list[tuple[Example, tuple[float, ...]]]":
-    """Each example with the returns to go before its actions, less the best return of its task and level.
-
-    So the highest return, which is what is asked for in the end, is 0 for every task: tasks are worth very unlike much.
-    """
-    found = [(one, one.returns(alpha, feedback=feedback)) for one in examples]
-    best: dict[tuple[int, int], float] = {}
-    for one, (first, *_) in found:
-        best[one.task, one.level] = max(best.get((one.task, one.level), first), first)
-    return [(one, tuple(part - best[one.task, one.level] for part in returns)) for one, returns in found]
 
 
 def _best(examples: "Sequence[Example]", alpha: float) -> "list[Example]":
@@ -169,12 +163,6 @@ class Training:
 
         return VARIANTS[self.variant]
 
-    @cached_property
-    def _returns(self) -> "Mapping[Example, tuple[float, ...]]":
-        both = (self.examples, self.held)
-        found = (_to_go(some, self.planner.alpha, self._how.feedback) for some in both)
-        return {one: returns for some in found for one, returns in some}
-
     def trained(self) -> Mapping[str, Any]:
         """The weights."""
         if not self._trained:
@@ -199,7 +187,11 @@ class Training:
         from ecoshell.training.caorl_planner import forward, inputs
 
         torch = trainer.require()
-        asked = [(self.planner.tasks[one.task], one.level, one.actions, self._returns[one]) for one in examples]
+        alpha, feedback = self.planner.alpha, self._how.feedback
+        asked = [
+            (self.planner.tasks[one.task], one.level, one.actions, one.returns(alpha, feedback=feedback))
+            for one in examples
+        ]
         given = inputs(self.planner, self._how, self.model, asked)
         open_ = np.zeros((*given["actions"].shape, self.planner.language.start), bool)
         target = np.full(given["actions"].shape, -100, np.int64)

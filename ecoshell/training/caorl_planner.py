@@ -151,8 +151,10 @@ class Model:
     weights: Weights
     costs: NDArray[np.float32]
     """What each tool costs at each size level, as a share of C_max: as tasks of the training say."""
+    targets: Mapping[str, float]
+    """The return to ask for by what is wanted, the highest that was seen; under an empty name, of anything."""
     scale: tuple[float, float]
-    """Mean and deviation of the returns to go, which are those less than the best one of a task."""
+    """Mean and deviation of returns."""
 
 
 @dataclass(frozen=True)
@@ -179,17 +181,23 @@ class Planner:
         """Those that were trained."""
         return tuple(name for name in VARIANTS if (name, 0) in self.models)
 
+    @property
+    def unseen(self) -> frozenset[int]:
+        """The tasks that it can plan, as some of its models have not seen them."""
+        return frozenset(task for _, fold in self.models for task in self.folds[fold])
+
     def plan(self, variant: str, task: int, level: int, among: Sequence[Actions] = ()) -> Actions:
         """The plan for an input of a level: of those given, or, without any, whatever the mask allows.
 
-        The models are used that have not seen the task. They are asked for the return of the best plan; what is still to
-        come of it changes with what the plan costs so far.
+        The models are used that have not seen the task. They are asked for the highest return of such tasks,
+        less what the plan brought so far, which is what it cost.
         """
         how, situation = VARIANTS[variant], self.tasks[task]
         fold = next(number for number, held in enumerate(self.folds) if task in held)
         model, language = self.models[variant, fold], self.language
         mask = language.masked(situation) if how.masking and not among else None
-        returns, spent, actions = [0.0], 0.0, Actions()
+        kind = "+".join(situation.wanted)
+        returns, spent, actions = [model.targets.get(kind, model.targets[""])], 0.0, Actions()
         while len(actions) < _ACTIONS and (not actions or actions[-1] != language.end):
             if among:
                 allowed = sorted({one[len(actions)] for one in among if one[: len(actions)] == actions})
@@ -211,7 +219,7 @@ class Planner:
     def save(self, file: Path) -> None:
         """Write the file whole or not at all; raises StoreError."""
         arrays: dict[str, Any] = {}
-        told = [[name, fold, one.scale] for (name, fold), one in self.models.items()]
+        told = [[name, fold, one.targets, one.scale] for (name, fold), one in self.models.items()]
         own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
         own |= {"tasks": {task: asdict(one) for task, one in self.tasks.items()}, "models": told}
         arrays["about"] = np.frombuffer(json.dumps(own).encode(), np.uint8)
@@ -235,12 +243,12 @@ def read_planner(file: Path) -> Planner:
         with np.load(file, allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
             models: dict[tuple[str, int], Model] = {}
-            for name, fold, scale in about.pop("models"):
+            for name, fold, targets, scale in about.pop("models"):
                 begin = f"{name}/{fold}/"
                 parts = {key.removeprefix(begin): arrays[key] for key in arrays.files if key.startswith(begin)}
                 costs = parts.pop("costs")
                 weights = {key: value.astype(np.float32) for key, value in parts.items()}
-                models[name, fold] = Model(weights, costs, tuple(scale))
+                models[name, fold] = Model(weights, costs, targets, tuple(scale))
         tasks = {int(task): Situation(**{k: tuple(v) for k, v in one.items()}) for task, one in about["tasks"].items()}
         folds = tuple(map(tuple, about["folds"]))
         own = {"levels": tuple(about["levels"]), "words": tuple(about["words"]), "tasks": tasks, "folds": folds}

@@ -52,13 +52,13 @@ class Outcome:
 
 def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants) -> dict[str, Any]:
     """The planner's columns of `bench catp`; raises UsageError for a planner that does not know the tasks or tools."""
-    recordings = Recordings(plans, constants)
-    if unknown := sorted({*recordings.by_task} - {*planner.tasks}):
+    if unknown := sorted({one.task for one in plans} - {*planner.tasks}):
         raise UsageError(f"The planner knows no task {unknown[0]}.", fix="Give the pools that it was trained on.")
     if {*planner.types} != {*constants.types}:
         raise UsageError("The planner has other tools than the constants.", fix="Give those it was trained with.")
     if METHOD not in planner.variants:
         raise UsageError("The planner was not trained by the method itself.", fix="Train it without --only.")
+    recordings = Recordings([one for one in plans if one.task in planner.unseen], constants)
     alpha = constants.alpha
 
     def hindsight(figure: Callable[[RecordedPlan], float]) -> Choose:

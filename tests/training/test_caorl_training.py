@@ -30,7 +30,21 @@ def data(tmp_path) -> Path:
 
 
 def test_what_is_trained_reaches_the_bench_and_plans_as_in_training(tmp_path, data, capsys) -> None:
-    arguments = ("--data", data, "--folds", 2, "--steps", 8, "--only", "caorl,ift", "--out", tmp_path / "run", "--json")
+    arguments = (
+        "--data",
+        data,
+        "--folds",
+        2,
+        "--held",
+        1,
+        "--steps",
+        8,
+        "--only",
+        "caorl,ift",
+        "--out",
+        tmp_path / "run",
+        "--json",
+    )
     assert run(["train", "catp", *map(str, arguments)]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["variants"] == ["caorl", "ift"]
@@ -43,13 +57,13 @@ def test_what_is_trained_reaches_the_bench_and_plans_as_in_training(tmp_path, da
     assert told["ift_qop"] is not None
     assert told["ablations"] == {}
     planner = read_planner(Path(made["planner"]))
-    kept = torch.load(tmp_path / "run" / "caorl" / "1" / "checkpoint.pt")["trained"]["tool"].numpy()
-    assert np.allclose(planner.models["caorl", 1].weights["tool"], kept, atol=1e-3)
+    kept = torch.load(tmp_path / "run" / "caorl" / "0" / "checkpoint.pt")["trained"]["tool"].numpy()
+    assert np.allclose(planner.models["caorl", 0].weights["tool"], kept, atol=1e-3)
 
 
 def test_numpy_and_pytorch_give_the_same_scores(data) -> None:
-    args = argparse.Namespace(data=data, folds=2, only=("caorl",))
-    training = next(caorl._trainings(*caorl._read(args), args.only, caorl.RECIPE))
+    args = argparse.Namespace(data=data, folds=2, held=None, only=("caorl",))
+    training = next(caorl._trainings(*caorl._read(args), args, caorl.RECIPE))
     planner, model = training.planner, training.model
     asked = [
         (planner.tasks[one.task], one.level, one.actions, one.returns(planner.alpha, feedback=True))
@@ -63,8 +77,8 @@ def test_numpy_and_pytorch_give_the_same_scores(data) -> None:
 
 
 def test_without_the_mask_an_action_is_learned_against_its_whole_head(data) -> None:
-    args = argparse.Namespace(data=data, folds=2, only=("caorl", "no-masking"))
-    runs = {one.variant: one for one in caorl._trainings(*caorl._read(args), args.only, caorl.RECIPE)}
+    args = argparse.Namespace(data=data, folds=2, held=1, only=("caorl", "no-masking"))
+    runs = {one.variant: one for one in caorl._trainings(*caorl._read(args), args, caorl.RECIPE)}
     example = runs["caorl"].examples[0]
     assert runs["no-masking"].weight(example) == len(example.actions)
     assert runs["caorl"].weight(example) < len(example.actions)
