@@ -13,10 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import StoreError, UsageError
 from ecoshell.files import remedy, replacement
@@ -26,6 +23,10 @@ from ecoshell.planning.catp.plan import TASK, GraphPlan, Node
 from ecoshell.planning.catp.rules import Problem
 from ecoshell.planning.catp.tpl import CLOSE, END, OPEN, START, token_word
 from ecoshell.planning.catp.types import Signature
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_TOKENS = 40
 """Tokens that a plan of the benchmark may have."""
@@ -149,7 +150,7 @@ class Model:
     """One trained decision transformer, and what it was told in training."""
 
     weights: Weights
-    costs: NDArray[np.float32]
+    costs: "NDArray[np.float32]"
     """What each tool costs at each size level, as a share of C_max: as tasks of the training say."""
     targets: Mapping[str, float]
     """The return to ask for by what is wanted, the highest that was seen; under an empty name, of anything."""
@@ -192,6 +193,8 @@ class Planner:
         The models are used that have not seen the task. They are asked for the highest return of such tasks,
         less what the plan brought so far, which is what it cost.
         """
+        import numpy as np
+
         how, situation = VARIANTS[variant], self.tasks[task]
         fold = next(number for number, held in enumerate(self.folds) if task in held)
         model, language = self.models[variant, fold], self.language
@@ -218,6 +221,8 @@ class Planner:
 
     def save(self, file: Path) -> None:
         """Write the file whole or not at all; raises StoreError."""
+        import numpy as np
+
         arrays: dict[str, Any] = {}
         told = [[name, fold, one.targets, one.scale] for (name, fold), one in self.models.items()]
         own = {name: getattr(self, name) for name in ("types", "levels", "alpha", "words", "folds")}
@@ -239,6 +244,8 @@ class Planner:
 
 def read_planner(file: Path) -> Planner:
     """The planner of a file; raises UsageError."""
+    import numpy as np
+
     try:
         with np.load(file, allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
@@ -260,8 +267,10 @@ def read_planner(file: Path) -> Planner:
 # The network
 
 
-def fresh(planner: Planner, seed: int) -> dict[str, NDArray[np.float32]]:
+def fresh(planner: Planner, seed: int) -> "dict[str, NDArray[np.float32]]":
     """The weights of a model that has learned nothing."""
+    import numpy as np
+
     tools, d = len(planner.language.tools), _WIDTH
     shapes: dict[str, tuple[int, ...]] = {
         "tool": (tools, d),
@@ -291,11 +300,13 @@ def inputs(
     how: Variant,
     model: Model,
     asked: Sequence[tuple[Situation, int, Actions, Sequence[float]]],
-) -> dict[str, NDArray[Any]]:
+) -> "dict[str, NDArray[Any]]":
     """What the network is given: for each the task, the level of its input, the actions so far and the returns to go.
 
     There is one return more than actions; what is beyond a plan's end counts for nothing.
     """
+    import numpy as np
+
     known = {word: number for number, word in enumerate(planner.words, 1)}
     texts = [[known[word] for word in one.words if word in known] for one, *_ in asked]
     width, longest = max(1, *map(len, texts)), max(len(returns) for *_, returns in asked)

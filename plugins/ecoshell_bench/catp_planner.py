@@ -7,16 +7,19 @@ keep what was worth most, so that this is the least it can be.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from math import nan
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from ecoshell.errors import UsageError
 from ecoshell.planning.catp.costs import quality
 from ecoshell.training.caorl_data import Constants, RecordedPlan, Recordings
 from ecoshell.training.caorl_planner import ABLATIONS, BASELINE, METHOD, Actions, Planner
 from ecoshell_bench.catp_random import valid
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DRAWS = 2_000
 """Of the tasks, for the intervals."""
@@ -30,13 +33,13 @@ Choose = Callable[[int, int], Actions]
 class Outcome:
     """What a way to choose came to, on every sample in one order."""
 
-    tasks: NDArray[np.int64]
-    qop: NDArray[np.float64]
-    score: NDArray[np.float64]
-    price: NDArray[np.float64]
+    tasks: "NDArray[np.int64]"
+    qop: "NDArray[np.float64]"
+    score: "NDArray[np.float64]"
+    price: "NDArray[np.float64]"
     """The plan's mean recorded price, which holds for samples without a record, too; nan where it has none."""
-    recorded: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
+    recorded: "NDArray[np.bool_]"
+    valid: "NDArray[np.bool_]"
 
     def row(self, method: "Outcome") -> dict[str, Any]:
         """Means, the interval of QoP, and that of how far the method is above."""
@@ -45,7 +48,7 @@ class Outcome:
             "qop_95": _interval(self.tasks, self.qop),
             "caorl_above_95": None if self is method else _interval(self.tasks, method.qop - self.qop),
             "score": _mean(self.score),
-            "price": _mean(self.price[~np.isnan(self.price)]),
+            "price": _mean(self.price[self.price == self.price]),
             "recorded": _mean(self.recorded),
         }
 
@@ -64,7 +67,7 @@ def judged(planner: Planner, plans: Sequence[RecordedPlan], constants: Constants
     def hindsight(figure: Callable[[RecordedPlan], float]) -> Choose:
         """The plan of a task with the highest mean figure over its records."""
         means = {
-            task: {plan: float(np.mean([figure(one) for one in runs.values()])) for plan, runs in own.items()}
+            task: {plan: fmean(map(figure, runs.values())) for plan, runs in own.items()}
             for task, own in recordings.by_task.items()
         }
         return lambda task, _: max(means[task], key=lambda plan: means[task][plan])
@@ -115,13 +118,15 @@ def _outcome(
     choose: Choose, recordings: Recordings, planner: Planner, worth: Callable[[RecordedPlan], float]
 ) -> Outcome:
     """Choose for every task and level with several recorded plans for the task, and look up what it came to."""
+    import numpy as np
+
     rows: list[tuple[float, ...]] = []
     for (task, level), samples in sorted(recordings.samples.items()):
         if len(recordings.by_task[task]) < 2:
             continue
         plan = choose(task, level)
         runs: Mapping[int, RecordedPlan] = recordings.by_task[task].get(plan, {})
-        price = float(np.mean([float(run.price) for run in runs.values()])) if runs else np.nan
+        price = fmean(float(run.price) for run in runs.values()) if runs else nan
         language = planner.language
         sound = bool(runs) or valid(language.text(plan), language.problem(planner.tasks[task]))
         for sample in sorted(samples):
@@ -133,12 +138,14 @@ def _outcome(
     return Outcome(task.astype(np.int64), qop, score, price, recorded > 0, sound > 0)
 
 
-def _mean(values: NDArray[Any]) -> float:
+def _mean(values: "NDArray[Any]") -> float:
     return round(float(values.mean()), 6) if len(values) else 0.0
 
 
-def _interval(tasks: NDArray[np.int64], values: NDArray[np.float64]) -> list[float]:
+def _interval(tasks: "NDArray[np.int64]", values: "NDArray[np.float64]") -> list[float]:
     """The 95 % interval of the mean, by drawing whole tasks again and again, always the same ones."""
+    import numpy as np
+
     numbers = np.unique(tasks)
     sums = np.array([values[tasks == one].sum() for one in numbers])
     counts = np.array([(tasks == one).sum() for one in numbers])
