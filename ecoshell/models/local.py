@@ -92,8 +92,9 @@ class LocalModel:
 
     def exchange(self, request: Request, said: str, call: Call | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The tokens of a prompt, and of a reply to it with its end: what a model is trained on."""
-        vocabulary, form = self._runtime.vocabulary(), self._form(request).calls
+        vocabulary = self._runtime.vocabulary()
         if call is not None:
+            form = self._runtime.template().form if request.tools else GENERIC
             written = form.write(call.name, call_json(call))
             said = f"{said}\n{written}" if said else written
         end = vocabulary.tokens(vocabulary.start_and_end()[1], special=True)

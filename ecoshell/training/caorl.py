@@ -98,11 +98,11 @@ def _read(args: argparse.Namespace) -> "tuple[Planner, Recordings]":
         raise UsageError(f"{args.data} has no recorded plans.", fix=f"Give a folder with {' or '.join(POOLS)}.")
     recordings = Recordings(read_plans(pools, constants), constants)
     texts = args.data / "task_description.txt"
-    descriptions = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else []
+    descriptions: list[str] = texts.read_text(encoding="utf-8").splitlines() if texts.is_file() else []
     tasks = {task: recordings.situation(task, descriptions) for task in sorted(recordings.by_task)}
     if not 2 <= args.folds <= len(tasks):
         raise UsageError(f"{len(tasks)} tasks cannot be in {args.folds} parts.", fix="Give --folds from 2 to as many.")
-    everywhere = set.intersection(*(set(one.words) for one in tasks.values()))
+    everywhere = set[str].intersection(*(set(one.words) for one in tasks.values()))
     words = tuple(sorted({word for one in tasks.values() for word in one.words} - everywhere))
     folds, levels = folds_of(tasks, args.folds), tuple(constants.image_size_levels_px)
     return Planner(constants.types, levels, constants.alpha, words, tasks, folds), recordings

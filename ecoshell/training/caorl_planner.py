@@ -257,9 +257,10 @@ def read_planner(file: Path) -> Planner:
                 weights = {key: value.astype(np.float32) for key, value in parts.items()}
                 models[name, fold] = Model(weights, costs, targets, tuple(scale))
         tasks = {int(task): Situation(**{k: tuple(v) for k, v in one.items()}) for task, one in about["tasks"].items()}
-        folds = tuple(map(tuple, about["folds"]))
-        own = {"levels": tuple(about["levels"]), "words": tuple(about["words"]), "tasks": tasks, "folds": folds}
-        return Planner(about["types"], alpha=about["alpha"], models=models, **own)
+        folds: tuple[tuple[int, ...], ...] = tuple(tuple(fold) for fold in about["folds"])
+        words: tuple[str, ...] = tuple(about["words"])
+        levels: tuple[float, ...] = tuple(about["levels"])
+        return Planner(about["types"], levels, about["alpha"], words, tasks, folds, models)
     except (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile) as failure:
         raise UsageError(f"{file} is no planner: {failure}.", fix=_FIX) from failure
 
