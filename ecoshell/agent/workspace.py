@@ -93,6 +93,8 @@ def attach(
         found.attachments.append(Attachment(name, text))
     for word in filter(named, _names(question, folders=workspace.root)) if named else ():
         with suppress(ToolError):
+            if not workspace.exists(word):
+                continue
             real = workspace.resolve(word)
             name = workspace.name(real) + ("/" if real.is_dir() else "")
             if name not in known:
@@ -105,7 +107,9 @@ def attach(
 def _names(question: str, *, folders: Path | None = None) -> Iterator[str]:
     """The words of a question that may name a file, or are the name of one of the `folders` in this one."""
     words = dict.fromkeys(word.strip(_AROUND_NAMES) for word in question.split()[:_WORDS])
-    inside = {entry.name for entry in os.scandir(folders) if entry.is_dir()} if folders else set[str]()
+    inside = set[str]()
+    with suppress(OSError):
+        inside = {entry.name for entry in os.scandir(folders) if entry.is_dir()} if folders else inside
     named = (word for word in words if _NAME.search(word) or word in inside)
     return itertools.islice(named, _NAMED)
 

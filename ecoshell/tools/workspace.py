@@ -202,8 +202,9 @@ class Workspace:
                     raise
 
     def exists(self, path: str) -> bool:
-        """Whether anything is at the path."""
-        return self.resolve(path).exists()
+        """Whether anything is at the path; raises ToolError for what can be none."""
+        with _system_errors(path):
+            return self.resolve(path).exists()
 
     def _replace(self, real: Path, data: bytes, mode: int | None, parent: int) -> None:
         """Put a complete new file in the place of the old one; `mode` None leaves the mode to the umask.

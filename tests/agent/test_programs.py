@@ -137,3 +137,11 @@ def test_of_files_that_are_only_named_the_beginning_is_attached(tmp_path):
     assert found["photos/"] == "sea.jpg"
     assert len(found["long.csv"]) < 1_000
     assert "4,000 bytes" in found["long.csv"]
+
+
+def test_a_word_that_can_be_no_name_is_passed_over(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    question = f"{'x' * 5_000}.csv \0/b {'y' * 300} a.txt"
+    found = attach(Workspace(tmp_path), question, named=lambda path: True)
+    assert [one.name for one in found.attachments] == ["a.txt"]
+    assert attach(Workspace(tmp_path), f"@{'x' * 5_000}.csv").attachments == []
