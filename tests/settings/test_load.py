@@ -196,6 +196,7 @@ def test_the_home_folder_and_empty_variables_are_no_settings(file: Path) -> None
 def test_no_two_settings_share_a_variable() -> None:
     names = variables()
     assert names["ECOSHELL_AGENT_MAX_STEPS"] == ("agent", "max_steps")
+    assert names.pop("ECOSHELL_LEDGER") == names["ECOSHELL_BUDGET_LEDGER"]  # the short one
     assert len(set(names.values())) == len(names)
 
 
