@@ -34,6 +34,8 @@ PlanMode = Literal["off", "btp", "prompt", "btp+prompt"]
 """How turns are planned: not at all; so that calls may be refused; told to the model, the paper's +Prompt; or both."""
 
 
+PROGRAM_PARAMETERS = 300_000_000
+"""A model with fewer weights writes no program worth running."""
 _MOST_UNKEPT = 200
 """Uses and attempts that wait for a store that cannot be written; of more, the earliest are given up."""
 
@@ -226,7 +228,8 @@ class Dependencies:
     def by_program(self) -> bool:
         """Whether what is asked of files is first tried by a program: so a weak model does better than by calls."""
         traits = self.models.current.caller.traits
-        return not (is_trusted(traits) or traits.small) and self.approvals.lets_program(traits)
+        able = (traits.parameters or 0) >= PROGRAM_PARAMETERS
+        return able and not is_trusted(traits) and self.approvals.lets_program(traits)
 
     @property
     def strategy(self) -> StrategySpec:
