@@ -46,7 +46,7 @@ class ScriptModel:
 
     def count(self, text: str) -> int:
         """Tokens of a text, by its bytes."""
-        return _tokens(_bytes(text))
+        return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
     def size(self, request: Request) -> PromptSize:
         """Tokens of the prompt, by the bytes of its messages and tools."""
