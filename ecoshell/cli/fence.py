@@ -22,10 +22,10 @@ def fenced(command: Callable[[], int]) -> int:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # it was closed before the start: else a database would get its number
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - for as long as it runs
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # what was printed before is written now, and may find no room
+                stream.reconfigure(errors="backslashreplace")  # a terminal without UTF-8 still shows everything
         status = command()
         sys.stdout.flush()
     except KeyboardInterrupt:

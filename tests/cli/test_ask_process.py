@@ -171,7 +171,8 @@ def test_a_standard_input_that_was_closed_holds_no_question(tmp_path: Path) -> N
 def test_output_that_cannot_be_written_is_told_in_one_sentence(command: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text('{"text": "fine"}\n')
-    env = {**os.environ, "ECOSHELL_HOME": str(tmp_path / "home"), "ECOSHELL_MODEL": f"script:{script}"}
+    own = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+    env = {**own, "ECOSHELL_HOME": str(tmp_path / "home"), "ECOSHELL_MODEL": f"script:{script}"}
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "ecoshell", *command],
