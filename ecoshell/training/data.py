@@ -121,7 +121,7 @@ def generate(count: int, seed: int, split: Split = "train") -> Iterator[Task]:
         yield first
 
 
-_OFTEN = {"unserved": 3, "talk": 3, "read": 2, "value": 3, "run": 2, "search": 2, "write": 2, "edit": 2, "edit_read": 2}
+_OFTEN = {"unserved": 3, "talk": 4, "read": 2, "value": 3, "run": 2, "search": 2, "write": 2, "edit": 2, "edit_read": 2}
 
 
 def _kind(chance: random.Random) -> str:
@@ -389,6 +389,15 @@ class _Maker:
         self.about["script"] = script
         return self._one("run_command", {"command": command.format(script)}), _whole
 
+    def make_checksum(self) -> Made:
+        call = {"command": f"sha256sum {self.file(self.text())}"}
+        return self._one("run_command", call), lambda seen: {"result": seen[-1].split()[0]}
+
+    def make_largest(self) -> Made:
+        for size in self.chance.sample(range(1, 12), k=3):
+            self.file(self.text(size, size))
+        return self._one("run_command", {"command": "ls -S | head -1"}), _whole
+
     def make_percent(self) -> Made:
         return self._calculated("{n}% * {m}", n=str(self.chance.randint(1, 99)))
 
@@ -405,11 +414,21 @@ class _Maker:
         parts = self.chance.randint(2, 60)
         return self._calculated("{n} / {m}", n=str(parts * self.chance.randint(2, 90)), m=str(parts))
 
+    def make_part(self) -> Made:
+        names = ("part", "part_de", "part_fr", "part_es", "m")
+        return self._calculated("{n} / {m}", **dict(zip(names, self.word("parts"), strict=True)))
+
+    def make_bill(self) -> Made:
+        return self._calculated("{n} * {m} + {k}", word=self.word("nouns"))
+
+    def make_share(self) -> Made:
+        return self._calculated("({m} + {k}) / {n}", n=str(self.chance.randint(2, 12)))
+
     def make_root(self) -> Made:
         return self._calculated("sqrt({n})")
 
     def _calculated(self, form: str, **given: str) -> Made:
-        self.about |= {"n": self.number(), "m": self.number(), **given}
+        self.about |= {"n": self.number(), "m": self.number(), "k": self.number(), **given}
         call = {"expression": form.format(**self.about)}
         return self._one("calculate", call), lambda seen: {"result": re.split("[=≈] ", seen[-1])[-1]}
 
@@ -509,13 +528,13 @@ class _Maker:
 
 
 _ALIKE = {
-    **dict.fromkeys(("percent", "times", "plus", "minus", "divide", "root"), "calculate"),
+    **dict.fromkeys(("percent", "times", "plus", "minus", "divide", "part", "bill", "share", "root"), "calculate"),
     **dict.fromkeys(("column_sum", "column_mean", "column_max", "rows"), "code"),
     "field": "value",
     "edit_read": "edit",
 }
 """Kinds that are answered, and reasoned about, as others are."""
-_ALONE = frozenset({"here", "missing", "list", "git_last", "git_message", "git_count", "git_commit"})
+_ALONE = frozenset({"here", "largest", "missing", "list", "git_last", "git_message", "git_count", "git_commit"})
 """Kinds whose workspaces have nothing else in them."""
 
 

@@ -32,7 +32,7 @@ _STATES = 3
 """Numbers that a checkpoint keeps for each trained one: itself, and AdamW's two averages."""
 _NUMBER = 4
 """Bytes of a trained number."""
-_LIBRARIES = ("torch", "transformers", "gguf")
+_LIBRARIES = ("torch", "transformers", "accelerate", "gguf")
 _NO_MEMORY = ("not enough memory", "out of memory")
 
 

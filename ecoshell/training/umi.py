@@ -21,16 +21,18 @@ from ecoshell.training.data import ROLES, Example
 from ecoshell.training.export import MODULES, architecture, write_adapter
 from ecoshell.training.trainer import Estimate, Progress, Recipe, Tell
 
-RECIPE = Recipe(steps=2000, batch=16, rate=1e-3, tokens=4096, every=50)
+RECIPE = Recipe(steps=400, batch=16, rate=1.5e-3, tokens=1024, every=25)
 SINGLE, SHARED = "single", "roles"
 """What the adapters of one model are called, and of one model in all roles."""
-_TASKS, _HELD, _RANK = 8000, 60, 8
+_TASKS, _HELD, _RANK = 3400, 40, 8
 _SAMPLE = 12
 """Tasks that are played to tell what a run takes."""
 _STRENGTH = 2
 """`alpha` of an adapter, as a multiple of its rank."""
 _LEAST_SHARED = 64
 """Tokens that prompts begin with alike from which on that is worth computing apart."""
+_OTHERS = 100
+"""One prompt in so many may begin otherwise, at either end of their order."""
 
 Mode = Literal["single", "umi"]
 Stage = tuple[str, tuple[str, ...], str]
@@ -142,7 +144,7 @@ class Adapter:
         return sum(self._rank * sum(shape) for name, shape in shapes if name.endswith(names))
 
     def tokens(self, example: Example) -> int:
-        return len(example.prompt) - self._shared + len(example.reply)
+        return len(example.prompt) - self._start([example]) + len(example.reply)
 
     def weight(self, example: Example) -> int:
         return len(example.reply)
@@ -159,20 +161,38 @@ class Adapter:
     def loss(self, examples: Sequence[Example]) -> Any:
         torch = trainer.require()
         model, place = self._model, self._model.device
-        past = None
-        if self._shared:
-            with torch.no_grad():
-                start = torch.tensor([examples[0].prompt[: self._shared]], device=place)
-                past = model.model(start, use_cache=True).past_key_values
-                past.batch_repeat_interleave(len(examples))
-        rest = [(*one.prompt[self._shared :], *one.reply) for one in examples]
+        start = self._start(examples)
+        self._read_shared(self._shared[:start])
+        rest = [(*one.prompt[start:], *one.reply) for one in examples]
         most = max(map(len, rest))
         ids = torch.tensor([(*one, *[0] * (most - len(one))) for one in rest], device=place)  # nobody looks back on 0
-        told = model.model(ids, past_key_values=past, use_cache=past is not None).last_hidden_state
+        places = torch.arange(start, start + most, device=place)[None]
+        told = model.model(ids, position_ids=places, use_cache=False).last_hidden_state
         spans = [(len(one) - len(example.reply), len(one)) for one, example in zip(rest, examples, strict=True)]
         before = torch.cat([told[row, begin - 1 : end - 1] for row, (begin, end) in enumerate(spans)])
         wanted = torch.cat([ids[row, begin:end] for row, (begin, end) in enumerate(spans)])
         return torch.nn.functional.cross_entropy(model.lm_head(before).float(), wanted, reduction="sum")
+
+    def _start(self, examples: Sequence[Example]) -> int:
+        """How many tokens need not be computed for each of some examples: all of the shared ones, or none."""
+        most = len(self._shared)
+        return most if all(one.prompt[:most] == self._shared for one in examples) else 0
+
+    def _read_shared(self, tokens: Sequence[int]) -> None:
+        """Compute keys and values of what all prompts begin with; once for as long as the adapter stays as it is."""
+        torch, model = trainer.require(), self._model
+        state = (tuple(tokens), next(iter(self.trained().values()))._version)
+        if getattr(model, "shared", None) == state:
+            return
+        layers = [layer.self_attn for layer in model.model.layers]
+        for attention in layers:
+            attention.past = None
+        if tokens:
+            with torch.no_grad():
+                model.model(torch.tensor([tokens], device=model.device), use_cache=False)
+            for attention in layers:
+                attention.past = attention.last
+        model.shared = state
 
     def export(self, file: Path, *, role: str) -> None:
         """Write the adapter as a GGUF file; raises StoreError."""
@@ -185,8 +205,8 @@ class Adapter:
         torch, library = trainer.require(), import_module("transformers")
         library.utils.logging.disable_progress_bar()
         options: dict[str, Any] = {"gguf_file": self._base.name, "dtype": torch.bfloat16}
-        if trainer.device().type == "cpu":  # where the fused attention takes half of the time, most of it to derive
-            options["attn_implementation"] = "eager"
+        library.AttentionInterface.register("shared", _attend)
+        options["attn_implementation"] = "shared"
         if hasattr(library, "GgufConfig"):  # else the weights would stay packed, which is many times slower
             options["quantization_config"] = library.GgufConfig(dequantize=True)
         model = library.AutoModelForCausalLM.from_pretrained(str(self._base.parent), **options)
@@ -198,6 +218,30 @@ class Adapter:
                 parent = getattr(layer, inside)
                 setattr(parent, name, _lora(torch, getattr(parent, name), self._rank))
         return model.to(trainer.device())
+
+
+def _attend(module: Any, query: Any, key: Any, value: Any, _: Any, scaling: float, **__: Any) -> tuple[Any, None]:
+    """Attention of the rows of a batch to themselves and to what all begin with, which is there once for all of them.
+
+    PyTorch's own takes a copy of the latter for each row, and twice as long on a CPU.
+    """
+    torch = trainer.require()
+    rows, heads, long, size = query.shape
+    groups = key.shape[1]
+    module.last = (key[0].detach(), value[0].detach())
+    with torch.autocast(query.device.type, enabled=False):
+        query = (query * scaling).reshape(rows, groups, -1, size)
+        later = torch.ones(long, long, dtype=torch.bool, device=query.device).triu(1).repeat(heads // groups, 1)
+        scores = (query @ key.transpose(-1, -2)).masked_fill(later, -torch.inf)
+        if past := module.past:
+            together = query.transpose(0, 1).reshape(groups, -1, size) @ past[0].transpose(-1, -2)
+            scores = torch.cat((together, scores.transpose(0, 1).reshape(groups, -1, long)), -1)
+            together, own = scores.softmax(-1).split((past[0].shape[1], long), -1)
+            seen = own.reshape(groups, rows, -1, long).transpose(0, 1) @ value
+            seen = seen + (together @ past[1]).reshape(groups, rows, -1, size).transpose(0, 1)
+        else:
+            seen = scores.softmax(-1) @ value
+    return seen.reshape(rows, heads, long, size).transpose(1, 2), None
 
 
 def _lora(torch: Any, linear: Any, rank: int) -> Any:
@@ -212,16 +256,17 @@ def _lora(torch: Any, linear: Any, rank: int) -> Any:
 
         def forward(self, x: Any) -> Any:
             narrow = torch.nn.functional.linear(x, self.a.to(x.dtype))
-            return self.linear(x) + torch.nn.functional.linear(narrow, self.b.to(x.dtype)) * _STRENGTH
+            return self.linear(x) + torch.nn.functional.linear(narrow * _STRENGTH, self.b.to(x.dtype))
 
     return Adapted()
 
 
-def _alike(prompts: Sequence[tuple[int, ...]]) -> int:
-    """How many tokens all prompts begin with alike, at least one less than the shortest has."""
+def _alike(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The tokens that nearly all prompts begin with, at least one less than the shortest of them has."""
     if not prompts:
-        return 0
-    first, last = min(prompts), max(prompts)  # the others are between them
-    most = min(map(len, prompts)) - 1
+        return ()
+    inner = sorted(prompts)[len(prompts) // _OTHERS : len(prompts) - len(prompts) // _OTHERS]
+    first, last = inner[0], inner[-1]  # the others are between them
+    most = min(map(len, inner)) - 1
     same = next((at for at in range(most) if first[at] != last[at]), most)
-    return same if same >= _LEAST_SHARED else 0
+    return first[:same] if same >= _LEAST_SHARED else ()
