@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal
 
 from ecoshell.agent.approval import is_trusted
+from ecoshell.agent.dependencies import PROGRAM_PARAMETERS
 from ecoshell.agent.memory import path_messages
 from ecoshell.agent.mode import DraftTask, FillTask, Foreseen, ForeseenCall, View
 from ecoshell.budget.holds import Hold
@@ -77,6 +78,11 @@ class Single:
         return self._model.traits.calls_undeclared
 
     @property
+    def _is_urged(self) -> bool:
+        """Whether it may be asked for one more call; of the smallest models that would be a guessed one."""
+        return self._is_held and (self._model.traits.parameters or PROGRAM_PARAMETERS) >= PROGRAM_PARAMETERS
+
+    @property
     def _is_weak(self) -> bool:
         """Whether it is a model that calls on and on, however much it knows."""
         return not is_trusted(self._model.traits)
@@ -105,7 +111,7 @@ class Single:
             reply = await self._model.ask(repair, emit, role=self.role)
             if reply.fault:
                 raise broken_call(self._model, reply.fault, reply.attempt)
-        elif reply.call is None and self._is_held and has_stopped_short(view.path, reply) and view.usable:
+        elif reply.call is None and self._is_urged and has_stopped_short(view.path, reply) and view.usable:
             reply = await self._nudged(view, request, reply, emit)
         tell_if_cut(reply, emit)
         return thought_of(reply)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ecoshell.errors import UsageError
+from ecoshell.models.embedded import BASE
 from ecoshell.models.embedded import NAME as EMBEDDED
 from ecoshell.models.gguf import tensor_shapes
 from ecoshell.models.local import LocalModel
@@ -118,7 +119,7 @@ def _of(examples: Sequence[Example], roles: Sequence[str]) -> list[Example]:
 
 def _base(name: str) -> tuple[Path, LocalModel]:
     """The file of a base, and the model by which prompts are rendered; raises UsageError and ModelError."""
-    found = local_files(name)
+    found = local_files(BASE if name == EMBEDDED else name)
     if found is None or found.adapter is not None:
         raise UsageError(f"{name} is no base to train.", fix="Name embedded, or local:FILE.gguf.")
     local = LocalModel(found.base, name=name)

@@ -86,6 +86,15 @@ async def test_a_model_that_gives_up_at_its_first_failure_is_asked_once_for_anot
         assert (await turn(shell))[-1].answer == "I cannot."  # nothing could hold this one to a call
 
 
+async def test_one_of_the_smallest_models_is_not_asked_for_another_call(play):
+    async with play([say("", "read_file", path="none.txt"), say("It is not there.")], registration="all") as shell:
+        model = free(shell).deps.models.current.model._model
+        model.traits = replace(model.traits, parameters=135_000_000)
+        events = await turn(shell, "Read none.txt")
+    assert [event.ok for event in of(events, CallFinished)] == [False]
+    assert events[-1].answer == "It is not there."
+
+
 async def test_a_model_that_shows_what_it_might_run_is_asked_once_to_run_it(play):
     shown = say("Run this:\n```sh\nwc -l notes.txt\n```")
     lines = [say("", "list_files"), shown, COUNT, shown]
