@@ -3,16 +3,20 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench_play import SAID, Bench, task, timeless, written
 
+from ecoshell.budget.money import NANO, parse_amount
+from ecoshell.budget.postgres import TeamServer
 from ecoshell.errors import EcoshellError, ModelMissing, UsageError
 
 SIX = (
@@ -143,3 +147,68 @@ def test_workers_are_as_many_as_tasks_at_most(play: Bench) -> None:
     tasks = [task(str(number), setup=f"echo $PPID >> {pids}") for number in range(2)]
     play.run(tasks, "--workers", "1000", script=SAID)
     assert len(set(pids.read_text().split())) <= 2
+
+
+Team = Callable[..., str]
+
+
+@pytest.fixture
+def admin(play: Bench, team_ledger: Team, monkeypatch: pytest.MonkeyPatch) -> Iterator[TeamServer]:
+    """The administrator of the ledger of ann's team; she pays a tenth of a cent for a token of the script."""
+    monkeypatch.setenv("ECOSHELL_LEDGER", team_ledger("ann"))
+    settings = play.folder / "home" / "config" / "config.toml"
+    settings.parent.mkdir(parents=True)
+    price = 'price = { input = "1000", output = "1000" }'
+    settings.write_text(f'[models."script:{play.folder}/model.jsonl"]\n{price}\n[budget]\nproject = "measuring"\n')
+    server = TeamServer(team_ledger("postgres"))
+    server.set_cap("team:search", "month", 100 * NANO)
+    yield server
+    server.close()
+
+
+def paid(found: Any) -> int:
+    """What the rows of both sides say, in nano-dollars."""
+    rows = [*found["rows"], *found["baseline"]["rows"]]
+    return sum(parse_amount(row["price_usd"]).value for row in rows if row["price_usd"] != "0")
+
+
+def test_every_worker_reserves_from_the_ledger_of_a_team_for_both_sides_and_the_sums_agree(
+    play: Bench, admin: TeamServer
+) -> None:
+    found = play.run(SIX, "--baseline", "--workers", "2", script=SAID)
+    (cap,) = admin.caps()
+    assert (cap.spent, cap.held, cap.leased) == (paid(found), 0, 0)
+    assert cap.spent > NANO
+    (project,) = admin.costs("project")
+    assert (project.key, project.spent_nano) == ("measuring", cap.spent)
+    assert project.calls == 10  # the one that cannot be prepared is played by nobody
+    assert project.usage.input == found["tokens"]["prompt"] + found["baseline"]["tokens"]["prompt"]
+
+
+def test_a_teams_cap_that_is_reached_ends_the_run_and_what_it_cut_short_is_played_again(
+    play: Bench, admin: TeamServer
+) -> None:
+    admin.set_cap("team:search", "month", 6 * NANO)
+    found = play.run(SIX, "--baseline", "--workers", "2", "--out", str(play.out), script=SAID)
+    assert play.status == 3
+    assert "the team:search month's cap of $6 has" in play.told
+    assert "ecoshell budget set team:search month AMOUNT" in play.told
+    assert f"--resume {play.out} goes on there" in play.told
+    assert all(row["status"] in ("answered", "setup") for row in [*found["rows"], *found["baseline"]["rows"]])
+    (cap,) = admin.caps()
+    assert paid(found) <= cap.spent <= cap.limit
+    assert (cap.held, cap.leased) == (0, 0)
+    admin.set_cap("team:search", "month", 100 * NANO)
+    found = play.run(SIX, "--baseline", "--workers", "2", "--resume", str(play.out), script=SAID)
+    assert (play.status, found["n"], found["baseline"]["n"]) == (0, 6, 6)
+
+
+def test_without_the_server_of_the_teams_ledger_no_task_counts_as_failed(
+    play: Bench, admin: TeamServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        closed = free.getsockname()[1]
+    monkeypatch.setenv("ECOSHELL_LEDGER", f"postgresql://ann@127.0.0.1:{closed}/ledger")
+    with pytest.raises(EcoshellError, match=r"could not be played: ServerAway: .* cannot be reached"):
+        play.run(SIX, "--workers", "2", "--out", str(play.out), script=SAID)
+    assert len(play.out.read_text().splitlines()) == 1

@@ -16,11 +16,12 @@ from ecoshell.budget.gate import Gate
 from ecoshell.budget.ledger import Ledger
 from ecoshell.catalog.catalog import Catalog
 from ecoshell.catalog.search import Ranker
-from ecoshell.errors import EcoshellError, ModelBroken
-from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, TurnFinished
+from ecoshell.errors import EcoshellError
+from ecoshell.events import ApprovalWanted, CallFinished, CallStarted, ErrorHappened, Event, LimitHit, TurnFinished
 from ecoshell.events.record import to_json
 from ecoshell.messages import Call, Message, Observation, Usage
-from ecoshell.models.base import Model, Reply, Request, Warmable
+from ecoshell.models.base import Model, Request, Warmable
+from ecoshell.models.metered import MeteredModel
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
 from ecoshell.tools.base import Tool, limits_of
@@ -35,8 +36,13 @@ if TYPE_CHECKING:  # pydantic comes with it, and is not needed to import this mo
 
 PLAIN_SYSTEM = "You are a helpful assistant with tools that work in the user's folder."
 PLAIN_STEPS = 24
-STOPS = ("ModelMissing", "ModelUnavailable")
-"""Errors after which no task of the model can be played."""
+LIMIT_REACHED = "LimitReached"
+"""A team's cap: tasks have none of their own."""
+STOPS = (
+    *("ModelMissing", "ModelUnavailable", "ModelUnreachable", "ModelBarred", "PriceUnknown"),
+    *("StoreError", "ServerAway"),
+)
+"""Errors after which no task of the model can be played, so that they say nothing of it."""
 
 
 class Models(ConfiguredModelFactory):
@@ -62,6 +68,11 @@ class Models(ConfiguredModelFactory):
     def model_factory(self) -> type[ConfiguredModelFactory]:
         """What assembly makes casts with: of these models, which stay when a cast is let go."""
         return lending(lambda name: self.get(name, "ecoshell"))
+
+    def metered(self, name: str, side: Side) -> MeteredModel:
+        """The same behind the gate of the run, by which a team's caps hold for a side that has no shell."""
+        budget = self._session_budget
+        return MeteredModel(self.get(name, side), budget.gate, budget.account, pauses=())
 
     async def aclose(self) -> None:
         """Let the models go."""
@@ -92,7 +103,8 @@ class TaskRunner:
         model = self._models.get(name, side)
         if model.traits.local and isinstance(model, Warmable):
             await model.warm()
-            await _reply(model, Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side))
+            async for _ in model.stream(Request((Message("user", "Hello"),), want="text", max_tokens=1, role=side)):
+                pass  # to its end, which is where a local model lets go of its thread
 
     async def play(self, task: Task, side: Side, options: Options) -> tuple[Result, str]:
         """One side at one task, from an empty folder to its check; what goes wrong is part of the result.
@@ -142,7 +154,7 @@ class TaskRunner:
 
     async def _by_loop(self, task: Task, options: Options, result: Result, course: list[object]) -> None:
         """Every tool's document up front, results sent back as they are, until no call comes."""
-        model, agent = self._models.get(options.model or "", "baseline"), self._settings.agent
+        model, agent = self._models.metered(options.model or "", "baseline"), self._settings.agent
         tools = offline_tools(self._settings, Workspace(self._sandbox.workspace))
         documents = tuple(tool.document for tool in tools)
         messages = [Message("system", PLAIN_SYSTEM), Message("user", task.request)]
@@ -183,7 +195,9 @@ def _note(event: Event, result: Result, open_calls: dict[str, Callable[..., None
             open_calls[event.id] = result.begin_call(event.name, event.arguments)
         case CallFinished() if event.id in open_calls:
             open_calls.pop(event.id)(ok=event.ok, text=event.observation, refused=event.refused)
-        case ErrorHappened():
+        case LimitHit():
+            result.error = f"{LIMIT_REACHED}: {event.message}"
+        case ErrorHappened() if not result.error.startswith(LIMIT_REACHED):
             result.error = f"{event.kind}: {event.message}"
         case TurnFinished():
             result.status, result.answer, result.steps = event.status, event.answer, event.steps
@@ -193,9 +207,11 @@ def _note(event: Event, result: Result, open_calls: dict[str, Callable[..., None
             pass
 
 
-async def _step(model: Model, asked: Request, tools: Sequence[Tool], messages: list[Message], result: Result) -> None:
+async def _step(
+    model: MeteredModel, asked: Request, tools: Sequence[Tool], messages: list[Message], result: Result
+) -> None:
     """A step of the plain loop: a reply, and the calls in it, or the answer it is."""
-    reply = await _reply(model, asked)
+    reply = await model.ask(asked, lambda _: None, role="baseline")
     usage = reply.usage or Usage(model.size(asked).count, model.count(reply.text))
     result.count(usage)
     price, before = model.traits.price, result.spent_nano
@@ -224,12 +240,3 @@ async def _run(tools: Sequence[Tool], call: Call, fault: str, result: Result) ->
             seen = failed(call.name, failure, limits_of(tool))
     end(ok=seen.ok, text=seen.text)
     return seen.text
-
-
-async def _reply(model: Model, request: Request) -> Reply:
-    reply: Reply | None = None
-    async for piece in model.stream(request):  # to its end, which is where a local model lets go of its thread
-        reply = piece if isinstance(piece, Reply) else reply
-    if reply is None:
-        raise ModelBroken(f"{model.traits.name} gave no reply.")
-    return reply

@@ -14,10 +14,11 @@ from ecoshell.assembly.parts import load_settings
 from ecoshell.errors import ModelUnavailable, UsageError
 from ecoshell.options import Options
 from ecoshell.paths import user_paths
+from ecoshell.tools.workspace import workspace_folder
 from ecoshell.untrusted import visible_line
 from ecoshell_bench.printing import note, show_record
 from ecoshell_bench.results import ResultsFile, read_results
-from ecoshell_bench.tasks.playing import STOPS
+from ecoshell_bench.tasks.playing import LIMIT_REACHED, STOPS
 from ecoshell_bench.tasks.report import Result, Side, as_record
 from ecoshell_bench.tasks.suite import Task, chosen, read_suite
 from ecoshell_bench.tasks.workers import Job, played
@@ -119,6 +120,8 @@ class _Run:
         self._began = time.monotonic()
         self._now: list[Result] = []
         """What this run has played."""
+        self._limit = ""
+        """What was said of a team's cap that is reached."""
         note(f"{self._total - len(self._left)} of {self._total} are there; results go to {results.path}.")
 
     def play(self, settings: "Settings", options: Options, loop: str) -> int:
@@ -129,13 +132,14 @@ class _Run:
         """
         args, usual = self._args, type(settings)()
         agent = usual.agent.model_copy(update={"temperature": args.temperature})
-        budget = usual.budget.model_copy(update=settings.budget.model_dump(include={"ledger", "project"}))
+        project = settings.budget.project or workspace_folder(None).name  # not that of a task's workspace
+        budget = usual.budget.model_copy(update={"ledger": settings.budget.ledger, "project": project})
         shared = {"agent": agent, "budget": budget, "models": settings.models, "local": settings.local}
         told = usual.model_copy(update=shared)
         job = Job(told, options, loop, tuple(self._sides), args.task_seconds, keeps=args.events is not None)
         if job.keeps:
             args.events.mkdir(parents=True, exist_ok=True)
-        turns = takewhile(lambda _: not self._used_up, self._left)
+        turns = takewhile(lambda _: not self._limit and not self._used_up, self._left)
         try:
             with closing(played(job, turns, args.workers, len(self._left))) as rows:
                 for task, (result, course) in rows:
@@ -144,8 +148,8 @@ class _Run:
             note(f"Stopped. --resume {self._results.path} goes on there.")
             return INTERRUPTED
         if len(self._now) < len(self._left):
-            path = self._results.path
-            note(f"The budget is used up. --resume {path} goes on there, with a budget of its own.")
+            told = self._limit or "The budget is used up; the next run has one of its own."
+            note(f"{told} --resume {self._results.path} goes on there.")
             return LIMIT
         return 0
 
@@ -161,12 +165,18 @@ class _Run:
         return None in spent or sum(nano or 0 for nano in spent) >= budget.value
 
     def _add(self, task: Task, result: Result, course: str) -> None:
-        """Keep a result, and say how it went, and how long the rest will take; raises ModelUnavailable."""
+        """Keep a result, and say how it went, and how long the rest will take; raises ModelUnavailable.
+
+        What a team's cap cut short is played again, when there is room.
+        """
+        if result.error.startswith(LIMIT_REACHED):
+            self._limit = result.error.removeprefix(f"{LIMIT_REACHED}: ")
+            return
         if result.error.startswith(STOPS):
             raise ModelUnavailable(
                 f"{task.id} could not be played: {result.error}",
                 kept=f"What was played is in {self._results.path}.",
-                fix=f"When the model answers again: --resume {self._results.path}",
+                fix=f"Once that is mended: --resume {self._results.path}",
             )
         if course:
             name = f"{task.id.replace('/', '_')}.{result.side}.jsonl"

@@ -95,7 +95,8 @@ class Worker:
         self._loop = opened.enter_context(asyncio.Runner())
         place = opened.enter_context(sandbox())
         folder = place.folder
-        ledger = opened.enter_context(closing(open_ledger(Paths(folder, folder, folder))))  # each task writes its own
+        # of the plain loop: each shell opens its own, in the home of its task
+        ledger = opened.enter_context(closing(open_ledger(Paths(folder, folder, folder), job.settings)))
         models = Models(job.settings, job.options, ledger)
         opened.callback(lambda: self._loop.run(models.aclose()))
         runner = TaskRunner(place, models, job.settings, seconds=job.seconds)
