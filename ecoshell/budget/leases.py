@@ -130,10 +130,12 @@ class TeamLedger(Ledger):
         kept = self.entry(entry)
         if kept.lease:
             try:
-                self.server.settle(kept.lease, None, [_told(kept, reconciled=True)])
+                granted = self.server.settle(kept.lease, None, [_told(kept, reconciled=True)])
             except StoreError as failure:
                 failure.kept = "It is changed in your own ledger; say it once more, so that the team's follows."
                 raise
+            if (lease := self._open_lease(kept.lease)) is not None:
+                self._heard(lease, granted)
         return settlement
 
     def reconcile_leases(self) -> int:
@@ -172,10 +174,16 @@ class TeamLedger(Ledger):
         """A reservation from a lease, which is taken or grows where it has to; `freed` is what the new one replaces."""
         if ask.price is None:
             self._require_no_caps(ask)
-        if _free(ask):
             return place(ask)
-        with suppress(LimitReached):  # as a rule there is room for the whole call
-            return place(replace(_within(ask, self._lease_of(ask.account.model).id), min_tokens=ask.max_tokens))
+        lease = self._leases.get(ask.account.model)
+        if lease is None:
+            if _free(ask):
+                return place(ask)
+            lease = self._lease_of(ask.account.model)
+        try:  # as a rule there is room for the whole call
+            return place(_within(ask, lease.id, ask.max_tokens))
+        except LimitReached:
+            pass
         with self._asking:
             while True:
                 lease = self._lease_of(ask.account.model)
@@ -190,7 +198,7 @@ class TeamLedger(Ledger):
                 except LimitReached as hit:
                     if hit.scope != LEASE:
                         raise
-                    self._refuse(refused, least)
+                    self._refuse(refused, least, free)
 
     def _needed(self, ask: Ask, freed: int) -> tuple[int, int]:
         """The least and the most that a call may cost under the user's own caps; raises LimitReached."""
@@ -257,9 +265,18 @@ class TeamLedger(Ledger):
         lease.requests += 1
         granted = send(calls)
         del lease.untold[: len(ids)]
-        lease.since, lease.single, lease.spent = time.monotonic(), granted.single, granted.spent
-        self._shares = {**(self._shares or {}), **{(share.scope, share.period): share for share in granted.shares}}
+        lease.since = time.monotonic()
+        self._heard(lease, granted)
         return granted
+
+    def _heard(self, lease: _Lease, granted: Granted) -> None:
+        """Know what the server said of a lease and of the caps over it."""
+        lease.single, lease.spent = granted.single, granted.spent
+        self._shares = {**(self._shares or {}), **{(share.scope, share.period): share for share in granted.shares}}
+
+    def _open_lease(self, lease_id: str) -> _Lease | None:
+        """A lease of this process's that has not ended."""
+        return next((one for one in (*self._leases.values(), *self._past) if one.id == lease_id), None)
 
     def _give_back(self, lease: _Lease, *, close: bool = False) -> None:
         """Tell the server of all calls, and give back what is neither spent nor held."""
@@ -280,7 +297,7 @@ class TeamLedger(Ledger):
 
     def _ended(self, lease_id: str, entry: int | None = None) -> None:
         """A call is over: the server is told with the next request, and at once where it waits for what is left."""
-        lease = next((one for one in (*self._leases.values(), *self._past) if one.id == lease_id), None)
+        lease = self._open_lease(lease_id)
         if lease is None:
             return
         if entry is not None:
@@ -311,12 +328,13 @@ class TeamLedger(Ledger):
             states.append(_state(share, spent=untold, held=-untold - free))
         return tuple(states)
 
-    def _refuse(self, refused: StoreError | bool | None, need: int) -> None:
-        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps."""
+    def _refuse(self, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
+        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps, less what is freed."""
         if isinstance(refused, StoreError):
             raise refused from None
         if refused:
-            raise limit_reached(min(self.shared_caps(), key=lambda cap: cap.left), need) from None
+            cap = min(self.shared_caps(), key=lambda cap: cap.left)
+            raise limit_reached(replace(cap, held=cap.held - freed), need) from None
 
 
 def _free(ask: Ask) -> bool:
@@ -324,8 +342,11 @@ def _free(ask: Ask) -> bool:
     return ask.price is None or not ask.price.worst(ask.prompt_tokens + _MANY, ask.max_tokens + _MANY)
 
 
-def _within(ask: Ask, lease: str) -> Ask:
-    return replace(ask, account=replace(ask.account, lease=lease))
+def _within(ask: Ask, lease: str, least: int | None = None) -> Ask:
+    """The call as one of a lease, of use with `least` output tokens; made anew with each, so by hand."""
+    of = ask.account
+    account = Account(of.session, of.turn, of.role, of.model, of.purpose, lease)
+    return Ask(ask.price, ask.prompt_tokens, ask.max_tokens, account, ask.min_tokens if least is None else least)
 
 
 def _state(share: Share, *, spent: int = 0, held: int = 0) -> CapState:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from postgres import Postgres
 
@@ -84,6 +84,8 @@ steps = st.lists(
 
 @settings(max_examples=25, deadline=None, phases=PHASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, st.integers(100, 1500))
+@example([("aside", 109, 102, 4), ("aside", 255, 98, 9)], 126)  # what is refused in an aside's place
+@example([("final", 226, 4, 6), ("reconcile", 0, 0, 0), ("tool", 86, 5, 7)], 660)  # what the server knows is less then
 def test_whatever_is_done_a_teams_cap_and_a_users_own_come_to_the_same_to_the_nano_dollar(  # noqa: PLR0917 - fixtures
     tmp_path_factory: pytest.TempPathFactory,
     team_ledger: Team,
