@@ -27,6 +27,10 @@ _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 10.0
 """What a connection and an answer may take before the server counts as out of reach."""
 _FIX_MEMBER = "Ask an administrator, who also lets people in: ecoshell budget add NAME."
+_FIX_OWNER = (
+    "It takes the database's owner, who may make roles (CREATEROLE). Where the server has a ledger in another database, "
+    "its owner lets you first: GRANT ecoshell_admin, ecoshell_member TO you WITH ADMIN OPTION."
+)
 _COUNTS = ("input", "output", "cached", "cache_write", "reasoning")
 _NO_LEDGER = {"3F000", "42883", "42P01"}
 """There is no such schema, function or table."""
@@ -153,7 +157,7 @@ class TeamServer:
 
     def create(self) -> bool:
         """Make the tables where there are none; gives whether there were none. The role has to own the database."""
-        with self._lock, self._errors():
+        with self._lock, self._errors(_FIX_OWNER):
             connection = self._connect(create=True)
             with connection.transaction(), connection.cursor() as cursor:
                 cursor.execute("SELECT pg_advisory_xact_lock(hashtext('ecoshell'))")
@@ -243,11 +247,11 @@ class TeamServer:
     def _database(self) -> str:
         return urlsplit(self.address).path.strip("/") or "of this name"
 
-    def _errors(self) -> "_Explaining":
-        return _Explaining(self)
+    def _errors(self, fix: str = _FIX_MEMBER) -> "_Explaining":
+        return _Explaining(self, fix)
 
-    def explained(self, error: Exception) -> EcoshellError:
-        """What psycopg says, as an error with a way out; nothing of it carries the password."""
+    def explained(self, error: Exception, fix: str) -> EcoshellError:
+        """What psycopg says, as an error with a way out, `fix` where a right is lacking; the password is not in it."""
         import psycopg
 
         state = getattr(error, "sqlstate", None) or ""
@@ -256,7 +260,7 @@ class TeamServer:
         if state in _NO_LEDGER:
             return self._no_ledger()
         if state == "42501":
-            return StoreError(f"The team's ledger at {where} refuses: {said}.", fix=_FIX_MEMBER)
+            return StoreError(f"The team's ledger at {where} refuses: {said}.", fix=fix)
         if state == "42704":
             return _NoRole(f"The team's ledger at {where} refuses: {said}.")
         kind, what, fix = StoreError, "failed", ""
@@ -282,8 +286,9 @@ class _NoRole(StoreError):
 class _Explaining:
     """Turns psycopg's errors into those of ecoshell."""
 
-    def __init__(self, server: TeamServer) -> None:
+    def __init__(self, server: TeamServer, fix: str) -> None:
         self._server = server
+        self._fix = fix
 
     def __enter__(self) -> None:
         try:
@@ -298,7 +303,7 @@ class _Explaining:
         import psycopg
 
         if isinstance(error, (psycopg.Error, OSError)):
-            raise self._server.explained(error) from error
+            raise self._server.explained(error, self._fix) from error
 
 
 def require_address(text: str) -> str:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from postgres import Postgres
+from postgres import Postgres, running
 
 from ecoshell.budget.holds import Ask
 from ecoshell.budget.leases import TeamLedger
 from ecoshell.budget.money import NANO
 from ecoshell.budget.postgres import TeamServer
+from ecoshell.errors import StoreError
 from ecoshell.messages import Usage
 
 Team = Callable[..., str]
@@ -156,3 +157,30 @@ def test_tables_and_functions_of_a_members_own_are_not_taken_for_the_ledgers(ann
     )
     (cap,) = admin.caps()
     assert cap.held + cap.leased == 1000
+
+
+def test_the_owner_of_a_database_who_may_make_roles_needs_no_superuser_but_for_a_second_ledger_on_the_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ask: Callable[..., Ask]
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", Postgres.PASSWORD)
+    with running() as postgres:
+        postgres.add_person("ann")
+        for owner in ("carol", "dave"):
+            postgres.add_person(owner)
+            postgres.sql("postgres", f"ALTER ROLE {owner} CREATEROLE")
+            postgres.sql("postgres", f"CREATE DATABASE {owner} OWNER {owner}")
+            server = TeamServer(postgres.address(owner, owner))
+            try:
+                assert server.create()
+            except StoreError as refused:  # of 16 or newer
+                assert owner == "dave"
+                grant = "GRANT" + refused.fix.rpartition("GRANT")[2].replace("TO you", f"TO {owner}").rstrip(".")
+                postgres.sql(owner, grant, person="carol")
+                assert server.create()
+            server.add_member("ann", "search")
+            server.set_cap("team:search", "day", NANO)
+            ann = TeamLedger(tmp_path / owner / "ledger.sqlite", TeamServer(postgres.address(owner, "ann")))
+            ann.settle(ann.hold(ask(100, 50)), Usage(80, 10))
+            ann.close()
+            assert [(share.spent, share.leased) for share in server.caps()] == [(90_000_000, 0)]
+            server.close()

