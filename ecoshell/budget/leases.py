@@ -329,7 +329,7 @@ class TeamLedger(Ledger):
         return tuple(states)
 
     def _refuse(self, refused: StoreError | bool | None, need: int, freed: int = 0) -> None:
-        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps, `freed` being left too."""
+        """Raise why a lease did not grow: the server is away, or the tightest of the team's caps, `freed` added."""
         if isinstance(refused, StoreError):
             raise refused from None
         if refused:

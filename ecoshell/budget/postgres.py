@@ -28,7 +28,7 @@ _ANSWER_SECONDS = 10.0
 """What a connection and an answer may take before the server counts as out of reach."""
 _FIX_MEMBER = "Ask an administrator, who also lets people in: ecoshell budget add NAME."
 _FIX_OWNER = (
-    "It takes the database's owner, who may make roles (CREATEROLE). Where the server has a ledger in another database, "
+    "It takes the database's owner, who may make roles (CREATEROLE). Where the server has another ledger elsewhere, "
     "its owner lets you first: GRANT ecoshell_admin, ecoshell_member TO you WITH ADMIN OPTION."
 )
 _COUNTS = ("input", "output", "cached", "cache_write", "reasoning")
