@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ _FIX_OWNER = (
     "It takes the database's owner, who may make roles (CREATEROLE). Where the server has another ledger elsewhere, "
     "its owner lets you first: GRANT ecoshell_admin, ecoshell_member TO you WITH ADMIN OPTION."
 )
+_SERVICE = "ecoshell"
+"""The name under which passwords stand in the system's keyring, as the keys of providers do."""
 _COUNTS = ("input", "output", "cached", "cache_write", "reasoning")
 _NO_LEDGER = {"3F000", "42883", "42P01"}
 """There is no such schema, function or table."""
@@ -76,7 +79,8 @@ class TeamServer:
     """One person's connection to the team's ledger, made when it is first needed; may be used from any thread."""
 
     def __init__(self, address: str) -> None:
-        """`address` is a URL, `postgresql://PERSON@HOST/DATABASE`; the password is libpq's business."""
+        """`address` is a URL, `postgresql://PERSON@HOST/DATABASE`; the password is in PGPASSWORD, ~/.pgpass or the
+        keyring."""
         self.address = require_address(address)
         self._lock = threading.Lock()
         self._connection: psycopg.Connection[dict[str, Any]] | None = None
@@ -209,14 +213,21 @@ class TeamServer:
 
         if self._connection is not None and not self._connection.closed:
             return self._connection
-        connection = psycopg.Connection[dict[str, Any]].connect(
+        opened = partial(
+            psycopg.Connection[dict[str, Any]].connect,
             self.address,
-            password=secrecy.environ.get("PGPASSWORD"),  # which is not in the environment that libpq looks into
             connect_timeout=_CONNECT_SECONDS,
             application_name="ecoshell",
             autocommit=True,
             row_factory=dict_row,
         )
+        try:  # the environment that libpq looks into has it no more; where there is none, libpq reads ~/.pgpass
+            connection = opened(password=secrecy.environ.get("PGPASSWORD"))
+        except psycopg.OperationalError as failure:
+            needed = failure.pgconn is not None and failure.pgconn.needs_password
+            if not needed or (password := _in_keyring(self.address)) is None:
+                raise
+            connection = opened(password=password)
         try:
             if connection.info.server_version < OLDEST_SERVER * 10_000:
                 raise StoreError(
@@ -266,7 +277,8 @@ class TeamServer:
         kind, what, fix = StoreError, "failed", ""
         if "password" in said or state.startswith("28"):
             what = "does not let you in"
-            fix = "Give the right one in PGPASSWORD, or in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD)."
+            fix = "Give the right one in PGPASSWORD, in ~/.pgpass (HOST:PORT:DATABASE:PERSON:PASSWORD), or with "
+            fix += f"`keyring set {_SERVICE} {self.address}`."
         elif "does not exist" in said and not state:
             what, fix = "cannot be opened", "Correct [budget] ledger."
         elif isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
@@ -315,11 +327,24 @@ def require_address(text: str) -> str:
     except ValueError:
         raise UsageError("The address of the team's ledger cannot be read.", fix=example) from None
     if parts.password or "password=" in parts.query:
-        fix = "Put the password into PGPASSWORD or ~/.pgpass."
+        fix = "Put the password into PGPASSWORD, ~/.pgpass or the system's keyring."
         raise UsageError("The address of the team's ledger must not carry a password.", fix=fix)
     if parts.scheme not in ("postgresql", "postgres") or not (parts.netloc or parts.query):
         raise UsageError("The address of the team's ledger must be one of PostgreSQL.", fix=example)
     return text
+
+
+def _in_keyring(address: str) -> str | None:
+    """The password that the system's keyring has for this very address; may block while the keyring is unlocked."""
+    try:
+        import keyring  # looks for backends, which is slow
+
+        password = keyring.get_password(_SERVICE, address)
+    except Exception:  # noqa: BLE001 - backends are third-party code found by entry points; a broken one is no keyring
+        return None
+    if password:
+        secrecy.learn(password)
+    return password or None
 
 
 def _version(cursor: Any) -> int | None:

@@ -153,7 +153,7 @@ class BudgetSettings(Section):
     """A step that may cost more than this many dollars is asked about first; `off` is never, as without it."""
     ledger: Annotated[str, AfterValidator(_ledger_address)] | None = None
     """A ledger in PostgreSQL whose caps a team shares, such as `postgresql://ann@db.example.org/ledger`; the password
-    is in PGPASSWORD or ~/.pgpass. Also `ECOSHELL_LEDGER`."""
+    is in PGPASSWORD, ~/.pgpass or the keyring. Also `ECOSHELL_LEDGER`."""
     project: Said | None = None
     """The project that calls are booked under in a team's ledger; else it is called as the workspace's folder is."""
 

@@ -6,8 +6,12 @@ from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from postgres import Postgres
 
+from ecoshell import secrecy
 from ecoshell.assembly.parts import load_settings, open_ledger
 from ecoshell.budget.holds import Account, Ask
 from ecoshell.budget.leases import TeamLedger
@@ -123,6 +127,46 @@ def test_an_address_a_password_or_a_database_that_is_wrong_is_told_and_the_passw
     assert "It is not said where" in shell("budget", "show", ledger="", status=2)
     assert "needs a team's ledger" in shell("cost", "--by", "team", ledger="", status=2)
     assert "Nothing was spent yet." in shell("cost", ledger=team_ledger("postgres", 1))  # one's own is there
+
+
+class FakeRing(KeyringBackend):
+    """A keyring that has one password."""
+
+    priority = 1  # pyright: ignore[reportAssignmentType, reportIncompatibleVariableOverride]
+
+    def __init__(self, service: str, name: str, password: str) -> None:
+        super().__init__()
+        self._kept = {(service, name): password}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self._kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+
+def test_a_password_is_found_in_the_keyring_for_the_very_address_where_it_is_not_said_otherwise(
+    shell: Callable[..., str], team_ledger: Team, monkeypatch: pytest.MonkeyPatch, postgres: Postgres
+) -> None:
+    owner, ann = team_ledger("postgres"), team_ledger("ann")
+    monkeypatch.delenv("PGPASSWORD")
+    for name, empty in (("environ", {}), ("_found", set()), ("_known", ())):  # nor what earlier tests left there
+        monkeypatch.setattr(secrecy, name, empty)
+    monkeypatch.setenv("PGPASSFILE", "/nowhere")
+    previous = keyring.get_keyring()
+    keyring.set_keyring(FakeRing("ecoshell", owner, postgres.PASSWORD))
+    try:
+        assert json.loads(shell("budget", "show", "--json", ledger=owner)) == {"caps": []}
+        assert secrecy.masked(f"it is {postgres.PASSWORD}") == "it is [key hidden]"
+        said = shell("budget", "show", ledger=ann, status=1)
+        assert "does not let you in" in said
+        assert f"keyring set ecoshell {ann}" in said
+        keyring.set_keyring(FakeRing("ecoshell", ann, "another word"))
+        said = shell("budget", "show", ledger=ann, status=1)
+        assert "does not let you in" in said
+        assert "another word" not in said
+    finally:
+        keyring.set_keyring(previous)
 
 
 def test_a_ledger_of_a_newer_ecoshell_is_left_alone(
