@@ -1,0 +1,54 @@
+"""What a person sees of a team's caps while they chat: what all have spent of the team's, and they of their own."""
+
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+from ecoshell.assembly.parts import load_settings
+from ecoshell.assembly.shell import assemble
+from ecoshell.budget.money import NANO
+from ecoshell.budget.postgres import TeamServer
+from ecoshell.options import Options
+from ecoshell.paths import Paths
+from ecoshell.tui.side.cost import budget_lines
+from ecoshell.tui.side.panel_state import PanelState
+
+
+async def test_cost_and_the_budget_panel_show_a_persons_share_and_the_teams(
+    team_ledger: Callable[..., str], tmp_path: Path
+) -> None:
+    admin = TeamServer(team_ledger("postgres"))
+    admin.set_cap("team:search", "month", 100 * NANO)
+    admin.set_cap("person:ann", "day", 20 * NANO)
+    script = tmp_path / "model.jsonl"
+    script.write_text(json.dumps({"text": "It is 3.", "usage": {"input": 400, "output": 100}}) + "\n")
+    printed: dict[str, str] = {}
+    shown: dict[str, list[str]] = {}
+    for person in ("bob", "ann"):
+        paths = Paths.under(tmp_path / person)
+        paths.config.mkdir(parents=True)
+        price = 'price = { input = "1000", output = "1000" }'
+        paths.settings_file.write_text(
+            f'model = "script:{script}"\n[models."script:{script}"]\n{price}\n'
+            f'[budget]\nledger = "{team_ledger(person)}"\n'
+        )
+        shell = await assemble(Options(workspace=tmp_path), paths=paths, settings=load_settings(paths))
+        async with aclosing(shell.ask("How much is 1 and 2?")) as events:
+            async for _ in events:
+                pass
+        printed[person] = (await shell.command("/cost")).text
+        standing, state = await shell.standing(), PanelState()
+        state.look(standing, standing.caps)
+        shown[person] = ["".join(text for text, _ in line) for line in budget_lines(state, 48)]
+        await shell.aclose()
+    admin.close()
+    caps = {
+        line.split()[0]: line.split() for line in printed["ann"].splitlines() if " day " in line or " month " in line
+    }
+    assert caps["person:ann"][1:] == ["day", "$20", "$0.50", "$0", "$19.50"]
+    assert caps["team:search"][1:] == ["month", "$100", "$1", "$0", "$99"]  # with what bob has spent
+    said = [" ".join(line.split()) for line in shown["ann"]]
+    for scope, spent in (("person:ann day $19.50 left of $20", "0.50"), ("team:search month $99 left of $100", "1")):
+        assert said[said.index(scope) + 2] == f"spent ${spent} · held $0"
+    assert "person:" not in printed["bob"]
