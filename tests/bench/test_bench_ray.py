@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,15 +64,23 @@ class Cluster:
             timeout=3600,
         )
 
+    def lose(self) -> None:
+        """As if the power went."""
+        os.killpg(self.head.pid, signal.SIGKILL)
+
     def end(self) -> None:
         self.head.send_signal(signal.SIGTERM)
         self.head.wait(600)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def begun() -> Cluster:
+    return Cluster(Path(tempfile.mkdtemp(prefix="r", dir="/tmp")))  # sockets have short names
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(Path(tempfile.mkdtemp(prefix="r", dir="/tmp")))  # sockets have short names
+    made = begun()
     yield made
     made.end()
 
@@ -115,3 +124,27 @@ def test_a_cluster_that_is_not_there_is_said_with_how_it_is_started(cluster: Clu
     assert "There is no Ray cluster at ray://127.0.0.1" in told.stderr
     assert "ray start --head" in told.stderr
     assert "Traceback" not in told.stderr
+
+
+def test_a_cluster_that_is_lost_in_mid_run_is_told_with_how_to_go_on_and_what_was_played_stays() -> None:
+    lost = begun()
+    out = lost.folder / "out.jsonl"
+    pulled = threading.Thread(target=lambda: (written_lines(out, 2), lost.lose()))
+    pulled.start()
+    told = lost.bench(
+        [task("one"), task("slow", setup="sleep 50; sleep 50")], "--workers", lost.address, "--out", str(out)
+    )
+    pulled.join()
+    assert told.returncode == 1
+    assert "The cluster is gone" in told.stderr
+    assert "What was played is kept." in told.stderr
+    assert "--resume goes on" in told.stderr
+    assert "Traceback" not in told.stderr
+    assert len(out.read_text().splitlines()) == 2
+    shutil.rmtree(lost.folder, ignore_errors=True)
+
+
+def written_lines(path: Path, count: int) -> None:
+    """Wait until a file has so many lines."""
+    while not path.exists() or len(path.read_text().splitlines()) < count:
+        time.sleep(0.1)

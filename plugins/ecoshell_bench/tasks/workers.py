@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -125,8 +125,7 @@ def played(job: Job, turns: Iterator[Turn], workers: int | str, most: int) -> Ge
         # Ctrl-C is for this process alone: what these threads start does not hear it before it has made itself ready
         masked: Any = {"initializer": signal.pthread_sigmask, "initargs": (signal.SIG_BLOCK, {signal.SIGINT})}
         threads = opened.enter_context(ThreadPoolExecutor(len(idle), **masked))
-        for place in idle:
-            opened.callback(place.close)
+        opened.callback(_close_all, tuple(idle))
         at_work: dict[Future[Row], tuple[_Place, Turn]] = {}
         while True:
             while idle and (turn := next(turns, None)) is not None:
@@ -201,14 +200,18 @@ class _Actor:
             return self._ray.get(self._actor.told.remote(task, side))
         except self._ray.exceptions.RayError as failure:
             raise _Gone(" ".join(str(failure).split())) from failure
-        except ConnectionError as failure:
-            return EcoshellError(f"The cluster is gone: {failure}.", kept=_KEPT, fix="--resume goes on there.")
+        except Exception as failure:  # Ray's client has no kind of its own for a cluster that is lost
+            if self._ray.util.client.ray.is_connected() and not isinstance(failure, ConnectionError):
+                raise
+            told = " ".join(str(failure).split()).rstrip(".")
+            fix = "When it is back, or with --workers N here, --resume goes on with the file that the results went to."
+            return EcoshellError(f"The cluster is gone: {told}.", kept=_KEPT, fix=fix)
         finally:
             self._plays = False
 
     def close(self) -> None:
         if self._actor is not None:
-            with suppress(ConnectionError, self._ray.exceptions.RayError):
+            with suppress(Exception):  # of a cluster that is gone, which raises whatever there is
                 if not self._plays:  # who plays does not listen
                     self._ray.wait([self._actor.close.remote()], timeout=_CLOSING)
                 self._ray.kill(self._actor)
@@ -250,6 +253,12 @@ class _Place:
         self._closed = True
         if self._worker is not None:
             self._worker.close()
+
+
+def _close_all(places: Sequence[_Place]) -> None:
+    """Side by side: each may take as long as a busy machine lets it."""
+    with ThreadPoolExecutor(len(places)) as threads:
+        list(threads.map(_Place.close, places))
 
 
 @contextmanager
