@@ -41,6 +41,7 @@ Row = tuple[Result, str]
 _DEATHS = 3
 """Of the workers of one task, after which the run ends."""
 _CONNECTING = 10.0
+_STARTING = 120.0
 _CLOSING = 60.0
 """Seconds that a worker has to clear up behind it, on a busy machine too."""
 _KEPT = "What was played is kept."
@@ -291,9 +292,12 @@ def _room(ray: Any, address: str) -> int:
     """How many CPUs of a cluster are free, if it has this very ecoshell; raises UsageError."""
     fix = f"Install ecoshell {__version__} in the Python of each of its machines."
     try:
-        there = ray.get(ray.remote(num_cpus=0)(version).remote("ecoshell"))
+        there = ray.get(ray.remote(num_cpus=0)(version).remote("ecoshell"), timeout=_STARTING)
     except PackageNotFoundError as failure:
         raise UsageError(f"The cluster at {address} has no ecoshell.", fix=fix) from failure
+    except TimeoutError as failure:  # Ray's own error of the kind is one, too
+        told = f"The cluster at {address} has begun no worker in {_STARTING:.0f} seconds."
+        raise UsageError(told, fix="`ray status` says what it waits for.") from failure
     if there != __version__:
         raise UsageError(f"The cluster at {address} has ecoshell {there}, not {__version__}.", fix=fix)
     free = int(ray.available_resources().get("CPU", 0))
